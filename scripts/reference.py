@@ -273,6 +273,8 @@ def _signature(value: Any, name: str, *, bound: bool = False) -> str:
     arrow = (
         "" if has_none else _short(f" -> {back if isinstance(back, str) else inspect.formatannotation(back)}")
     )
+    if inspect.ismethod(value):  # a function that is a class's own way to make one
+        arrow = arrow.replace("Self", value.__self__.__name__)
     line = f"{name}({', '.join(parameters)}){arrow}"
     if len(line) > 88:
         line = f"{name}(\n    " + ",\n    ".join(parameters) + f",\n){arrow}"

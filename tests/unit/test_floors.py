@@ -243,7 +243,7 @@ def test_contributing_lists_what_is_there() -> None:
         pytest.param("regard.cli", "import_module('.look', __package__)", id="own-dynamic"),
         pytest.param("regard.cli", "import_module(name)", id="unknown-dynamic"),
         pytest.param("regard.tracing.run._run", "from regard.tracing.record import Trace", id="storey-down"),
-        pytest.param("regard.tracing.run", "from regard.tracing.run._run import trace_text", id="storey-own"),
+        pytest.param("regard.tracing.run", "from regard.tracing.run._run import TraceOfRun", id="storey-own"),
         pytest.param("regard.tracing._trace", "from regard.tracing import edits, measures", id="storey-top"),
     ],
 )

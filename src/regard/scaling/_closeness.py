@@ -9,7 +9,7 @@ from regard.core import AttentionInputs, Causal
 from regard.core.errors import InputError
 from regard.models import Loaded, load_checkpoint
 from regard.scaling._cases import Case, case_named
-from regard.tracing.run import trace_ids
+from regard.tracing.run import TraceOfRun
 
 TEXT = (
     "The river bends twice before it reaches the town, and on the inside of the second bend the bank is soft "
@@ -56,7 +56,7 @@ def closeness(
     for case in cases.values():
         case.check(causal=causal)
     ids = tokenizer.encode(TEXT * (1 + tokens // 64)).token_ids
-    trace = trace_ids(loaded, [*ids[: tokens - 1], ids[-1]])
+    trace = TraceOfRun.of_ids(loaded, [*ids[: tokens - 1], ids[-1]])
     means: dict[str, float] = {}
     kind = trace.kinds[0]
     layers = trace.layers_of(kind)

@@ -1,13 +1,6 @@
 """The trace with everything that can be asked of it: where the rooms of tracing meet."""
 
-from collections.abc import Sequence
-from dataclasses import fields
-from os import PathLike
-from typing import Any, Self
-
-from regard.models import Ids, Loaded
-from regard.text import Encoding
-from regard.tracing import edits, measures, pages, record, run
+from regard.tracing import edits, measures, pages, run
 from regard.tracing.patterns import heads_of_trace
 
 _FOR_ROOMS = frozenset(
@@ -18,7 +11,11 @@ _FOR_ROOMS = frozenset(
         "kind",
         "layer_index",
         "layers_of",
-        "of",
+        "of_encoding",
+        "of_ids",
+        "of_rows",
+        "of_text",
+        "of_texts",
         "origin",
         "passage",
         "require_model",
@@ -26,13 +23,23 @@ _FOR_ROOMS = frozenset(
         "source",
     ]
 )
+"""What the rooms of tracing ask of a trace and users do not: left out of `dir` and of the reference."""
 
 
-class Trace(record.Trace):
-    """The record of one run of a model on a text, and everything that can be asked of it.
+class Trace(run.TraceOfRun):
+    """One text's way through a model: queries, keys and values of every layer, and the residual stream.
 
-    `model.trace(text)` makes one. It keeps queries, keys, values and hidden states, and computes weights and
-    measures from them on demand.
+    `model.trace(text)` makes one. Nothing of size tokens x tokens is kept: weights, scores and measures are
+    computed when somebody asks, exactly as the model's own. Attention layers and heads count from 0 to L - 1
+    and H - 1, embedding layers from 0 (the learned embedding) to L; negative numbers count from the end.
+    Where a model has an encoder and a decoder, `kind` says which is meant.
+
+    Args:
+        model: the model's name.
+        encoder, decoder: what each stack did; None where the model has none.
+        loaded: the model itself, for what is a function of its parameters too; None where it is not at hand.
+        origin: which model it is of, where it came from a file.
+        edits: what each edit of an edited model did in this pass, in order.
 
     Example:
         >>> import regard
@@ -40,8 +47,6 @@ class Trace(record.Trace):
         >>> trace.weights(layer=0, head=3, query="flies").shape
         torch.Size([1, 7])
     """
-
-    save = record.save
 
     attention_gradients = measures.attention_gradients
     direct_attribution = measures.direct_attribution
@@ -72,61 +77,12 @@ class Trace(record.Trace):
     _display_ = pages.display  # of marimo
 
     def __dir__(self) -> list[str]:
-        """What is asked of a trace; what the rooms of tracing ask of it besides is left out."""
         return sorted(set(super().__dir__()) - _FOR_ROOMS)
 
-    @classmethod
-    def of(cls, recorded: record.Trace) -> Self:
-        """The same trace, with all methods."""
-        return cls(**{field.name: getattr(recorded, field.name) for field in fields(recorded)})
 
-    @classmethod
-    def open(cls, path: str | PathLike[str], model: record.HasLoaded | Loaded | None = None) -> Self:
-        """Open a trace that `save` wrote: see `regard.tracing.record.open_trace`."""
-        return cls.of(record.open_trace(path, model))
-
-
-def trace_text(
-    loaded: Loaded,
-    text: str,
-    pair: str | None = None,
-    *,
-    target: str | None = None,
-    keeping: record.Keeping = record.EVERYTHING,
-) -> Trace:
-    """Trace a text, or a pair of texts, through a model: see `regard.tracing.run.trace_text`."""
-    return Trace.of(run.trace_text(loaded, text, pair, target=target, keeping=keeping))
-
-
-def trace_texts(
-    loaded: Loaded, texts: Sequence[str], *, keeping: record.Keeping = record.EVERYTHING
-) -> list[Trace]:
-    """Trace several texts, those of like length in one pass: see `regard.tracing.run.trace_texts`."""
-    return [Trace.of(each) for each in run.trace_texts(loaded, texts, keeping=keeping)]
-
-
-def trace_ids(
-    loaded: Loaded,
-    token_ids: Ids,
-    target_ids: Ids | None = None,
-    *,
-    keeping: record.Keeping = record.EVERYTHING,
-) -> Trace:
-    """Trace token ids, which need no tokenizer: see `regard.tracing.run.trace_rows`."""
-    return Trace.of(run.trace_ids(loaded, token_ids, target_ids, keeping=keeping))
-
-
-def trace_rows(loaded: Loaded, token_ids: Ids, **others: Any) -> list[Trace]:
-    """Trace rows of token ids as a tokenizer hands them out: see `regard.tracing.run.trace_rows`."""
-    return [Trace.of(each) for each in run.trace_rows(loaded, token_ids, **others)]
-
-
-def trace_read(
-    loaded: Loaded,
-    encoding: Encoding,
-    target: Encoding | None = None,
-    *,
-    keeping: record.Keeping = record.EVERYTHING,
-) -> Trace:
-    """Trace what was encoded already: see `regard.tracing.run.trace_read`."""
-    return Trace.of(run.trace_read(loaded, encoding, target, keeping=keeping))
+# The same as functions, of a `Loaded`: `regard.Model.trace` calls them.
+trace_text = Trace.of_text
+trace_texts = Trace.of_texts
+trace_ids = Trace.of_ids
+trace_rows = Trace.of_rows
+trace_read = Trace.of_encoding

@@ -19,9 +19,8 @@ from regard.models import (
     write_checkpoint,
 )
 from regard.pruning import prune
+from regard.tracing import Trace, trace_ids
 from regard.tracing.pages._page import page_record
-from regard.tracing.record import open_trace, save
-from regard.tracing.run import trace_ids
 from tolerances import PARITY_FP32, WEIGHTS, assert_close_to_largest
 
 SIZES = {
@@ -77,7 +76,7 @@ def test_what_is_written_is_loaded_and_can_be_traced(family: str, attention: Any
         assert float((softmax(IDS).last_hidden_state - wanted).abs().max()) > 1e-3
 
     trace = trace_ids(loaded, IDS)
-    for each in (trace, open_trace(save(trace, tmp_path / "it.trace"))):
+    for each in (trace, Trace.open(trace.save(tmp_path / "it.trace"))):
         if "linformer" in str(attention):
             with pytest.raises(InputError, match="is Linformer, which has no weight for each query and key"):
                 each.weights(1)

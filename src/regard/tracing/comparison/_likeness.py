@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.core.errors import InputError
 from regard.models import Loaded, Output
 from regard.tracing.record import Keeping, Trace
-from regard.tracing.run import rerun, trace_text
+from regard.tracing.run import TraceOfRun, rerun
 
 
 class Likeness:
@@ -47,7 +47,9 @@ class Likeness:
                 "depends on what the decoder reads. Give model.pruning_curve a metric of your own."
             )
         keeping = Keeping(keep="residual", layers=-1)
-        self.traces: tuple[Trace, ...] = tuple(trace_text(loaded, text, keeping=keeping) for text in texts)
+        self.traces: tuple[Trace, ...] = tuple(
+            TraceOfRun.of_text(loaded, text, keeping=keeping) for text in texts
+        )
         self._full = [self._state(loaded, trace) for trace in self.traces]
 
     def __call__(self, loaded: Loaded) -> float:

@@ -10,7 +10,7 @@ from regard.text import Encoding
 from regard.tracing.comparison import movement
 from regard.tracing.measures import logits_of_layers
 from regard.tracing.record import Trace
-from regard.tracing.run import trace_text
+from regard.tracing.run import TraceOfRun
 
 _NEXT = 10  # words that come next
 
@@ -69,7 +69,7 @@ def _apart(trace: Trace, word: str) -> dict[str, Any]:
     """The movement of a word here and in the sentence in which it comes to be least like itself here."""
     assert trace.loaded is not None
     here = trace.embedding(word)
-    others = [trace_text(trace.loaded, text) for text in _SENTENCES[word]]
+    others = [TraceOfRun.of_text(trace.loaded, text) for text in _SENTENCES[word]]
     other = min(others, key=lambda each: float(torch.cosine_similarity(here, each.embedding(word), dim=0)))
     facts = movement([trace, other], word).facts()
     return facts | {"projections": {"vectors": facts["projections"]["vectors"]}}

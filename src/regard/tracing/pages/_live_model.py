@@ -14,7 +14,7 @@ from regard.core import attention_weights
 from regard.core.errors import InputError
 from regard.models import LanguageModelHead, Loaded, Transformer, attentions
 from regard.tracing.pages._live_names import live_names
-from regard.tracing.run import trace_text
+from regard.tracing.run import TraceOfRun
 from regard.views import LiveWeights
 
 FAMILIES = ("bert", "distilbert", "gpt2")
@@ -90,7 +90,7 @@ def live_loss(loaded: Loaded, rounded: Loaded, texts: Iterable[tuple[str, str | 
     count, weight, embedding = 0, 0.0, 1.0
     for text, pair in texts:
         count += 1
-        one, other = trace_text(loaded, text, pair), trace_text(rounded, text, pair)
+        one, other = TraceOfRun.of_text(loaded, text, pair), TraceOfRun.of_text(rounded, text, pair)
         (kind,) = one.kinds
         for layer in one.layers_of(kind):
             theirs, ours = (attention_weights(each.attention_of(layer, kind).inputs) for each in (one, other))

@@ -7,7 +7,7 @@ from regard.models import Loaded
 from regard.tracing.pages._live_model import live_loss, live_model
 from regard.tracing.pages._names import MOST_WEIGHTS
 from regard.tracing.pages._page import page_record
-from regard.tracing.run import trace_text
+from regard.tracing.run import TraceOfRun
 from regard.views import LivePooling, LiveRecord, Page, render_page
 
 SENTENCES = (
@@ -44,7 +44,7 @@ def live_page(
     live = live_model(loaded)
     tokenizer, most = loaded.require_tokenizer(), live.description["positions"]
     portable = tokenizer.portable(most)
-    trace = trace_text(loaded, text, pair)
+    trace = TraceOfRun.of_text(loaded, text, pair)
     some = [(each, None) for each in SENTENCES if len(tokenizer.encode(each).tokens) <= most]
     loss = live_loss(loaded, live.rounded, [(text, pair), *some])
     record = LiveRecord(

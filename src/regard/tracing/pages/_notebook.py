@@ -11,7 +11,7 @@ from regard.tracing.pages._page import page_record
 from regard.tracing.pages._page_extras import head_statistics
 from regard.tracing.pages._page_measures import live_measures
 from regard.tracing.record import Trace, check_trace
-from regard.tracing.run import trace_text
+from regard.tracing.run import TraceOfRun
 from regard.views import LiveRun, make_widget, marimo_object, notebook_bundle
 
 
@@ -97,7 +97,7 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
 
     def again(text: str) -> LiveRun:
         assert loaded is not None
-        return _live(trace_text(loaded, text), of)
+        return _live(TraceOfRun.of_text(loaded, text), of)
 
     return LiveRun(
         record=page_record(trace, None, statistics=False, story=True, names=MOST_OF_A_WIDGET),

@@ -19,7 +19,7 @@ from regard.tracing.measures import logits_of_layers, outermost
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
 from regard.tracing.pages._page import page_record
 from regard.tracing.record import Keeping, Trace
-from regard.tracing.run import trace_text
+from regard.tracing.run import TraceOfRun
 from regard.views import LivePooling, Page, ServedRecord, page_contents, render_page
 
 MOST_MB = 12.0
@@ -82,7 +82,7 @@ def served_page(loaded: Loaded, text: str, *, served: ServedRecord) -> Page:
     head: Literal["next", "masked"] | None = None
     if loaded.network.has_vocabulary_head:
         head = "next" if outermost(loaded.network) == "decoder" else "masked"
-    record = page_record(trace_text(loaded, text), story=True, names=MOST_WEIGHTS)
+    record = page_record(TraceOfRun.of_text(loaded, text), story=True, names=MOST_WEIGHTS)
     record = replace(record, model=served.model)  # by which it is asked for, and not where it lies
     return render_page(record, live=replace(served, head=head))
 
@@ -115,7 +115,7 @@ def page_answer(loaded: Loaded, asked: Asked, *, pooling: LivePooling | None = N
     began = perf_counter()
     check_served(loaded)
     edits = asked.edits()
-    trace = trace_text(edited(loaded, edits) if edits else loaded, asked.text, asked.pair)
+    trace = TraceOfRun.of_text(edited(loaded, edits) if edits else loaded, asked.text, asked.pair)
     count = sum(weights_of(trace, kind) for kind in trace.kinds)
     if count > MOST_READ:
         raise InputError(f"text must have {MOST_READ:,} weights at most, for a page; it has {count:,}.")
@@ -254,7 +254,7 @@ def _likeness(
     try:
         heads = replace(asked, weights=()).edits()
         model = edited(loaded, heads) if heads else loaded
-        second = trace_text(model, asked.second, keeping=Keeping(keep="residual"))
+        second = TraceOfRun.of_text(model, asked.second, keeping=Keeping(keep="residual"))
     except InputError as error:
         return {"refused": str(error)}
     one, other = (_pooled(rows, pooling) for rows in (contextual, second.embeddings()))

@@ -11,7 +11,7 @@ from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.text import Words
 from regard.tracing.record import Keeping, Trace
-from regard.tracing.run import trace_ids, trace_text
+from regard.tracing.run import TraceOfRun
 
 TextOrIds = str | Sequence[str] | Sequence[int] | Tensor | Mapping[str, Any]
 """A text, or a list of its words; or token ids in place of one; or all that a tokenizer gave for it."""
@@ -74,9 +74,9 @@ _KEEPING = Keeping(keep="qk")
 def _trace(loaded: Loaded, text: TextOrIds, target: TextOrIds | None) -> Trace:
     text, target = Words.of(text), Words.of(target)
     if isinstance(text, str) and (target is None or isinstance(target, str)):
-        return trace_text(loaded, text, target=target, keeping=_KEEPING)
+        return TraceOfRun.of_text(loaded, text, target=target, keeping=_KEEPING)
     if _are_ids(text) and (target is None or _are_ids(target)):
-        return trace_ids(loaded, text, target, keeping=_KEEPING)
+        return TraceOfRun.of_ids(loaded, text, target, keeping=_KEEPING)
     if _are_ids(target):
         raise InputError("a target must be a text where the text is one; got token ids.")
     raise InputError(

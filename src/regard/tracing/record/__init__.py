@@ -1,7 +1,7 @@
 """A trace as data: what is kept of a pass, its weights, scores, contexts and embeddings, and its file."""
 
 from regard.tracing.record._budget import check_cost
-from regard.tracing.record._files import HasLoaded, open_trace, save
+from regard.tracing.record._files import HasLoaded
 from regard.tracing.record._keep import (
     EVERYTHING,
     Keep,
@@ -51,9 +51,7 @@ __all__ = [
     "kept_inputs",
     "kept_tensor",
     "numbers_of",
-    "open_trace",
     "places",
-    "save",
     "token_of",
     "unique",
     "within",

@@ -17,7 +17,7 @@ from regard.models import Change, Loaded
 from regard.tracing.record._codec import Reader, Writer
 from regard.tracing.record._origin import Origin, origin_of
 from regard.tracing.record._passage import Passage
-from regard.tracing.record._trace import Trace
+from regard.tracing.record._stacks import Stacks
 
 VERSION = 1
 """Of the format: a file says which it is, and another one is refused."""
@@ -41,27 +41,8 @@ class _NotThereError(CheckpointError, FileNotFoundError):
     """No such file."""
 
 
-def save(trace: Trace, path: str | os.PathLike[str]) -> Path:
-    """Write the trace to a safetensors file, whole or not at all.
-
-    With it go the tokens and words, every mask and bias as the rule that it is, and which model it is of;
-    not the model's parameters. Weights of a trace that is opened again are the same to the last bit.
-
-    Args:
-        path: the file; one that is there is replaced.
-
-    Raises:
-        InputError: a mask that is an arbitrary `Predicate`, which no file can hold.
-        OutputError: the file cannot be written; nothing is left behind.
-
-    Example:
-        >>> import regard, tempfile
-        >>> trace = regard.load().trace("time flies like an arrow", keep="qk")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     again = regard.Trace.open(trace.save(f"{folder}/arrow.safetensors"))
-        ...     torch.equal(again.weights(layer=3), trace.weights(layer=3))
-        True
-    """
+def write_trace(trace: Stacks, path: str | os.PathLike[str]) -> Path:
+    """See `Trace.save`."""
     writer = Writer()
     origin = trace.origin if trace.loaded is None else origin_of(trace.loaded)
     about = {
@@ -100,19 +81,8 @@ def _write(file: Path, tensors: dict[str, Tensor]) -> None:
             stream.write(packed.view(torch.uint8).numpy().data)
 
 
-def open_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None = None) -> Trace:
-    """Open a trace that `save` wrote. Tensors stay in the file until they are used, on the CPU.
-
-    Args:
-        path: the file.
-        model: the model that it is of, for what needs its parameters; without it, that raises.
-
-    Raises:
-        CheckpointError: no such file (a FileNotFoundError too), or one that is damaged, no trace, or of
-            another format.
-        InputError: another model than the trace's.
-    """
-
+def read_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None) -> dict[str, Any]:
+    """The fields of a trace in a file: see `Trace.open`."""
     loaded = None if model is None else model if isinstance(model, Loaded) else getattr(model, "loaded", None)
     if model is not None and not isinstance(loaded, Loaded):
         raise InputError(f"model must be a regard.Model, or None; got {type(model).__name__}.")
@@ -138,22 +108,22 @@ def open_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None = 
             "open it with the regard that wrote it, or trace the text again."
         )
     try:
-        trace = _read(stored, loaded)
-        origin = trace.origin
+        found = _read(stored)
     # Whatever a record that is not what it should be runs into.
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, RegardError) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(
             f"{file} is a damaged trace ({type(error).__name__}: {reason[:200]}); trace the text again."
         ) from error
+    origin: Origin | None = found["origin"]
     if loaded is not None:
         if origin is None:
             raise InputError(f"model must be None: the trace in {file} does not say which model it is of.")
         origin.check(loaded, str(file))
-    return trace
+    return found | {"loaded": loaded}
 
 
-def _read(stored: SafetensorsFile, loaded: Loaded | None) -> Trace:
+def _read(stored: SafetensorsFile) -> dict[str, Any]:
     about = json.loads(stored.read(_ABOUT).numpy().tobytes())
     names = frozenset(stored.names())
 
@@ -171,4 +141,4 @@ def _read(stored: SafetensorsFile, loaded: Loaded | None) -> Trace:
         Change(edit=edit, tap=tap, found=torch.tensor([changed, moved], dtype=torch.float64))
         for edit, tap, changed, moved in about["edits"]
     )
-    return Trace(model=about["model"], loaded=loaded, origin=origin, edits=edits, **stacks)
+    return {"model": about["model"], "origin": origin, "edits": edits, **stacks}

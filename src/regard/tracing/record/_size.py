@@ -7,10 +7,10 @@ from torch import Tensor
 
 from regard.tracing.record._keep import Partial
 from regard.tracing.record._passage import Passage
-from regard.tracing.record._trace import Trace
+from regard.tracing.record._stacks import Stacks
 
 
-def kept_bytes(trace: Trace | tuple[Passage | Tensor, ...]) -> int:
+def kept_bytes(trace: Stacks | tuple[Passage | Tensor, ...]) -> int:
     """What a trace holds of its stacks in memory; tensors that share memory count once.
 
     Example:
@@ -18,7 +18,7 @@ def kept_bytes(trace: Trace | tuple[Passage | Tensor, ...]) -> int:
         >>> kept_bytes(regard.load().trace("time flies like an arrow"))
         430080
     """
-    stacks = (trace.encoder, trace.decoder) if isinstance(trace, Trace) else trace
+    stacks = (trace.encoder, trace.decoder) if isinstance(trace, Stacks) else trace
     storages = {
         storage.data_ptr(): storage.nbytes()
         for tensor in tensors_of(stacks)

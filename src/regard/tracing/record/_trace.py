@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import SupportsIndex
+from os import PathLike
+from pathlib import Path
+from typing import Self, SupportsIndex
 
 import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
-from regard.models import Kind
+from regard.models import Kind, Loaded
 from regard.tracing.record._budget import check_pairs
+from regard.tracing.record._files import HasLoaded, read_trace, write_trace
 from regard.tracing.record._selectors import (
     Numbers,
     Selector,
@@ -24,26 +27,7 @@ from regard.tracing.record._stacks import Stacks
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Trace(Stacks):
-    """One text's way through a model: queries, keys and values of every layer, and the residual stream.
-
-    Nothing of size tokens x tokens is kept. Weights and scores are computed from q and k when somebody asks,
-    exactly as the model's own. Attention layers and heads count from 0 to L - 1 and H - 1, embedding layers
-    from 0 (the learned embedding) to L; negative numbers count from the end. Where a model has an encoder and
-    a decoder, `kind` says which is meant.
-
-    Args:
-        model: the model's name.
-        encoder, decoder: what each stack did; None where the model has none.
-        loaded: the model itself, for what is a function of its parameters too; None where it is not at hand.
-        origin: which model it is of, where it came from a file.
-        edits: what each edit of an edited model did in this pass, in order.
-
-    Example:
-        >>> import regard
-        >>> trace = regard.load().trace("time flies like an arrow")
-        >>> trace.weights(layer=0, head=3, query="flies").shape
-        torch.Size([1, 7])
-    """
+    """What is read off a record by itself: weights, scores, contexts, embeddings; and its file."""
 
     def weights(
         self,
@@ -250,6 +234,44 @@ class Trace(Stacks):
     def embeddings(self, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
         """The vectors of all tokens at an embedding layer: float32 on the CPU, (tokens, d_model)."""
         return self.passage(kind).embeddings(layer).float().cpu()
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the trace to a safetensors file, whole or not at all.
+
+        With it go the tokens and words, every mask and bias as the rule that it is, and which model it is of;
+        not the model's parameters. Weights of a trace that is opened again are the same to the last bit.
+
+        Args:
+            path: the file; one that is there is replaced.
+
+        Raises:
+            InputError: a mask that is an arbitrary `Predicate`, which no file can hold.
+            OutputError: the file cannot be written; nothing is left behind.
+
+        Example:
+            >>> import regard, tempfile
+            >>> trace = regard.load().trace("time flies like an arrow", keep="qk")
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     again = regard.Trace.open(trace.save(f"{folder}/arrow.safetensors"))
+            ...     torch.equal(again.weights(layer=3), trace.weights(layer=3))
+            True
+        """
+        return write_trace(self, path)
+
+    @classmethod
+    def open(cls, path: str | PathLike[str], model: HasLoaded | Loaded | None = None) -> Self:
+        """Open a trace that `save` wrote. Tensors stay in the file until they are used, on the CPU.
+
+        Args:
+            path: the file.
+            model: the model that it is of, for what needs its parameters; without it, that raises.
+
+        Raises:
+            CheckpointError: no such file (a FileNotFoundError too), or one that is damaged, no trace, or of
+                another format.
+            InputError: another model than the trace's.
+        """
+        return cls(**read_trace(path, model))
 
 
 def check_trace(name: str, value: object) -> Trace:

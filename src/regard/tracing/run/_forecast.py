@@ -20,8 +20,8 @@ from regard.tracing.record import (
     kept_bytes,
     places,
 )
-from regard.tracing.run._again import check_traced, run
 from regard.tracing.run._listening import Listening
+from regard.tracing.run._passes import check_traced, run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ from regard.tracing.record import (
     kept_inputs,
     kept_tensor,
 )
-from regard.tracing.run._batches import of_one
+from regard.tracing.run._passes import of_one
 
 _OF_EMBEDDINGS = ("tokens", "scaled", "positions", "token_types")
 _ATTENTIONS = ("attention", "cross_attention")

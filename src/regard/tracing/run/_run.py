@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -10,119 +10,161 @@ from regard.core.errors import InputError
 from regard.models import Ids, Loaded, StackKind, as_named, read_ids
 from regard.text import Encoding
 from regard.tracing.record import EVERYTHING, Keeping, Trace
-from regard.tracing.run._again import check_mode, run
-from regard.tracing.run._batches import Given, batches
 from regard.tracing.run._forecast import check_fits
 from regard.tracing.run._listening import Listening
+from regard.tracing.run._passes import Given, batches, check_mode, run
 
 
-def trace_text(
-    loaded: Loaded,
-    text: str,
-    pair: str | None = None,
-    *,
-    target: str | None = None,
-    keeping: Keeping = EVERYTHING,
-) -> Trace:
-    """Trace a text, or a pair of texts, through a model.
+class TraceOfRun(Trace):
+    """A trace with the ways to make one: each runs a model once, on the fused kernels, and listens.
 
-    Args:
-        loaded: the model.
-        text: any text.
-        pair: a second text, where the tokenizer knows pairs.
-        target: what the decoder of an encoder-decoder reads, after its start token; by default nothing.
-        keeping: what is kept of it.
-
-    Returns:
-        The trace; its numbers are those of the model's own forward pass, on the fused kernel.
-
-    Raises:
-        InputError: empty text, or more tokens than the model takes: nothing is ever cut off; a target where
-            there is no second stack; a network in training mode; layers that it does not have; or a trace
-            that would not fit in memory.
-        RegardError: a query, key or value that is not finite.
-        CheckpointError: the model has no tokenizer.
+    `regard.Model.trace` says what can be traced, what is kept, and what is refused.
     """
-    (trace,) = _traced(loaded, [_read(loaded, text, pair, target)], keeping)
-    return trace
 
+    @classmethod
+    def of_text(
+        cls,
+        loaded: Loaded,
+        text: str,
+        pair: str | None = None,
+        *,
+        target: str | None = None,
+        keeping: Keeping = EVERYTHING,
+    ) -> Self:
+        """Trace a text, or a pair of texts; `target` is what the decoder beside an encoder reads."""
+        (trace,) = cls._of_pass(loaded, [_read(loaded, text, pair, target)], keeping)
+        return trace
 
-def trace_ids(
-    loaded: Loaded,
-    token_ids: Ids,
-    target_ids: Ids | None = None,
-    *,
-    keeping: Keeping = EVERYTHING,
-) -> Trace:
-    """Trace the token ids of one text: see `trace_rows`."""
-    traces = trace_rows(loaded, token_ids, target_ids, keeping=keeping)
-    if len(traces) > 1:
-        raise InputError(f"token_ids must be of one text, (N,) or (1, N); got {len(traces)} rows.")
-    return traces[0]
+    @classmethod
+    def of_texts(cls, loaded: Loaded, texts: Sequence[str], *, keeping: Keeping = EVERYTHING) -> list[Self]:
+        """Trace several texts, those of like length in one pass.
 
+        A trace equals that of the text alone to 1e-5 (float32), not to the last bit: kernels add in another
+        order.
+        """
+        return cls._of_many(
+            loaded, [partial(_read, loaded, text, None, None) for text in texts], "text", keeping
+        )
 
-def trace_rows(
-    loaded: Loaded,
-    token_ids: Ids,
-    target_ids: Ids | None = None,
-    *,
-    mask: Any = None,
-    token_types: Any = None,
-    target_mask: Any = None,
-    keeping: Keeping = EVERYTHING,
-) -> list[Trace]:
-    """Trace token ids, which need no tokenizer, as one hands them out.
+    @classmethod
+    def of_encoding(
+        cls,
+        loaded: Loaded,
+        encoding: Encoding,
+        target: Encoding | None = None,
+        *,
+        keeping: Keeping = EVERYTHING,
+    ) -> Self:
+        """Trace what was encoded already; its tokens have the words of its text."""
+        (trace,) = cls._of_pass(loaded, [_checked(loaded, encoding, target)], keeping)
+        return trace
 
-    Args:
-        loaded: the model.
-        token_ids: what the model reads, (N,), or a row for each text; or all that a tokenizer gave.
-        target_ids: what the decoder of an encoder-decoder reads, its start token first, likewise; by default
-            only that.
-        mask: of the shape of token_ids, 0 for padding, which is left out: a trace is that of the text alone.
-        token_types: of the shape of token_ids, which text of a pair.
-        target_mask: like mask, for target_ids.
-        keeping: what is kept of each.
+    @classmethod
+    def of_ids(
+        cls, loaded: Loaded, token_ids: Ids, target_ids: Ids | None = None, *, keeping: Keeping = EVERYTHING
+    ) -> Self:
+        """Trace the token ids of one text, which need no tokenizer."""
+        traces = cls.of_rows(loaded, token_ids, target_ids, keeping=keeping)
+        if len(traces) > 1:
+            raise InputError(f"token_ids must be of one text, (N,) or (1, N); got {len(traces)} rows.")
+        return traces[0]
 
-    Returns:
-        A trace for each row, as `trace_texts`; their tokens have no words.
+    @classmethod
+    def of_rows(
+        cls,
+        loaded: Loaded,
+        token_ids: Ids,
+        target_ids: Ids | None = None,
+        *,
+        mask: Any = None,
+        token_types: Any = None,
+        target_mask: Any = None,
+        keeping: Keeping = EVERYTHING,
+    ) -> list[Self]:
+        """Trace token ids, which need no tokenizer, as one hands them out; their tokens have no words.
 
-    Raises:
-        InputError: ids that the model does not have, more than it takes, or none; ids that cannot be read
-            alone, with padding and no mask or with two texts and no types; a network in training mode;
-            layers that it does not have; or a trace that would not fit in memory.
-        RegardError: a query, key or value that is not finite.
-    """
-    if isinstance(token_ids, Mapping):
-        given = {"token_ids": None} | as_named({"target_ids": target_ids, **token_ids})
-        return trace_rows(loaded, **given, keeping=keeping)
-    encodings = read_ids(loaded, token_ids, mask, token_types)
-    targets: list[Encoding | None] = [None] * len(encodings)
-    if len(loaded.network.prefixes) == 2:
-        if target_ids is None and (start := _start_id(loaded)) is not None:
-            target_ids = [[start]] * len(encodings)
-        if target_ids is None:
-            raise InputError(
-                "target_ids must be given: the checkpoint does not say which token its decoder starts with."
+        Args:
+            loaded: the model.
+            token_ids: what the model reads, (N,), or a row for each text; or all that a tokenizer gave.
+            target_ids: what the decoder of an encoder-decoder reads, its start token first, likewise; by
+                default only that.
+            mask: of the shape of token_ids, 0 for padding, which is left out: a trace is that of the text
+                alone.
+            token_types: of the shape of token_ids, which text of a pair.
+            target_mask: like mask, for target_ids.
+            keeping: what is kept of each.
+        """
+        if isinstance(token_ids, Mapping):
+            given = {"token_ids": None} | as_named({"target_ids": target_ids, **token_ids})
+            return cls.of_rows(loaded, **given, keeping=keeping)
+        encodings = read_ids(loaded, token_ids, mask, token_types)
+        targets = _targets(loaded, len(encodings), target_ids, target_mask)
+        if len(encodings) == 1:
+            return [cls.of_encoding(loaded, encodings[0], targets[0], keeping=keeping)]
+        pairs = zip(encodings, targets, strict=True)
+        return cls._of_many(loaded, [partial(_checked, loaded, *pair) for pair in pairs], "row", keeping)
+
+    @classmethod
+    def _of_many(
+        cls, loaded: Loaded, readers: Sequence[Callable[[], Given]], each: str, keeping: Keeping
+    ) -> list[Self]:
+        given: list[Given] = []
+        for number, read in enumerate(readers):
+            try:
+                given.append(read())
+            except InputError as error:
+                raise InputError(f"{each} {number} of {len(readers)}: {error}") from error
+        found: dict[int, Self] = {}
+        for batch in batches(loaded.network, given):
+            found |= zip(
+                batch, cls._of_pass(loaded, [given[number] for number in batch], keeping), strict=True
             )
-        targets[:] = read_ids(loaded, target_ids, target_mask, name="target_ids", of_decoder=True)
-        if len(targets) != len(encodings):
-            raise InputError(
-                f"target_ids must have a row for each of token_ids, {len(encodings)}; got {len(targets)}."
-            )
-    elif target_ids is not None:
-        raise InputError("target_ids must be None: this model has no decoder beside its encoder.")
-    if len(encodings) == 1:
-        return [trace_read(loaded, encodings[0], targets[0], keeping=keeping)]
-    pairs = zip(encodings, targets, strict=True)
-    return _all(loaded, [partial(_checked, loaded, *pair) for pair in pairs], "row", keeping)
+        return [found[number] for number in range(len(given))]
+
+    @classmethod
+    def _of_pass(cls, loaded: Loaded, given: Sequence[Given], keeping: Keeping) -> list[Self]:
+        """The traces of one pass, which is refused if memory would not hold them."""
+        network = loaded.network
+        check_mode(network)
+        keeping.check(network)
+        for each in given:
+            check_fits(loaded, keeping, *(len(one.tokens) for one in each if one is not None))
+        of_each: list[dict[StackKind, Encoding]] = [
+            {kind: one for kind, one in zip(network.prefixes, each, strict=False) if one is not None}
+            for each in given
+        ]
+        listening = Listening(network, keeping)
+        of_these = network.for_texts(of_each[0])
+        with torch.no_grad():
+            run(of_these, given, taps=listening.taps())
+        traces = []
+        for item, encodings in enumerate(of_each):
+            heard = listening
+            if len(given) > 1:
+                heard = listening.of_one(item, {kind: len(each.tokens) for kind, each in encodings.items()})
+            stacks = {kind: heard.passage(kind, each) for kind, each in encodings.items()}
+            encoder, decoder = stacks.get("encoder"), stacks.get("decoder")
+            name, edits = loaded.source.name, of_these.changes
+            traces.append(cls(model=name, encoder=encoder, decoder=decoder, loaded=loaded, edits=edits))
+        return traces
 
 
-def trace_read(
-    loaded: Loaded, encoding: Encoding, target: Encoding | None = None, *, keeping: Keeping = EVERYTHING
-) -> Trace:
-    """Trace what was encoded already: as `trace_ids`, with the words of its text."""
-    (trace,) = _traced(loaded, [_checked(loaded, encoding, target)], keeping)
-    return trace
+def _targets(loaded: Loaded, rows: int, target_ids: Ids | None, mask: Any) -> Sequence[Encoding | None]:
+    """What the decoder beside an encoder reads, for each row; None where there is no such decoder."""
+    if len(loaded.network.prefixes) == 1:
+        if target_ids is not None:
+            raise InputError("target_ids must be None: this model has no decoder beside its encoder.")
+        return [None] * rows
+    if target_ids is None and (start := _start_id(loaded)) is not None:
+        target_ids = [[start]] * rows
+    if target_ids is None:
+        raise InputError(
+            "target_ids must be given: the checkpoint does not say which token its decoder starts with."
+        )
+    targets = read_ids(loaded, target_ids, mask, name="target_ids", of_decoder=True)
+    if len(targets) != rows:
+        raise InputError(f"target_ids must have a row for each of token_ids, {rows}; got {len(targets)}.")
+    return targets
 
 
 def _start_id(loaded: Loaded) -> int | None:
@@ -135,39 +177,6 @@ def _start_id(loaded: Loaded) -> int | None:
             f"no row of its table of {rows}."
         )
     return start
-
-
-def trace_texts(loaded: Loaded, texts: Sequence[str], *, keeping: Keeping = EVERYTHING) -> list[Trace]:
-    """Trace several texts; those of like length run in one pass.
-
-    A trace equals that of the text alone to 1e-5 (float32), not to the last bit: kernels add in another
-    order.
-
-    Args:
-        loaded: the model.
-        texts: any number.
-        keeping: what is kept of each.
-
-    Returns:
-        The traces, in the order of the texts.
-
-    Raises:
-        InputError: as `trace_text`, with the number of the text.
-    """
-    return _all(loaded, [partial(_read, loaded, text, None, None) for text in texts], "text", keeping)
-
-
-def _all(loaded: Loaded, readers: Sequence[Callable[[], Given]], each: str, keeping: Keeping) -> list[Trace]:
-    given: list[Given] = []
-    for number, read in enumerate(readers):
-        try:
-            given.append(read())
-        except InputError as error:
-            raise InputError(f"{each} {number} of {len(readers)}: {error}") from error
-    found: dict[int, Trace] = {}
-    for batch in batches(loaded.network, given):
-        found |= zip(batch, _traced(loaded, [given[number] for number in batch], keeping), strict=True)
-    return [found[number] for number in range(len(given))]
 
 
 def _read(loaded: Loaded, text: str, pair: str | None, target: str | None) -> Given:
@@ -203,36 +212,3 @@ def _that_fits(encoding: Encoding, limit: int) -> str:
 
 _ARGUMENTS = (("text", "token_ids"), ("target", "target_ids"))
 """What a stack reads is called so as a text, and so as ids."""
-
-
-def _traced(loaded: Loaded, given: Sequence[Given], keeping: Keeping) -> list[Trace]:
-    """Traces of one pass."""
-    network = loaded.network
-    check_mode(network)
-    keeping.check(network)
-    for each in given:
-        check_fits(loaded, keeping, *(len(one.tokens) for one in each if one is not None))
-    of_each: list[dict[StackKind, Encoding]] = [
-        {kind: one for kind, one in zip(network.prefixes, each, strict=False) if one is not None}
-        for each in given
-    ]
-    listening = Listening(network, keeping)
-    of_these = network.for_texts(of_each[0])
-    with torch.no_grad():
-        run(of_these, given, taps=listening.taps())
-    traces = []
-    for item, encodings in enumerate(of_each):
-        heard = listening
-        if len(given) > 1:
-            heard = listening.of_one(item, {kind: len(each.tokens) for kind, each in encodings.items()})
-        passages = {kind: heard.passage(kind, each) for kind, each in encodings.items()}
-        traces.append(
-            Trace(
-                model=loaded.source.name,
-                encoder=passages.get("encoder"),
-                decoder=passages.get("decoder"),
-                loaded=loaded,
-                edits=of_these.changes,
-            )
-        )
-    return traces

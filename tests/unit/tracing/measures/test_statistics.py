@@ -13,11 +13,7 @@ from regard.checkpoints import Source
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.text import Encoding
-from regard.tracing import AttentionTrace, Keeping, Statistics, Trace, trace_ids, trace_text
-from regard.tracing.record import EVERYTHING
-from regard.tracing.record import Trace as Recorded
-from regard.tracing.run._run import _traced
+from regard.tracing import AttentionTrace, Keeping, Statistics, Trace, trace_ids, trace_read, trace_text
 from tolerances import FP32_OF_LARGEST, VARIANCE_OF_DISTANCE, WEIGHTS, assert_close_to_largest
 from unit.models import tiny
 from unit.tracing.conftest import make_loaded, make_tokenizer
@@ -101,12 +97,6 @@ PAIR_SETS: Sets = {
 }
 
 
-def run(loaded: Loaded, *read: Encoding) -> Recorded:
-    """The trace of what the encoder and the decoder read."""
-    [trace] = _traced(loaded, [(read[0], read[1])], EVERYTHING)
-    return trace
-
-
 @pytest.fixture(scope="module")
 def pair() -> Trace:
     return trace_text(make_loaded(), TEXT, PAIR)
@@ -121,7 +111,7 @@ def both() -> Trace:
         network=tiny.both().float(), tokenizer=make_tokenizer(), source=source, family="none", left_out=()
     )
     tokenizer = make_tokenizer()
-    return Trace.of(run(model, tokenizer.encode("the fishing bank"), tokenizer.encode("by the bank. by")))
+    return trace_read(model, tokenizer.encode("the fishing bank"), tokenizer.encode("by the bank. by"))
 
 
 def test_a_pair(pair: Trace) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.core.errors import InputError
-from regard.tracing import Trace, page_record, trace_text
+from regard.tracing import Trace, page_record, rerun, trace_text
 from regard.tracing.pages._page_measures import measures_of
 from regard.views import MeasureRecord, matrix_bytes
 from tolerances import WEIGHTS, assert_close_to_largest
@@ -55,8 +55,6 @@ def test_every_kind_has_the_numbers_of_the_trace(name: str) -> None:
 
 
 def _logits(trace: Trace) -> list[torch.Tensor]:
-    from regard.tracing.run._again import rerun
-
     with torch.no_grad():
         logits = rerun(trace, trace.require_model().network, logits=True).logits
     assert logits is not None

@@ -7,13 +7,9 @@ import pytest
 import torch
 
 from regard.core.errors import InputError
-from regard.models import Loaded, Transformer
+from regard.models import Transformer
 from regard.positions import RelativeBias, relative_buckets
-from regard.text import Encoding
-from regard.tracing import Trace, compare, page_record, trace_text
-from regard.tracing.record import EVERYTHING
-from regard.tracing.record import Trace as Recorded
-from regard.tracing.run._run import _traced
+from regard.tracing import Trace, compare, page_record, trace_read, trace_text
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.core import oracle
 from unit.models import tiny
@@ -22,12 +18,6 @@ from unit.tracing.stacks import SOURCE_TOKENS, TARGET, TARGET_TOKENS, TEXT, load
 
 KINDS = {"encoder": (9, 9, 3), "decoder": (6, 6, 5), "cross": (6, 9, 5)}
 """Queries, keys, heads."""
-
-
-def run(loaded: Loaded, *read: Encoding) -> Recorded:
-    """The trace of what the encoder and the decoder read."""
-    [trace] = _traced(loaded, [(read[0], read[1])], EVERYTHING)
-    return trace
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +30,7 @@ def network() -> Transformer:
 def trace(network: Transformer) -> Trace:
     """A text and what a decoder reads beside it, both with words."""
     tokenizer = make_tokenizer()
-    return Trace.of(run(loaded(network), tokenizer.encode(TEXT), tokenizer.encode(TARGET)))
+    return trace_read(loaded(network), tokenizer.encode(TEXT), tokenizer.encode(TARGET))
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +196,7 @@ def test_cross_attention_in_some_layers_only_keeps_their_numbers(
     names = [name for name in network.tap_names() if "layers.1.cross_attention." not in name]
     monkeypatch.setattr(network, "tap_names", lambda: names)
     tokenizer = make_tokenizer()
-    some = Trace.of(run(loaded(network), tokenizer.encode(TEXT), tokenizer.encode(TARGET)))
+    some = trace_read(loaded(network), tokenizer.encode(TEXT), tokenizer.encode(TARGET))
     assert some.decoder is not None
     assert some.decoder.cross_layers == (0, 2)
     assert len(some.attention("cross")) == 2
@@ -359,7 +349,7 @@ def test_the_page_has_every_kind(trace: Trace, alone: Trace) -> None:
 
 def test_compared_where_the_text_is_read(trace: Trace, network: Transformer) -> None:
     tokenizer = make_tokenizer()
-    other = Trace.of(run(loaded(network), tokenizer.encode("the money bank"), tokenizer.encode("river")))
+    other = trace_read(loaded(network), tokenizer.encode("the money bank"), tokenizer.encode("river"))
     similarity = compare([trace, other], "bank").similarity
     assert similarity.shape == (3, 2, 2)
     for layer in range(3):

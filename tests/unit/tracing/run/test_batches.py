@@ -14,8 +14,7 @@ from regard.checkpoints import Source
 from regard.lenses import lens
 from regard.models import Loaded
 from regard.text import Tokenizer
-from regard.tracing import Keeping, Trace, kept_bytes
-from regard.tracing.run._run import trace_text, trace_texts
+from regard.tracing import Keeping, Trace, kept_bytes, trace_text, trace_texts
 from tolerances import PARITY_FP32, assert_close_to_largest
 from unit.models import folders
 
