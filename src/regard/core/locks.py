@@ -2,15 +2,14 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 
 from regard.core.errors import OutputError
 
-# Windows keeps others from reading what is locked: a byte far behind what the file says.
-_FAR = 1 << 30
+# Windows keeps others from reading the byte that is locked, the first: who holds it stands behind that byte.
+_HOLDER = 1
 
 
 @contextmanager
@@ -31,45 +30,29 @@ def locked(folder: Path, name: str) -> Iterator[None]:
 
 
 def _taken(path: Path) -> int:
-    lock = _system_lock()
+    from filelock import lock_descriptor  # 40 ms, which commands that only read need not wait for
+
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            lock(file)
-        except OSError as error:
-            if not isinstance(error, BlockingIOError | PermissionError):
-                os.close(file)
-                raise
-            holder = os.read(file, 200).decode("ascii", "replace").strip()
+            if not lock_descriptor(file, blocking=False):
+                os.lseek(file, _HOLDER, os.SEEK_SET)
+                raise _refusal(path, os.read(file, 200).decode("ascii", "replace"))
+            # Whoever held it before may have removed the file in the meantime: then this lock is of no use.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), path.stat()):
+                    os.ftruncate(file, 0)
+                    os.write(file, f" process {os.getpid()} on {ascii(socket.gethostname())[1:-1]}".encode())
+                    return file
+        except BaseException:
             os.close(file)
-            raise OutputError(
-                f"{str(path.parent)!r} is being written to by another job"
-                + (f", {holder}" if holder else "")
-                + ". Wait until it ends, or stop it and go on here."
-            ) from None
-        # Whoever held it before may have removed the file in the meantime: then this lock is of no use.
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file), path.stat()):
-                os.ftruncate(file, 0)
-                os.lseek(file, 0, os.SEEK_SET)
-                os.write(file, f"process {os.getpid()} on {ascii(socket.gethostname())[1:-1]}".encode())
-                return file
+            raise
         os.close(file)
 
 
-def _system_lock() -> Callable[[int], object]:
-    """Locks an open file or raises, at once."""
-    try:
-        fcntl = import_module("fcntl")
-    except ImportError:  # Windows
-        msvcrt = import_module("msvcrt")
-
-        def lock(file: int) -> None:
-            os.lseek(file, _FAR, os.SEEK_SET)
-            try:
-                msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-            finally:
-                os.lseek(file, 0, os.SEEK_SET)
-
-        return lock
-    return lambda file: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def _refusal(path: Path, holder: str) -> OutputError:
+    return OutputError(
+        f"{str(path.parent)!r} is being written to by another job"
+        + (f", {holder}" if holder else "")
+        + ". Wait until it ends, or stop it and go on here."
+    )

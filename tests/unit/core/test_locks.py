@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,34 +20,28 @@ from unit.embedding.job.works import Hashed
 
 
 def like_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No fcntl, no positioned reading and writing, and a file that is open cannot be removed."""
-    held: dict[int, int] = {}
-
-    def locking(file: int, mode: int, count: int) -> None:
-        assert (mode, count) == (2, 1)
-        at = os.lseek(file, 0, os.SEEK_CUR)
-        assert at > 1000  # what is locked cannot be read by others
-        inode = os.fstat(file).st_ino
-        if inode in held:
-            raise OSError(errno.EACCES, "Permission denied")
-        held[inode] = file
+    """No positioned reading and writing, and a file that is open cannot be removed."""
+    held: set[int] = set()
 
     def close(file: int) -> None:
-        inode = os.fstat(file).st_ino
-        if held.get(inode) == file:
-            del held[inode]
+        held.discard(os.fstat(file).st_ino)
         really_close(file)
+
+    def open_(path: str | Path, *how: int, **at: Any) -> int:
+        file = really_open(path, *how, **at)
+        if str(path).endswith(".lock"):
+            held.add(os.fstat(file).st_ino)
+        return file
 
     def unlink(path: Path, missing_ok: bool = False) -> None:
         if path.stat().st_ino in held:
             raise PermissionError(errno.EACCES, "being used by another process")
         os.remove(path)
 
-    really_close = os.close
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=2, locking=locking))  # type: ignore[arg-type]
+    really_open, really_close = os.open, os.close
     for name in ("pread", "pwrite", "O_CLOEXEC"):
         monkeypatch.delattr(os, name)
+    monkeypatch.setattr(os, "open", open_)
     monkeypatch.setattr(os, "close", close)
     monkeypatch.setattr(Path, "unlink", unlink)
 
@@ -64,21 +59,21 @@ def test_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows:
         assert list(tmp_path.iterdir()) == []
     (tmp_path / ".lock").write_text("process 1 on a machine that went down")
     with locked(tmp_path, ".lock"):
-        assert (tmp_path / ".lock").read_text().startswith(f"process {os.getpid()} on ")
+        assert (tmp_path / ".lock").read_text().startswith(f" process {os.getpid()} on ")
 
 
-def test_a_job_on_a_system_like_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.txt").write_text("one\n\nthree\n")
-    inputs = Inputs([tmp_path / "a.txt"], Columns())
-    run(inputs, tmp_path / "here", Hashed)
-    like_windows(monkeypatch)
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there/.lock").write_text("process 1 on a machine that went down")
-    run(inputs, tmp_path / "there", Hashed)
-    names = ["_manifest.json", "_quarantine.jsonl", "part-00000.parquet"]
-    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == names
-    for name in names:
-        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+def test_a_killed_process_leaves_no_lock(tmp_path: Path) -> None:
+    waits = "import sys; from pathlib import Path; from regard.core.locks import locked\n"
+    waits += "with locked(Path(sys.argv[1]), '.lock'): print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", waits, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(OutputError, match=f"process {other.pid} on "), locked(tmp_path, ".lock"):
+            raise AssertionError("it is locked")
+        other.kill()
+    with locked(tmp_path, ".lock"):
+        assert list(tmp_path.iterdir()) == [tmp_path / ".lock"]
 
 
 def test_a_lock_that_the_system_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +83,18 @@ def test_a_lock_that_the_system_does_not_know(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(fcntl, "flock", flock)
     with pytest.raises(OSError, match="No locks available"), locked(tmp_path, ".lock"):
         raise AssertionError("there is no lock")
+
+
+def test_a_job_on_a_system_like_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("one\n\nthree\n")
+    inputs = Inputs([tmp_path / "a.txt"], Columns())
+    run(inputs, tmp_path / "here", Hashed)
+    like_windows(monkeypatch)
+    run(inputs, tmp_path / "there", Hashed)
+    names = ["_manifest.json", "_quarantine.jsonl", "part-00000.parquet"]
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == names
+    for name in names:
+        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
 
 
 def test_nothing_imports_fcntl_when_it_is_imported() -> None:
