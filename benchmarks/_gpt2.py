@@ -30,7 +30,7 @@ def regard_model(tokens: int) -> Any:
     from regard import Model
     from regard.checkpoints import Source, load_into, read_tensors, write_tensors
     from regard.models import Loaded
-    from regard.models.gpt2 import GPT2_KEYS, Gpt2Config, build
+    from regard.models.families.gpt2 import GPT2_KEYS, Gpt2Config, build
 
     network = build(Gpt2Config(max_seq_len=max(1024, tokens), head=None))
     with tempfile.TemporaryDirectory() as folder:

@@ -41,7 +41,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, MarianConfig, MarianMTMode
 from regard.checkpoints import load_into, read_tensors, write_tensors
 from regard.decoding import Draft, Lookup, Rules, Speculation, beam_search, greedy, prepared, speculate
 from regard.models import Network, load_checkpoint
-from regard.models.gpt2 import GPT2_KEYS, Gpt2Config, build
+from regard.models.families.gpt2 import GPT2_KEYS, Gpt2Config, build
 
 PROMPT, SOURCE = 32, 24
 LIST = "moon table wolf paper river stone moon"

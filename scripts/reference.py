@@ -24,7 +24,7 @@ from regard.cli._app import app
 LARGE = 20
 """A class with so many methods has a page of its own."""
 
-ROOMS_WITHIN = {"regard.cli", "regard.core.rows", "regard.models.deberta"}
+ROOMS_WITHIN = {"regard.cli", "regard.core.rows", "regard.models.families", "regard.models.families.deberta"}
 """Packages without names for users, beside those within `regard.tracing`, which gives theirs."""
 
 _HEADING = re.compile(r"([A-Z]\w+):")

@@ -12,7 +12,7 @@ _CHILD = """
 import ctypes, gc, json
 from pathlib import Path
 import regard
-from regard.models.gpt2 import Gpt2Config, build
+from regard.models.families.gpt2 import Gpt2Config, build
 from regard.models import Loaded
 from regard.checkpoints import Source
 

@@ -14,10 +14,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import regard
 from regard.models import Transformer
-from regard.models.bert import BertConfig
-from regard.models.bert import build as bert
-from regard.models.gpt2 import Gpt2Config
-from regard.models.gpt2 import build as gpt2
+from regard.models.families.bert import BertConfig
+from regard.models.families.bert import build as bert
+from regard.models.families.gpt2 import Gpt2Config
+from regard.models.families.gpt2 import build as gpt2
 from unit.models import folders
 
 SIZES: dict[str, Any] = {"vocab_size": 13, "d_model": 6, "num_layers": 2, "num_heads": 2, "d_ff": 11}

@@ -11,8 +11,8 @@ import regard
 from parity.families import ENTRIES, OF_PARAMETERS
 from parity.families_entry import LABELS, save
 from regard.models import init_weights, new_network
-from regard.models.bert import BertConfig
-from regard.models.gpt2 import Gpt2Config
+from regard.models.families.bert import BertConfig
+from regard.models.families.gpt2 import Gpt2Config
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -12,7 +12,7 @@ from parity.conftest import Workshop
 from parity.families import ENTRIES, PLAINLY
 from regard.core.errors import CheckpointError, InputError
 from regard.models import load_checkpoint, new_network, save_checkpoint
-from regard.models.electra import ElectraConfig, share_embeddings
+from regard.models.families.electra import ElectraConfig, share_embeddings
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -8,7 +8,7 @@ import transformers
 from torch import nn
 
 from regard.models import new_network, write_checkpoint
-from regard.models.bart import original_transformer
+from regard.models.families.bart import original_transformer
 from regard.positions import sinusoidal_encoding
 from tolerances import FP64, PARITY_FP32, assert_close_to_largest
 

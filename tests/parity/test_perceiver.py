@@ -10,7 +10,7 @@ from transformers.models.perceiver import modeling_perceiver as theirs
 
 from regard.blocks import CrossAttentionLayer, LatentStack
 from regard.core import Padding, Taps
-from regard.models.perceiver import PerceiverConfig, build
+from regard.models.families.perceiver import PerceiverConfig, build
 from regard.positions import FourierPositions
 from tolerances import FP64, assert_close_to_largest
 

@@ -17,7 +17,7 @@ from parity.families import ENTRIES, PLAINLY
 from parity.families_entry import LABELS, PAD
 from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.models import load_checkpoint, new_network, write_checkpoint
-from regard.models.bert import BertConfig
+from regard.models.families.bert import BertConfig
 from regard.text import Tokenizer
 from tolerances import PARITY_FP32, assert_close_to_largest
 

@@ -104,7 +104,7 @@ def test_who_embeds_does_not_wait_for_what_traces() -> None:
     others = (
         "regard.tracing.record._trace",
         "regard.views",
-        "regard.models.t5",
+        "regard.models.families.t5",
         "matplotlib",
         "transformers",
     )

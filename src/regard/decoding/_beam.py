@@ -138,7 +138,7 @@ def beam_search(
         RegardError: logits that are no numbers.
 
     Example:
-        >>> from regard.models.gpt2 import Gpt2Config, build
+        >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
         >>> rules = Rules(end_ids=(2,), max_length=5)
         >>> (ways,) = beam_search(build(config).eval(), [[3, 1]], beams=3, best=2, rules=rules)

@@ -47,7 +47,7 @@ def prepared(model: ModelT, precision: Precision = "float32") -> ModelT:
 
     Example:
         >>> from regard.decoding import Rules, greedy
-        >>> from regard.models.gpt2 import Gpt2Config, build
+        >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> network = build(Gpt2Config(vocab_size=13, d_model=64, num_layers=1, num_heads=2, d_ff=128)).eval()
         >>> small = prepared(network, "int8")
         >>> [len(written.token_ids) for written in greedy(small, [[3, 1]], rules=Rules(max_length=5))]

@@ -63,7 +63,7 @@ class Rules:
         InputError: an id below 0, or lengths that cannot be.
 
     Example:
-        >>> from regard.models.gpt2 import Gpt2Config, build
+        >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> network = build(Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11))
         >>> Rules.of(network, end_ids=(2,), max_length=20)
         Rules(start_ids=(), end_ids=(2,), min_length=0, max_length=20, forbidden_ids=(), forbidden=(), ...)

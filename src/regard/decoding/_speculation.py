@@ -158,7 +158,7 @@ def speculate(
 
     Example:
         >>> from regard.decoding import greedy
-        >>> from regard.models.gpt2 import Gpt2Config, build
+        >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
         >>> network, rules = build(config).eval(), Rules(max_length=9)
         >>> (text,) = speculate(network, [[3, 1, 4, 1, 5]], guess=Lookup(), rules=rules)

@@ -51,7 +51,7 @@ def greedy(
         RegardError: logits that are no numbers.
 
     Example:
-        >>> from regard.models.gpt2 import Gpt2Config, build
+        >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
         >>> network = build(config).eval()
         >>> rules = Rules(max_length=5)
@@ -88,7 +88,7 @@ def sample(
         InputError, RegardError: as `greedy`.
 
     Example:
-        >>> from regard.models.gpt2 import Gpt2Config, build
+        >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
         >>> network, rules = build(config).eval(), Rules(max_length=5)
         >>> (alone,) = sample(network, [[3, 1]], count=3, rules=rules)

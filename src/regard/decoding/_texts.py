@@ -64,7 +64,7 @@ def decode_texts(
 
     Example:
         >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
-        >>> from regard.models.bart import build, original_transformer
+        >>> from regard.models.families.bart import build, original_transformer
         >>> backend = Backend(models.WordLevel({"<pad>": 0, "</s>": 1, "ein": 2, "Haus": 3}, "<pad>"))
         >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
         >>> tokenizer = Tokenizer.from_str(backend.to_str())

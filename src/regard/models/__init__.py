@@ -1,6 +1,6 @@
 """The model families that regard implements, and loading them.
 
-A family is a file with a config, the building of its network, and a key map; `FAMILIES` lists them.
+A family is a file in `families`, which `FAMILIES` lists; the files beside it are what families are made of.
 """
 
 from regard.models._attentions import CHOICES, AttentionChoice, TakesAttention, attention_named
@@ -9,13 +9,22 @@ from regard.models._describe import masks_of, positions_of
 from regard.models._fresh import count_parameters, init_weights, new_network
 from regard.models._heads import LanguageModelHead
 from regard.models._inputs import as_mask, check_ids
-from regard.models._kinds import Kind, StackKind, attention_name, keys_of, stack_of
 from regard.models._loaded import Loaded, load_checkpoint
-from regard.models._network import Change, Input, Network, NetworkConfig, Output
+from regard.models._network import (
+    Change,
+    Input,
+    Kind,
+    Network,
+    NetworkConfig,
+    Output,
+    StackKind,
+    attention_name,
+    keys_of,
+    stack_of,
+)
 from regard.models._parity import LayerParity, Parity, bound_of, layer_parity, output_error
 from regard.models._projection import Projection, Unembedding, is_linear, read_projection, relative_error
 from regard.models._pruned_files import WITHOUT_CODE
-from regard.models._registry import FAMILIES, family_of
 from regard.models._saving import save_checkpoint, write_checkpoint
 from regard.models._state import DecoderState
 from regard.models._surgery import (
@@ -35,6 +44,7 @@ from regard.models._surgery import (
 )
 from regard.models._tokenized import Ids, as_named, check_alone, read_ids
 from regard.models._transformer import Transformer
+from regard.models.families import FAMILIES, family_of
 
 __all__ = [
     "CHOICES",

@@ -163,7 +163,7 @@ class FamilyConfig:
         """A config whose other fields follow from those given, as a file that lacks them is read.
 
         Example:
-            >>> from regard.models.llama import LlamaConfig
+            >>> from regard.models.families.llama import LlamaConfig
             >>> LlamaConfig.of_sizes(d_model=12, num_layers=2, num_heads=3, num_kv_heads=3).head_dim
             4
         """

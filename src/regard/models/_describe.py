@@ -20,7 +20,7 @@ def positions_of(network: Network) -> str:
     """How each stack knows positions.
 
     Example:
-        >>> from regard.models.bert import BertConfig, build
+        >>> from regard.models.families.bert import BertConfig, build
         >>> positions_of(build(BertConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)))
         'learned (512)'
     """
@@ -31,7 +31,7 @@ def masks_of(network: Network) -> str:
     """Who may attend to whom, by the architecture alone, in each stack.
 
     Example:
-        >>> from regard.models.gpt2 import Gpt2Config, build
+        >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> masks_of(build(Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)))
         'causal'
     """

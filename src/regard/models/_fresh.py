@@ -1,33 +1,65 @@
 """A network that nothing has been learned in yet."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from regard.core.errors import InputError
 from regard.models._attentions import choice_of
-from regard.models._blank import blank, without_values
 from regard.models._config import FamilyConfig
 from regard.models._init import fill
 from regard.models._network import Network
-from regard.models._registry import family_of
 from regard.models._surgery import our_own
 from regard.models._transformer import Transformer
+from regard.models.families import family_of
+
+
+class _NoInit(TorchFunctionMode):
+    """Skips `torch.nn.init`, whose random fills of a meta tensor make torch import its compiler: seconds."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return kwargs.get("tensor", args[0] if args else None)
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Within it, modules have memory for their parameters, whatever that holds."""
+    with _NoInit():
+        yield
+
+
+@contextmanager
+def blank() -> Iterator[None]:
+    """Within it, modules are made on the meta device: no memory, no initial values, only shapes."""
+    with torch.device("meta"), _NoInit():
+        yield
 
 
 def new_network(config: FamilyConfig, *, seed: int = 0) -> Transformer:
     """A network of its family's own initial weights, in float32 on the CPU, in training mode.
 
     Args:
-        config: the family's, such as `regard.models.bert.BertConfig`. A pooler that its head does not read is
-            left out.
+        config: the family's, such as `regard.models.families.bert.BertConfig`. A pooler that its head does
+            not read is left out.
         seed: of the random numbers; the same one gives the same network, wherever it then goes.
 
     Raises:
         InputError: sizes that no network can have.
 
     Example:
-        >>> from regard.models.gpt2 import Gpt2Config
+        >>> from regard.models.families.gpt2 import Gpt2Config
         >>> network = new_network(Gpt2Config(vocab_size=13, d_model=6, num_layers=2, num_heads=2, d_ff=11))
         >>> network.training, network.decoder.layers[0].ffn.hidden.bias.unique().tolist()
         (True, [0.0])
@@ -42,7 +74,7 @@ def count_parameters(config: FamilyConfig) -> int:
     """How many numbers a network of this config has to learn, tied ones counted once. Nothing is allocated.
 
     Example:
-        >>> from regard.models.gpt2 import Gpt2Config
+        >>> from regard.models.families.gpt2 import Gpt2Config
         >>> count_parameters(Gpt2Config(vocab_size=13, d_model=6, num_layers=2, num_heads=2, d_ff=11))
         6916
     """

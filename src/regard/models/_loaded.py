@@ -29,11 +29,10 @@ from regard.checkpoints import (
 from regard.core.errors import CheckpointError, InputError
 from regard.core.marks import mark
 from regard.models._attentions import choice_of, without_prefix
-from regard.models._blank import blank
-from regard.models._fresh import init_weights
+from regard.models._fresh import blank, init_weights
 from regard.models._network import Network
 from regard.models._pruned_files import cut_as_stored, without_pruned
-from regard.models._registry import FAMILIES, family_of
+from regard.models.families import FAMILIES, family_of
 from regard.text import Tokenizer, doubt
 
 

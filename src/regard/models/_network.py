@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
@@ -11,9 +11,29 @@ from regard.blocks import Stack
 from regard.core import Mask, Taps
 from regard.core.errors import InputError
 from regard.models._inputs import check_ids
-from regard.models._kinds import Kind, StackKind
 from regard.models._projection import Projection, Unembedding
 from regard.text import Encoding
+
+StackKind = Literal["encoder", "decoder"]
+"""The two kinds of stack."""
+
+Kind = Literal["encoder", "decoder", "cross"]
+"""Which attention: the encoder's, the decoder's own, or from the decoder to the encoder."""
+
+
+def stack_of(kind: Kind) -> StackKind:
+    """The stack whose layers hold the attention of a kind, and whose tokens are its queries."""
+    return "decoder" if kind == "cross" else kind
+
+
+def keys_of(kind: Kind) -> StackKind:
+    """The stack whose tokens are the keys of a kind of attention."""
+    return "encoder" if kind == "cross" else kind
+
+
+def attention_name(kind: Kind) -> str:
+    """What the attention of a kind is called within its layer, as a module and in the names of taps."""
+    return "cross_attention" if kind == "cross" else "attention"
 
 
 class NetworkConfig(Protocol):

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.core import AttentionInputs, attention_errors
 from regard.core.errors import RegardError
 from regard.core.shown import Shown, plain_table
-from regard.models._kinds import Kind
+from regard.models._network import Kind
 from regard.models._projection import Projection
 
 if TYPE_CHECKING:

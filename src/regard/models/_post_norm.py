@@ -32,11 +32,11 @@ from regard.models._heads import (
     Head,
     MaskedLMHead,
     ReplacedHead,
+    first_position,
     output_layer,
     token_classifier,
 )
 from regard.models._inputs import check_sizes
-from regard.models._reading import first_position
 from regard.models._transformer import Transformer
 from regard.positions import LearnedPositions, RelativeBias
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from regard.checkpoints import Fields, HeadKind, to_hf
 from regard.core.errors import CheckpointError, InputError
-from regard.models._blank import blank
-from regard.models._registry import Family
+from regard.models._fresh import blank
 from regard.models._surgery import Heads, Part, check_heads, cut, removed_heads
 from regard.models._transformer import Transformer
+from regard.models.families import Family
 
 CODE = "modeling_regard_pruned"
 """The module that transformers reads, without the ending."""

@@ -26,9 +26,9 @@ from regard.core.wording import reason
 from regard.models._loaded import Loaded
 from regard.models._network import Network
 from regard.models._pruned_files import CODE, pruned_fields
-from regard.models._registry import family_of
 from regard.models._surgery import our_own
 from regard.models._transformer import Transformer
+from regard.models.families import family_of
 from regard.text import Tokenizer, write_tokenizer
 
 # Of the fields that change no number, those that say where a file comes from, not what it is.
@@ -113,7 +113,7 @@ def write_checkpoint(
     Example:
         >>> import tempfile
         >>> from regard.models import load_checkpoint, new_network
-        >>> from regard.models.bert import BertConfig
+        >>> from regard.models.families.bert import BertConfig
         >>> network = new_network(BertConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11))
         >>> with tempfile.TemporaryDirectory() as above:
         ...     folder = write_checkpoint(network, Path(above) / "fresh")

@@ -8,12 +8,19 @@ from torch import Tensor, nn
 from regard.blocks import LatentStack, MultiHeadAttention, Stack
 from regard.core import Mask, Padding, Segments, Taps
 from regard.core.errors import InputError
-from regard.models._heads import Head, LanguageModelHead, MaskedLMHead
+from regard.models._heads import Head, LanguageModelHead, LastState, MaskedLMHead
 from regard.models._inputs import as_mask, check_beside, check_ids, check_sizes, for_cross_attention
-from regard.models._kinds import Kind, StackKind, attention_name, stack_of
-from regard.models._network import Input, Network, NetworkConfig, Output
+from regard.models._network import (
+    Input,
+    Kind,
+    Network,
+    NetworkConfig,
+    Output,
+    StackKind,
+    attention_name,
+    stack_of,
+)
 from regard.models._projection import Projection, Unembedding, read_projection
-from regard.models._reading import LastState
 from regard.models._state import DecoderState
 from regard.positions import FourierPositions, LearnedPositions, SinusoidalPositions
 
@@ -35,7 +42,7 @@ class Transformer(Network):
 
     Example:
         >>> import torch
-        >>> from regard.models.bert import BertConfig, build
+        >>> from regard.models.families.bert import BertConfig, build
         >>> bert = build(BertConfig(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11))
         >>> bert(torch.tensor([[3, 1, 4]])).last_hidden_state.shape
         torch.Size([1, 3, 6])
@@ -187,7 +194,7 @@ class Transformer(Network):
 
         Example:
             >>> import torch
-            >>> from regard.models.gpt2 import Gpt2Config, build
+            >>> from regard.models.families.gpt2 import Gpt2Config, build
             >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
             >>> network, ids = build(config).eval(), torch.tensor([[3, 1, 4]])
             >>> with torch.no_grad():

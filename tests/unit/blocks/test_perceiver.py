@@ -10,7 +10,7 @@ from regard.blocks import LatentStack
 from regard.core import Causal, Taps
 from regard.core.errors import InputError
 from regard.models import new_network
-from regard.models.perceiver import PerceiverConfig, build
+from regard.models.families.perceiver import PerceiverConfig, build
 from regard.positions import FourierPositions
 from tolerances import FP64, assert_close_to_largest
 

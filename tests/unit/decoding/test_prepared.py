@@ -11,9 +11,9 @@ from regard.decoding import Rules, greedy, prepared
 from regard.decoding import _prepared as module
 from regard.kernels import FewRowsLinear
 from regard.models import Transformer, new_network
-from regard.models.bart import original_transformer
-from regard.models.gpt2 import Gpt2Config
-from regard.models.gpt2 import build as build_gpt2
+from regard.models.families.bart import original_transformer
+from regard.models.families.gpt2 import Gpt2Config
+from regard.models.families.gpt2 import build as build_gpt2
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 IDS = torch.tensor([[3, 1, 4, 11, 5]])

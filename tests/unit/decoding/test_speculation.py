@@ -10,8 +10,8 @@ from regard.core import KeyValueCache
 from regard.decoding import Draft, Lookup, Rules, greedy, speculate
 from regard.decoding._speculation import Next
 from regard.models import Transformer, new_network
-from regard.models.bart import original_transformer
-from regard.models.gpt2 import Gpt2Config
+from regard.models.families.bart import original_transformer
+from regard.models.families.gpt2 import Gpt2Config
 
 RULES = Rules(max_length=13)
 

@@ -10,9 +10,9 @@ import torch
 from regard.core.errors import CheckpointError, InputError
 from regard.decoding import Lookup, Rules, beam_search, greedy, speculate
 from regard.models import load_checkpoint, new_network, write_checkpoint
-from regard.models.bart import original_transformer
-from regard.models.bert import BertConfig
-from regard.models.bert import build as build_bert
+from regard.models.families.bart import original_transformer
+from regard.models.families.bert import BertConfig
+from regard.models.families.bert import build as build_bert
 from unit.decoding.toy import decoder, log_probabilities, pair
 
 TEXTS = [[3, 1], [4, 1, 0, 3, 3], [1], [2, 6, 9]]

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from regard.models import Transformer
-from regard.models.bart import build as build_pair
-from regard.models.bart import original_transformer
-from regard.models.gpt2 import Gpt2Config, build
+from regard.models.families.bart import build as build_pair
+from regard.models.families.bart import original_transformer
+from regard.models.families.gpt2 import Gpt2Config, build
 
 VOCAB = 5
 

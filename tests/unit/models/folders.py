@@ -10,22 +10,22 @@ from torch import Tensor
 
 from regard.checkpoints import to_hf, write_tensors
 from regard.models import Network, Output, family_of
-from regard.models.bahdanau import BahdanauConfig
-from regard.models.bart import BartConfig
-from regard.models.bert import BertConfig
-from regard.models.deberta import DebertaConfig
-from regard.models.distilbert import DistilBertConfig
-from regard.models.electra import ElectraConfig
-from regard.models.expire_span import ExpireSpanConfig
-from regard.models.gemma import GemmaConfig
-from regard.models.gpt2 import Gpt2Config
-from regard.models.llama import LlamaConfig
-from regard.models.modernbert import ModernBertConfig
-from regard.models.mpnet import MPNetConfig
-from regard.models.perceiver import PerceiverConfig
-from regard.models.roberta import RobertaConfig
-from regard.models.sru import SruConfig
-from regard.models.t5 import T5Config
+from regard.models.families.bahdanau import BahdanauConfig
+from regard.models.families.bart import BartConfig
+from regard.models.families.bert import BertConfig
+from regard.models.families.deberta import DebertaConfig
+from regard.models.families.distilbert import DistilBertConfig
+from regard.models.families.electra import ElectraConfig
+from regard.models.families.expire_span import ExpireSpanConfig
+from regard.models.families.gemma import GemmaConfig
+from regard.models.families.gpt2 import Gpt2Config
+from regard.models.families.llama import LlamaConfig
+from regard.models.families.modernbert import ModernBertConfig
+from regard.models.families.mpnet import MPNetConfig
+from regard.models.families.perceiver import PerceiverConfig
+from regard.models.families.roberta import RobertaConfig
+from regard.models.families.sru import SruConfig
+from regard.models.families.t5 import T5Config
 from regard.positions import Rotary
 
 _TYPES = ("sliding_attention", "full_attention")

@@ -15,11 +15,14 @@ from regard.models._heads import (
     EndClassifier,
     Head,
     LanguageModelHead,
+    LastState,
     MaskedLMHead,
+    first_position,
+    last_token,
     output_layer,
+    pooled,
     token_classifier,
 )
-from regard.models._reading import LastState, first_position, last_token, pooled
 from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
 from unit.blocks.by_hand import norm_by_hand, project
 from unit.models.folders import network

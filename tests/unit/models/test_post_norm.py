@@ -13,7 +13,7 @@ from regard.models._post_norm import (
     UntiedOutput,
     masked_lm_head,
 )
-from regard.models.bert import BertConfig, build
+from regard.models.families.bert import BertConfig, build
 from tolerances import FP64, assert_close_to_largest
 
 

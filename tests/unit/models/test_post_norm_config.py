@@ -8,10 +8,10 @@ import pytest
 from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
 from regard.models import family_of
-from regard.models.bert import BertConfig
-from regard.models.electra import ElectraConfig
-from regard.models.mpnet import MPNetConfig, build
-from regard.models.roberta import RobertaConfig
+from regard.models.families.bert import BertConfig
+from regard.models.families.electra import ElectraConfig
+from regard.models.families.mpnet import MPNetConfig, build
+from regard.models.families.roberta import RobertaConfig
 
 SIZES: dict[str, Any] = {
     "vocab_size": 31,

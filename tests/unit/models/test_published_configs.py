@@ -9,7 +9,7 @@ import pytest
 from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
 from regard.models import FAMILIES, family_of
-from regard.models.t5 import T5Config
+from regard.models.families.t5 import T5Config
 from unit.models.folders import OWN
 from unit.models.published import DECODERS, ENCODERS
 from unit.models.published_pairs import PAIRS

@@ -12,8 +12,14 @@ from regard.blocks import CountFrom, CountTokens, Embeddings, Stack
 from regard.core import Causal, Padding, Predicate, Segments, Taps, Window
 from regard.core.errors import InputError
 from regard.models import Network, Transformer
-from regard.models._heads import Classifier, EndClassifier, LanguageModelHead, token_classifier
-from regard.models._reading import first_position, pooled
+from regard.models._heads import (
+    Classifier,
+    EndClassifier,
+    LanguageModelHead,
+    first_position,
+    pooled,
+    token_classifier,
+)
 from regard.positions import LearnedPositions, SinusoidalPositions
 from tolerances import FP64, assert_close_to_largest
 from unit.models.tiny import (

@@ -11,7 +11,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from regard.checkpoints import Source
 from regard.models import Loaded
-from regard.models.bert import BertConfig, build
+from regard.models.families.bert import BertConfig, build
 from regard.text import Tokenizer
 from regard.tracing import Trace, trace_text
 

@@ -11,7 +11,7 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import FAMILIES, Transformer, family_of, write_checkpoint
-from regard.models.deberta import DebertaConfig
+from regard.models.families.deberta import DebertaConfig
 from regard.training._batch import Batch, side
 from regard.training._networks import NetworkSpec, network_of
 from regard.training.tasks._task import run

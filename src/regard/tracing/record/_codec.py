@@ -32,7 +32,7 @@ from regard.core import (
     Window,
 )
 from regard.core.errors import InputError
-from regard.models.deberta import DisentangledBias, DistanceTerm
+from regard.models.families.deberta import DisentangledBias, DistanceTerm
 from regard.positions import Alibi, BucketBias
 from regard.text import Encoding, Token, Word
 from regard.tracing.record._keep import Keeping, Partial, ScoreInputs

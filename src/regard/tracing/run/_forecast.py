@@ -12,7 +12,7 @@ from regard.core import Taps
 from regard.core.errors import InputError
 from regard.core.memory import free_bytes, human_bytes
 from regard.models import Loaded, Network
-from regard.models.deberta import DistanceTerm, RelativePositions
+from regard.models.families.deberta import DistanceTerm, RelativePositions
 from regard.text import Encoding
 from regard.tracing.record import (
     EVERYTHING,

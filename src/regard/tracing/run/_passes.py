@@ -22,7 +22,7 @@ from regard.core import (
 )
 from regard.core.errors import InputError, RegardError
 from regard.models import Network, Output, StackKind
-from regard.models.deberta import RelativePositions
+from regard.models.families.deberta import RelativePositions
 from regard.text import Encoding
 from regard.tracing.record import Trace
 

@@ -169,7 +169,7 @@ def student_of(teacher: Transformer, **changes: Any) -> Transformer:
         changes: fields of its config that are not the teacher's.
 
     Example:
-        >>> from regard.models.bert import BertConfig
+        >>> from regard.models.families.bert import BertConfig
         >>> sizes = {"vocab_size": 13, "d_model": 6, "num_heads": 2, "d_ff": 11, "head": "masked-lm"}
         >>> teacher = new_network(BertConfig(num_layers=3, **sizes))
         >>> ours, theirs = (each.encoder.layers for each in (student_of(teacher), teacher))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.models import Transformer, load_checkpoint, new_network
-from regard.models.electra import ElectraConfig, share_embeddings
+from regard.models.families.electra import ElectraConfig, share_embeddings
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Draws, Row
 from regard.training._losses import NOT_A_TARGET, binary_entropy, cross_entropy

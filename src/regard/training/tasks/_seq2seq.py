@@ -46,7 +46,7 @@ class Translation(Task):
     columns = ("source", "target")
     sized = ("source", "target")
     family = "marian"
-    # The network of the paper: regard.models.bart.original_transformer.
+    # The network of the paper: regard.models.families.bart.original_transformer.
     sizes = MappingProxyType({"activation": "relu", "scale_embedding": True, "starts_xavier": True})
     schedule = "inverse-sqrt"
     head = "language-model"

@@ -11,7 +11,7 @@ import torch
 from regard.checkpoints import Source
 from regard.core.errors import InputError
 from regard.models import Loaded, family_of
-from regard.models.electra import ElectraConfig
+from regard.models.families.electra import ElectraConfig
 from regard.tracing import Trace, compare, trace_text
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.tracing.conftest import make_tokenizer

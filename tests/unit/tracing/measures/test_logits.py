@@ -14,7 +14,7 @@ import regard
 from regard.blocks import PostNorm, RMSNorm, SandwichNorm
 from regard.core.errors import InputError
 from regard.models import LanguageModelHead
-from regard.models.deberta import Convolution
+from regard.models.families.deberta import Convolution
 from regard.tracing import Trace, Zero
 from tolerances import FP32_OF_LARGEST, FP64, assert_close_to_largest
 from unit.models import tiny

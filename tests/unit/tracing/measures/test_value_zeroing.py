@@ -13,7 +13,7 @@ import regard
 from regard.core import memory
 from regard.core.errors import InputError
 from regard.models import Network
-from regard.models.deberta import Convolution
+from regard.models.families.deberta import Convolution
 from regard.tracing import Trace
 from regard.tracing.record import _budget
 from tolerances import FP32_OF_LARGEST, PARITY_FP32, WEIGHTS, assert_close_to_largest

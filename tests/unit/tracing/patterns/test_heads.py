@@ -12,8 +12,8 @@ import torch
 from regard.checkpoints import Source
 from regard.core import Causal
 from regard.models import Loaded, gpt2, llama
-from regard.models.bert import BertConfig
-from regard.models.bert import build as build_bert
+from regard.models.families.bert import BertConfig
+from regard.models.families.bert import build as build_bert
 from regard.positions import Rotary
 from regard.tracing import HeadCard, heads, heads_of_trace
 from regard.tracing.patterns._bootstrap import query_draws

@@ -13,7 +13,7 @@ from regard.core import memory
 from regard.core.errors import InputError
 from regard.core.memory import free_bytes, human_bytes
 from regard.models import Loaded
-from regard.models.gpt2 import Gpt2Config, build
+from regard.models.families.gpt2 import Gpt2Config, build
 from regard.tracing import Keeping, forecast, kept_bytes, trace_ids
 from regard.tracing.run import _forecast
 from unit.models import folders, tiny

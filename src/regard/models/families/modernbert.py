@@ -19,11 +19,19 @@ from regard.blocks import (
 from regard.checkpoints import Fields, KeyMap, Rename
 from regard.core import Window
 from regard.models._config import EncoderConfig, hf
-from regard.models._heads import Activation, Classifier, Head, MaskedLMHead, output_layer
+from regard.models._heads import (
+    Activation,
+    Classifier,
+    Head,
+    MaskedLMHead,
+    every_position,
+    first_position,
+    mean_of_tokens,
+    output_layer,
+)
 from regard.models._init import Constant, Normal, Scheme, residual_std
 from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
-from regard.models._reading import every_position, first_position, mean_of_tokens
 from regard.models._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope
 from regard.models._transformer import Transformer
 from regard.positions import Rotary

@@ -1,7 +1,7 @@
 """DeBERTa v2 and v3 (He et al. 2021): `model_type` "deberta-v2" is both."""
 
-from regard.models.deberta._attention import DisentangledBias, DistanceTerm, RelativePositions
-from regard.models.deberta._family import DEBERTA_KEYS, Convolution, DebertaConfig, build
+from regard.models.families.deberta._attention import DisentangledBias, DistanceTerm, RelativePositions
+from regard.models.families.deberta._family import DEBERTA_KEYS, Convolution, DebertaConfig, build
 
 __all__ = [
     "DEBERTA_KEYS",

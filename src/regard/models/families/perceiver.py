@@ -19,10 +19,16 @@ from regard.blocks import (
 )
 from regard.checkpoints import HeadKind, KeyMap, Rename
 from regard.models._config import EncoderConfig, hf
-from regard.models._heads import Classifier, Head, LanguageModelHead, output_layer, token_classifier
+from regard.models._heads import (
+    Classifier,
+    Head,
+    LanguageModelHead,
+    first_position,
+    output_layer,
+    token_classifier,
+)
 from regard.models._init import Normal, Scheme, XavierUniform
 from regard.models._inputs import check_sizes
-from regard.models._reading import first_position
 from regard.models._transformer import Transformer
 from regard.positions import FourierPositions, LearnedPositions
 

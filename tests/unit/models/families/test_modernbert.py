@@ -14,7 +14,7 @@ from regard.checkpoints import Fields
 from regard.core import Window
 from regard.core.errors import CheckpointError
 from regard.models import family_of
-from regard.models.modernbert import ModernBertConfig
+from regard.models.families.modernbert import ModernBertConfig
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models.folders import network
 

@@ -14,7 +14,7 @@ from regard.core import Additive
 from regard.core.errors import InputError
 from regard.decoding import Rules, beam_search, greedy
 from regard.models import load_checkpoint, new_network, write_checkpoint
-from regard.models.bahdanau import BahdanauConfig
+from regard.models.families.bahdanau import BahdanauConfig
 from regard.tracing import Trace, page_record
 from tolerances import FP64, WEIGHTS, assert_close_to_largest
 from unit.models import folders

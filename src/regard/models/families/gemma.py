@@ -24,7 +24,7 @@ from regard.models._inputs import check_sizes
 from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope
 from regard.models._transformer import Transformer
-from regard.models.llama import LLAMA_RULES
+from regard.models.families.llama import LLAMA_RULES
 from regard.positions import Rotary
 
 

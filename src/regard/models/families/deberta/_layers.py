@@ -6,9 +6,8 @@ from torch import Tensor, nn
 from regard.blocks import FeedForward, LayerState, Linear, PostNorm, SelfAttentionLayer, activation_named
 from regard.core import Bias, Mask, Segments, Taps, padding_of
 from regard.core.errors import InputError
-from regard.models._heads import Head, MaskedLMHead
-from regard.models._reading import LastState
-from regard.models.deberta._attention import DisentangledAttention
+from regard.models._heads import Head, LastState, MaskedLMHead
+from regard.models.families.deberta._attention import DisentangledAttention
 from regard.positions import Rotation
 
 

@@ -32,7 +32,7 @@ class Family:
     keys: KeyMap
 
 
-# The package of each, its config and its keys. They are imported when a checkpoint asks for them.
+# The module of each, its config and its keys. They are imported when a checkpoint asks for them.
 _HOMES = {
     "bahdanau": ("bahdanau", "BahdanauConfig", "BAHDANAU_KEYS"),
     "bart": ("bart", "BartConfig", "BART_KEYS"),
@@ -79,8 +79,8 @@ def family_of(model_type: str) -> Family:
             f"model_type must be one of {', '.join(sorted(FAMILIES))}, the families that regard implements; "
             f"got {model_type!r}. regard.lens(model, tokenizer) traces the model of transformers."
         )
-    package, config_name, keys = _HOMES[model_type]
-    home = import_module(f"regard.models.{package}")
+    module, config_name, keys = _HOMES[model_type]
+    home = import_module(f"regard.models.families.{module}")
     config = getattr(home, config_name)
     return Family(
         name=model_type,

@@ -10,13 +10,12 @@ from regard.blocks import Embeddings, FeedForward, PostNorm, SelfAttentionLayer,
 from regard.checkpoints import ID_BUFFERS, Fields, HeadKind, KeyMap, Rename, Shared
 from regard.core.errors import CheckpointError
 from regard.models._config import hf
-from regard.models._heads import Activation, Classifier, Head, token_classifier
+from regard.models._heads import Activation, Classifier, Head, first_position, token_classifier
 from regard.models._inputs import check_sizes
 from regard.models._post_norm import EMBEDDING_RULES, FEED_FORWARD_RULES, PostNormConfig, masked_lm_head
-from regard.models._reading import first_position
 from regard.models._transformer import Transformer
-from regard.models.deberta._attention import C2P, P2C, DisentangledAttention, RelativePositions
-from regard.models.deberta._layers import ConvolvedLayer, ProjectedNorm, TrainedHead
+from regard.models.families.deberta._attention import C2P, P2C, DisentangledAttention, RelativePositions
+from regard.models.families.deberta._layers import ConvolvedLayer, ProjectedNorm, TrainedHead
 from regard.positions import LearnedPositions
 
 

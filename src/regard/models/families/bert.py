@@ -9,7 +9,7 @@ from torch import nn
 from regard.checkpoints import ID_BUFFERS, Fields, KeyMap, Rename, Shared
 from regard.models._attentions import TakesAttention
 from regard.models._config import hf
-from regard.models._heads import Classifier
+from regard.models._heads import Classifier, pooled
 from regard.models._post_norm import (
     ATTENTION_RULES,
     EMBEDDING_RULES,
@@ -19,7 +19,6 @@ from regard.models._post_norm import (
     has_pooler,
     post_norm_encoder,
 )
-from regard.models._reading import pooled
 from regard.models._transformer import Transformer
 
 

@@ -22,7 +22,7 @@ from regard.models._heads import decoder_head
 from regard.models._init import Constant, Scheme
 from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
-from regard.models.llama import LLAMA_KEYS
+from regard.models.families.llama import LLAMA_KEYS
 from regard.positions import Rotary
 
 

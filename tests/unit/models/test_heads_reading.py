@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Causal, Mask, Padding
-from regard.models._reading import (
+from regard.models._heads import (
     LastState,
     Reading,
     every_position,
