@@ -10,7 +10,7 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 BUDGET = {
     "blocks": (2_800, 32),
     "checkpoints": (2_400, 36),
-    "cli": (4_300, 1),
+    "cli": (3_600, 1),
     "concordance": (3_450, 18),
     "core": (4_650, 43),
     "data": (1_450, 25),

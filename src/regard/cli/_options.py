@@ -1,13 +1,12 @@
-"""Options that several commands share, and what they mean."""
+"""What several commands do alike: read texts, load a model, check where output goes, print."""
 
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -20,55 +19,6 @@ if TYPE_CHECKING:
 
     from regard.concordance import Concordance
     from regard.model import Model
-
-ModelOption = Annotated[
-    str,
-    typer.Option(
-        "--model", "-m", metavar="MODEL", help="A folder, a name on the hub, or the folder of a run."
-    ),
-]
-TargetOption = Annotated[
-    str | None,
-    typer.Option("--target", metavar="TEXT", help="The decoder's text, in an encoder-decoder."),
-]
-
-
-class Kind(StrEnum):
-    """The kinds of attention, as words to type."""
-
-    encoder = "encoder"
-    decoder = "decoder"
-    cross = "cross"
-
-
-KindOption = Annotated[
-    Kind | None,
-    typer.Option("--kind", "-k", metavar="KIND", help="Which attention: encoder, decoder or cross."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
-
-IndexArgument = Annotated[
-    Path, typer.Argument(metavar="INDEX", help="The folder of an index, as regard index makes it.")
-]
-WhereOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--where",
-        metavar="COND",
-        help='Only there, such as genre=news, "year>=1990", "text~river" or @NAME; all that are given.',
-    ),
-]
-IndexModelOption = Annotated[
-    str | None,
-    typer.Option("--model", "-m", metavar="MODEL", help="By default that of INDEX, or the usual one."),
-]
-TableOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a .csv, .jsonl or .parquet file.")
-]
-
-# A copy of `checkpoints.DEFAULT_MODEL`, which cannot be imported without torch; a test compares the two.
-DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-
 
 # No model takes this much text at once, and a device or a pipe may never end.
 _STDIN_AT_MOST = 4_000_000

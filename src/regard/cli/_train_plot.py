@@ -3,11 +3,10 @@
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from regard.cli._options import check_outputs, console, print_path
+from regard.cli._rows import argument, option
 
 if TYPE_CHECKING:
     from regard.views import Panel, Series
@@ -17,16 +16,10 @@ _STYLES = ("blue", "green", "magenta", "yellow", "cyan", "red")
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, finished or not.")],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="An .svg, .png or .pdf; by default the terminal shows the curves.",
-        ),
-    ] = None,
+    runs: list[Path] = argument("RUN...", "Folders of runs, finished or not."),
+    output: Path | None = option(
+        "--output -o FILE", "An .svg, .png or .pdf; by default the terminal shows the curves."
+    ),
 ) -> None:
     """Draw the loss, the scores and the learning rate of runs."""
     check_outputs({"--output": output})

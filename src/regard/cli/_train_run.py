@@ -2,34 +2,24 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from regard.cli._options import console, print_json
 from regard.cli._progress import say
+from regard.cli._rows import argument, flag, option
 from regard.cli._training_progress import TrainingProgress
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
     from regard.training import AnySettings, Result
 
-DataArgument = Annotated[
-    list[Path] | None, typer.Argument(metavar="DATA...", help="Files: text, JSONL, CSV, TSV or Parquet.")
-]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--output", "-o", metavar="RUN", help="The folder of the run: a new one, or one to go on with."
-    ),
-]
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="Settings, as TOML or JSON.")
-]
-SeedOption = Annotated[int | None, typer.Option("--seed", metavar="N", help="The seed of all random draws.")]
-ShowOption = Annotated[
-    bool, typer.Option("--print-settings", help="Print all settings as TOML for --config, and end.")
-]
+DATA = argument("DATA...", "Files: text, JSONL, CSV, TSV or Parquet.", None)
+RUN = option("--output -o RUN", "The folder of the run: a new one, or one to go on with.")
+CONFIG = option("--config FILE", "Settings, as TOML or JSON.")
+SEED = option("--seed N", "The seed of all random draws.")
+SHOW = flag("--print-settings", "Print all settings as TOML for --config, and end.")
 
 
 def check_output(output: Path | None, show: bool) -> None:

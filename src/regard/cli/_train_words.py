@@ -1,21 +1,10 @@
 """`regard train word2vec` and `regard train fasttext`: static embeddings."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated
+from pathlib import Path
 
-import typer
-
-from regard.cli._options import JsonOption
-from regard.cli._train_run import (
-    ConfigOption,
-    DataArgument,
-    OutputOption,
-    SeedOption,
-    ShowOption,
-    check_output,
-    names,
-    run,
-)
+from regard.cli._rows import JSON, option
+from regard.cli._train_run import CONFIG, DATA, RUN, SEED, SHOW, check_output, names, run
 
 WORD_OBJECTIVES: Mapping[str, tuple[str, str]] = {
     "word2vec": (
@@ -33,22 +22,14 @@ def words_command(objective: str) -> Callable[..., None]:
     """The command of an objective."""
 
     def train(
-        data: DataArgument = None,
-        output: OutputOption = None,
-        epochs: Annotated[
-            int | None,
-            typer.Option(
-                "--epochs", metavar="N", help="How often to read all of the data; by default 5 times."
-            ),
-        ] = None,
-        config: ConfigOption = None,
-        changes: Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as window=10."),
-        ] = None,
-        seed: SeedOption = None,
-        show: ShowOption = False,
-        as_json: JsonOption = False,
+        data: list[Path] | None = DATA,
+        output: Path | None = RUN,
+        epochs: int | None = option("--epochs N", "How often to read all of the data; by default 5 times."),
+        config: Path | None = CONFIG,
+        changes: list[str] | None = option("--set KEY=VALUE", "One setting, such as window=10."),
+        seed: int | None = SEED,
+        show: bool = SHOW,
+        as_json: bool = JSON,
     ) -> None:
         check_output(output, show)
         from regard.training import read_word_settings, train_words, words_step

@@ -1,60 +1,28 @@
 """Options of the commands that write, and what they mean."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from regard.cli._options import load_model
+from regard.cli._rows import flag, option
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
     from regard.decoding import Beams, Choice, Speculation
     from regard.model import Model
 
-WritingModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model", "-m", metavar="MODEL", help="A folder, a name on the hub, or the folder of a run."
-    ),
-]
-MaxOption = Annotated[int | None, typer.Option("--max", metavar="N", help="New tokens at most.")]
-MinOption = Annotated[int | None, typer.Option("--min", metavar="N", help="New tokens at least.")]
-BeamsOption = Annotated[
-    int | None, typer.Option("--beams", metavar="N", help="Search with so many beams, instead of greedily.")
-]
-LengthPenaltyOption = Annotated[
-    float | None,
-    typer.Option(
-        "--length-penalty", metavar="X", help="With --beams: scores are log p / length^X; by default 1."
-    ),
-]
-RepetitionOption = Annotated[
-    float | None,
-    typer.Option("--repetition-penalty", metavar="X", help="Above 1: tokens that were read get less likely."),
-]
-NoRepeatOption = Annotated[
-    int | None, typer.Option("--no-repeat", metavar="N", help="Never write the same N tokens in a row twice.")
-]
-RecommendedOption = Annotated[
-    bool, typer.Option("--recommended", help="Draw or search as the model's own files ask for.")
-]
-
-PrecisionOption = Annotated[
-    str,
-    typer.Option(
-        "--precision",
-        metavar="TYPE",
-        help="How weights are stored: float32; bfloat16 or int8 for speed.",
-    ),
-]
-LookupOption = Annotated[
-    bool, typer.Option("--lookup", help="The greedy text, faster if it repeats what was read.")
-]
-DraftOption = Annotated[
-    str | None,
-    typer.Option("--draft", metavar="MODEL", help="The greedy text, faster: a smaller model guesses ahead."),
-]
+MAX = option("--max N", "New tokens at most.")
+MIN = option("--min N", "New tokens at least.")
+BEAMS = option("--beams N", "Search with so many beams, instead of greedily.")
+LENGTH_PENALTY = option("--length-penalty X", "With --beams: scores are log p / length^X; by default 1.")
+REPETITION = option("--repetition-penalty X", "Above 1: tokens that were read get less likely.")
+NO_REPEAT = option("--no-repeat N", "Never write the same N tokens in a row twice.")
+RECOMMENDED = flag("--recommended", "Draw or search as the model's own files ask for.")
+PRECISION = option(
+    "--precision TYPE", "How weights are stored: float32; bfloat16 or int8 for speed.", "float32"
+)
+LOOKUP = flag("--lookup", "The greedy text, faster if it repeats what was read.")
+DRAFT = option("--draft MODEL", "The greedy text, faster: a smaller model guesses ahead.")
 
 _DRAWN = ("temperature", "top_k", "top_p", "min_p")
 

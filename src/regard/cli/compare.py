@@ -2,16 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from regard.cli._options import (
-    DEFAULT_MODEL,
-    JsonOption,
-    Kind,
-    KindOption,
-    ModelOption,
     as_typed,
     check_outputs,
     console,
@@ -20,45 +13,26 @@ from regard.cli._options import (
     print_path,
     read_texts,
 )
+from regard.cli._rows import JSON, KIND, MODEL, Kind, argument, flag, option
 from regard.core.errors import InputError
 
 
 def compare(
-    texts: Annotated[
-        list[str], typer.Argument(metavar="TEXT", help="Two sentences or more; - reads one from stdin.")
-    ],
-    word: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--word",
-            "-w",
-            metavar="WORD",
-            help='The word, once for all texts or once for each; "bank#2" is its second occurrence, "16:20" '
-            "the characters 16 to 20.",
-        ),
-    ] = None,
-    heads: Annotated[
-        bool, typer.Option("--heads", help="Compare heads instead of a word: how differently each attends.")
-    ] = False,
-    against: Annotated[
-        str | None,
-        typer.Option("--against", metavar="MODEL", help="With --heads and one text: another model."),
-    ] = None,
-    kind: KindOption = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw it too, in a .png, .svg or .pdf file."),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option(
-            "--page",
-            metavar="FILE",
-            help="Write an interactive page too: the word's movement, or with --heads the difference.",
-        ),
-    ] = None,
-    model: ModelOption = DEFAULT_MODEL,
-    as_json: JsonOption = False,
+    texts: list[str] = argument("TEXT", "Two sentences or more; - reads one from stdin."),
+    word: list[str] | None = option(
+        "--word -w WORD",
+        'The word, once for all texts or once for each; "bank#2" is its second occurrence, "16:20" '
+        "the characters 16 to 20.",
+    ),
+    heads: bool = flag("--heads", "Compare heads instead of a word: how differently each attends."),
+    against: str | None = option("--against MODEL", "With --heads and one text: another model."),
+    kind: Kind | None = KIND,
+    plot: Path | None = option("--plot FILE", "Draw it too, in a .png, .svg or .pdf file."),
+    page: Path | None = option(
+        "--page FILE", "Write an interactive page too: the word's movement, or with --heads the difference."
+    ),
+    model: str = MODEL,
+    as_json: bool = JSON,
 ) -> None:
     """See how alike one word's vectors are between sentences, at every layer.
 

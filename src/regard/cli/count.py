@@ -1,55 +1,29 @@
 """`regard count`: frequencies, keywords and collocates."""
 
 import re
-from typing import Annotated
+from pathlib import Path
 
 import typer
 
-from regard.cli._options import (
-    IndexArgument,
-    JsonOption,
-    TableOption,
-    WhereOption,
-    check_table,
-    console,
-    open_index,
-    print_json,
-)
+from regard.cli._options import check_table, console, open_index, print_json
+from regard.cli._rows import INDEX, JSON, TABLE, WHERE, flag, option
 from regard.core.errors import InputError
 
 
 def count(
-    index: IndexArgument,
-    word: Annotated[
-        str | None,
-        typer.Option("--word", "-w", metavar="WORD", help="This word only; as of regard find."),
-    ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            "--by", metavar="NAME", help="form, lemma, pos, year, decade, or a field of the corpus."
-        ),
-    ] = None,
-    where: WhereOption = None,
-    against: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--against", metavar="COND", help="Keywords of --where against these texts, or against rest."
-        ),
-    ] = None,
-    collocates: Annotated[
-        bool, typer.Option("--collocates", help="The words that stand near --word more than elsewhere.")
-    ] = False,
-    span: Annotated[
-        str | None,
-        typer.Option("--span", metavar="N|L,R", help="With --collocates: words on each side; 5."),
-    ] = None,
-    lemmas: Annotated[bool, typer.Option("--lemmas", help="Short for --by lemma.")] = False,
-    k: Annotated[
-        int | None, typer.Option("-k", metavar="N", help="At most so many rows; 30, or with -o all.")
-    ] = None,
-    output: TableOption = None,
-    as_json: JsonOption = False,
+    index: Path = INDEX,
+    word: str | None = option("--word -w WORD", "This word only; as of regard find."),
+    by: str | None = option("--by NAME", "form, lemma, pos, year, decade, or a field of the corpus."),
+    where: list[str] | None = WHERE,
+    against: list[str] | None = option(
+        "--against COND", "Keywords of --where against these texts, or against rest."
+    ),
+    collocates: bool = flag("--collocates", "The words that stand near --word more than elsewhere."),
+    span: str | None = option("--span N|L,R", "With --collocates: words on each side; 5."),
+    lemmas: bool = flag("--lemmas", "Short for --by lemma."),
+    k: int | None = option("-k N", "At most so many rows; 30, or with -o all."),
+    output: Path | None = TABLE,
+    as_json: bool = JSON,
 ) -> None:
     """Count words: all, one, by a field; keywords of a part; collocates.
 

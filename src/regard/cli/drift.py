@@ -1,40 +1,24 @@
 """`regard drift`: how the use of a word differs between periods or parts of a corpus."""
 
-from typing import Annotated
+from pathlib import Path
 
-import typer
-
-from regard.cli._options import (
-    IndexArgument,
-    IndexModelOption,
-    JsonOption,
-    WhereOption,
-    console,
-    open_index,
-    print_json,
-)
+from regard.cli._options import console, open_index, print_json
 from regard.cli._progress import Progress
-from regard.cli.senses import SeedOption, SensesOption, WordArgument
+from regard.cli._rows import INDEX, INDEX_MODEL, JSON, WHERE, option
+from regard.cli.senses import SEED, SENSES, WORD
 
 
 def drift(
-    index: IndexArgument,
-    word: WordArgument,
-    by: Annotated[
-        str, typer.Option("--by", metavar="FIELD", help="date, or a field whose values are the parts.")
-    ] = "date",
-    bins: Annotated[
-        str | None,
-        typer.Option("--bins", metavar="DATES", help="Where periods begin: 1950,1980. Default: two halves."),
-    ] = None,
-    file: SensesOption = None,
-    where: WhereOption = None,
-    samples: Annotated[
-        int, typer.Option("--samples", metavar="N", help="Bootstrap samples, and permutations.")
-    ] = 999,
-    seed: SeedOption = 0,
-    model: IndexModelOption = None,
-    as_json: JsonOption = False,
+    index: Path = INDEX,
+    word: str = WORD,
+    by: str = option("--by FIELD", "date, or a field whose values are the parts.", "date"),
+    bins: str | None = option("--bins DATES", "Where periods begin: 1950,1980. Default: two halves."),
+    file: Path | None = SENSES,
+    where: list[str] | None = WHERE,
+    samples: int = option("--samples N", "Bootstrap samples, and permutations.", 999),
+    seed: int = SEED,
+    model: str | None = INDEX_MODEL,
+    as_json: bool = JSON,
 ) -> None:
     """Measure how the use of a word differs between periods, or between parts of a corpus.
 

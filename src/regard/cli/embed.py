@@ -4,15 +4,15 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._csv_options import DelimiterOption, EscapeOption, NoHeaderOption
 from regard.cli._embed_job import Limit, estimated, printed, written
-from regard.cli._options import DEFAULT_MODEL, JsonOption, ModelOption, check_outputs, status
+from regard.cli._options import check_outputs, status
 from regard.cli._progress import say
 from regard.cli._ray_option import ray_workers
+from regard.cli._rows import DELIMITER, ENCODING, ESCAPE, JSON, MODEL, NO_HEADER, argument, flag, option
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,155 +23,70 @@ if TYPE_CHECKING:
 
 def embed(
     ctx: typer.Context,
-    inputs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="IN...",
-            help="Files or folders: plain text, JSON lines, CSV, TSV or Parquet, compressed too; - is stdin.",
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="OUT",
-            help="A folder for Parquet files; a .npy file; - prints JSON.",
-        ),
-    ] = None,
-    level: Annotated[
-        str, typer.Option("--level", metavar="WHAT", help="sentence, word or token: what gets a vector.")
-    ] = "sentence",
-    layer: Annotated[
-        str | None,
-        typer.Option("--layer", "-l", metavar="N[,N...]", help="0 is the table. Several give a column each."),
-    ] = None,
-    mix: Annotated[
-        str | None, typer.Option("--mix", metavar="N,N...", help="Instead of --layer: the mean of these.")
-    ] = None,
-    pooling: Annotated[
-        str | None,
-        typer.Option(
-            "--pooling",
-            metavar="HOW",
-            help="mean, cls, max, last, weighted_mean, mean_sqrt_len; by default the model's own. Of words: "
-            "mean, first, last, max.",
-        ),
-    ] = None,
-    normalize: Annotated[
-        bool | None,
-        typer.Option(
-            "--normalize/--no-normalize", help="Scale vectors to length 1; by default as the model does."
-        ),
-    ] = None,
-    window: Annotated[
-        int | None,
-        typer.Option("--window", metavar="N", help="Tokens at a time; by default the model's limit."),
-    ] = None,
-    overlap: Annotated[
-        int | None, typer.Option("--overlap", metavar="N", help="Tokens that two windows share.")
-    ] = None,
-    truncate: Annotated[
-        bool,
-        typer.Option(
-            "--truncate", help="Cut texts off at the limit; by default windows cover all of a text."
-        ),
-    ] = False,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", metavar="TEXT", help="A text to put before each text.")
-    ] = None,
-    prompt_name: Annotated[
-        str | None, typer.Option("--prompt-name", metavar="NAME", help="One of the model's own prompts.")
-    ] = None,
-    truncate_dim: Annotated[
-        int | None, typer.Option("--dims", metavar="N", help="Keep the first N numbers of each vector.")
-    ] = None,
-    precision: Annotated[
-        str,
-        typer.Option(
-            "--precision",
-            metavar="TYPE",
-            help="What to compute in: float32, bfloat16, int16, int8; or fast, the fastest near float32.",
-        ),
-    ] = "float32",
-    storage: Annotated[
-        str,
-        typer.Option("--storage", metavar="TYPE", help="Store vectors as float32, float16, int8 or ubinary."),
-    ] = "float32",
-    device: Annotated[
-        str | None, typer.Option("--device", metavar="NAME", help="cpu, or cuda for a GPU; by default cpu.")
-    ] = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", metavar="N", help="How many tokens to compute at once.")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", help="How many; by default one for each core.")
-    ] = None,
-    text_column: Annotated[
-        list[str] | None,
-        typer.Option("--text-column", metavar="NAME", help='Give it twice to join two; by default "text".'),
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id-column", metavar="NAME", help="The column that becomes the column id.")
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option("--keep", metavar="NAME", help="A column to carry along; give it again for more."),
-    ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="The format of IN: text, jsonl, csv, tsv, parquet; by default from its name and contents.",
-        ),
-    ] = None,
-    delimiter: DelimiterOption = None,
-    escape: EscapeOption = None,
-    no_header: NoHeaderOption = False,
-    encoding: Annotated[
-        str,
-        typer.Option(
-            "--encoding", metavar="NAME", help="The encoding of text, JSON lines and CSV, such as cp1252."
-        ),
-    ] = "utf-8",
-    max_rejected: Annotated[
-        str | None,
-        typer.Option(
-            "--max-rejected",
-            metavar="N|N%",
-            help="Exit with 1 if more rows are put aside; by default any number may be.",
-        ),
-    ] = None,
-    rows_per_shard: Annotated[
-        int | None,
-        typer.Option("--rows-per-shard", metavar="N", help="Rows in each Parquet file; by default 8192."),
-    ] = None,
-    shard: Annotated[
-        str,
-        typer.Option(
-            "--shard",
-            metavar="I/N",
-            help="Write every N-th file, from number I on: for N processes, each with its own OUT.",
-        ),
-    ] = "0/1",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only estimate rows, tokens, time and bytes, from a sample.")
-    ] = False,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            "--ray",
-            metavar="[ADDRESS]",
-            help="Embed on a Ray cluster, such as auto or HOST:PORT; without an address on this machine.",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", metavar="N", help="With --ray: how many; by default as many as fit."),
-    ] = None,
-    model: ModelOption = DEFAULT_MODEL,
-    as_json: JsonOption = False,
+    inputs: list[Path] = argument(
+        "IN...", "Files or folders: plain text, JSON lines, CSV, TSV or Parquet, compressed too; - is stdin."
+    ),
+    output: Path | None = option(
+        "--output -o OUT", "A folder for Parquet files; a .npy file; - prints JSON."
+    ),
+    level: str = option("--level WHAT", "sentence, word or token: what gets a vector.", "sentence"),
+    layer: str | None = option("--layer -l N[,N...]", "0 is the table. Several give a column each."),
+    mix: str | None = option("--mix N,N...", "Instead of --layer: the mean of these."),
+    pooling: str | None = option(
+        "--pooling HOW",
+        "mean, cls, max, last, weighted_mean, mean_sqrt_len; by default the model's own. Of words: "
+        "mean, first, last, max.",
+    ),
+    normalize: bool | None = flag(
+        "--normalize/--no-normalize", "Scale vectors to length 1; by default as the model does.", None
+    ),
+    window: int | None = option("--window N", "Tokens at a time; by default the model's limit."),
+    overlap: int | None = option("--overlap N", "Tokens that two windows share."),
+    truncate: bool = flag(
+        "--truncate", "Cut texts off at the limit; by default windows cover all of a text."
+    ),
+    prompt: str | None = option("--prompt TEXT", "A text to put before each text."),
+    prompt_name: str | None = option("--prompt-name NAME", "One of the model's own prompts."),
+    truncate_dim: int | None = option("--dims N", "Keep the first N numbers of each vector."),
+    precision: str = option(
+        "--precision TYPE",
+        "What to compute in: float32, bfloat16, int16, int8; or fast, the fastest near float32.",
+        "float32",
+    ),
+    storage: str = option("--storage TYPE", "Store vectors as float32, float16, int8 or ubinary.", "float32"),
+    device: str | None = option("--device NAME", "cpu, or cuda for a GPU; by default cpu."),
+    batch_tokens: int | None = option("--batch-tokens N", "How many tokens to compute at once."),
+    threads: int | None = option("--threads N", "How many; by default one for each core."),
+    text_column: list[str] | None = option(
+        "--text-column NAME", 'Give it twice to join two; by default "text".'
+    ),
+    id_column: str | None = option("--id-column NAME", "The column that becomes the column id."),
+    keep: list[str] | None = option("--keep NAME", "A column to carry along; give it again for more."),
+    format: str | None = option(
+        "--format NAME",
+        "The format of IN: text, jsonl, csv, tsv, parquet; by default from its name and contents.",
+    ),
+    delimiter: str | None = DELIMITER,
+    escape: str | None = ESCAPE,
+    no_header: bool = NO_HEADER,
+    encoding: str = ENCODING,
+    max_rejected: str | None = option(
+        "--max-rejected N|N%", "Exit with 1 if more rows are put aside; by default any number may be."
+    ),
+    rows_per_shard: int | None = option("--rows-per-shard N", "Rows in each Parquet file; by default 8192."),
+    shard: str = option(
+        "--shard I/N",
+        "Write every N-th file, from number I on: for N processes, each with its own OUT.",
+        "0/1",
+    ),
+    dry_run: bool = flag("--dry-run", "Only estimate rows, tokens, time and bytes, from a sample."),
+    ray: str | None = option(
+        "--ray [ADDRESS]",
+        "Embed on a Ray cluster, such as auto or HOST:PORT; without an address on this machine.",
+    ),
+    workers: int | None = option("--workers N", "With --ray: how many; by default as many as fit."),
+    model: str = MODEL,
+    as_json: bool = JSON,
 ) -> None:
     """Embed texts: one vector a sentence, or one a word or token in its context.
 

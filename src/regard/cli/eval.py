@@ -2,12 +2,11 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from regard.cli._options import JsonOption, console, print_json
+from regard.cli._options import console, print_json
 from regard.cli._progress import Progress, left
+from regard.cli._rows import JSON, argument, option
 from regard.core.printable import printable
 
 if TYPE_CHECKING:
@@ -15,24 +14,14 @@ if TYPE_CHECKING:
 
 
 def eval(
-    model: Annotated[str, typer.Argument(metavar="RUN|MODEL", help="A run, or a model to load.")],
-    data: Annotated[
-        list[Path], typer.Argument(metavar="DATA...", help="Files: text, JSONL, CSV, TSV or Parquet.")
-    ],
-    target: Annotated[
-        list[Path] | None, typer.Option("--target", metavar="FILE", help="The other side of parallel files.")
-    ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            "--objective", metavar="NAME", help="An objective of regard train; by default the head decides."
-        ),
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as batch.length=128."),
-    ] = None,
-    as_json: JsonOption = False,
+    model: str = argument("RUN|MODEL", "A run, or a model to load."),
+    data: list[Path] = argument("DATA...", "Files: text, JSONL, CSV, TSV or Parquet."),
+    target: list[Path] | None = option("--target FILE", "The other side of parallel files."),
+    objective: str | None = option(
+        "--objective NAME", "An objective of regard train; by default the head decides."
+    ),
+    changes: list[str] | None = option("--set KEY=VALUE", "One setting, such as batch.length=128."),
+    as_json: bool = JSON,
 ) -> None:
     """Score the model of a run, or any other, on files.
 

@@ -1,49 +1,23 @@
 """`regard explain`: one token's attention, worked out in the terminal."""
 
-from typing import Annotated
-
-import typer
-
-from regard.cli._options import (
-    DEFAULT_MODEL,
-    JsonOption,
-    KindOption,
-    ModelOption,
-    TargetOption,
-    as_typed,
-    console,
-    load_model,
-    print_json,
-    read_texts,
-)
+from regard.cli._options import as_typed, console, load_model, print_json, read_texts
+from regard.cli._rows import JSON, KIND, MODEL, TARGET, Kind, argument, option
 from regard.core.errors import InputError
 
 
 def explain(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The sentence; - reads it from stdin.")],
-    word: Annotated[
-        str | None,
-        typer.Option(
-            "--word",
-            "-w",
-            metavar="WORD",
-            help='Whose attention; "bank#2" is its second occurrence, "16:20" the characters 16 to 20.',
-        ),
-    ] = None,
-    token: Annotated[
-        int | None,
-        typer.Option("--token", metavar="N", help="A token by its place from 0, instead of a word."),
-    ] = None,
-    layer: Annotated[
-        int, typer.Option("--layer", "-l", metavar="N", help="Which layer, from 0; -1 is the last.")
-    ] = -1,
-    head: Annotated[
-        int, typer.Option("--head", "-n", metavar="N", help="Which head of it, from 0; -1 is the last.")
-    ] = 0,
-    target: TargetOption = None,
-    kind: KindOption = None,
-    model: ModelOption = DEFAULT_MODEL,
-    as_json: JsonOption = False,
+    text: str = argument("TEXT", "The sentence; - reads it from stdin."),
+    word: str | None = option(
+        "--word -w WORD",
+        'Whose attention; "bank#2" is its second occurrence, "16:20" the characters 16 to 20.',
+    ),
+    token: int | None = option("--token N", "A token by its place from 0, instead of a word."),
+    layer: int = option("--layer -l N", "Which layer, from 0; -1 is the last.", -1),
+    head: int = option("--head -n N", "Which head of it, from 0; -1 is the last.", 0),
+    target: str | None = TARGET,
+    kind: Kind | None = KIND,
+    model: str = MODEL,
+    as_json: bool = JSON,
 ) -> None:
     """Work out one word's attention with real numbers, from token ids to the layer's output."""
     selector = word if token is None else token

@@ -1,23 +1,15 @@
 """`regard fill`: what stands behind a mask."""
 
-from typing import Annotated
-
-import typer
-
-from regard.cli._options import JsonOption, console, load_model, print_json, read_texts
-from regard.cli._writing_options import WritingModelOption, required
+from regard.cli._options import console, load_model, print_json, read_texts
+from regard.cli._rows import JSON, WRITING_MODEL, argument, option
+from regard.cli._writing_options import required
 
 
 def fill(
-    text: Annotated[
-        str,
-        typer.Argument(
-            metavar="TEXT", help="A text with [MASK] or <mask>, as the model spells it; - is stdin."
-        ),
-    ],
-    model: WritingModelOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="N", help="Guesses for each mask.")] = 5,
-    as_json: JsonOption = False,
+    text: str = argument("TEXT", "A text with [MASK] or <mask>, as the model spells it; - is stdin."),
+    model: str | None = WRITING_MODEL,
+    top: int = option("--top N", "Guesses for each mask.", 5),
+    as_json: bool = JSON,
 ) -> None:
     """Guess the words behind the masks of a text, as a masked language model does.
 

@@ -1,70 +1,34 @@
 """`regard find`: the uses of a word, by what it means or by what stands around it."""
 
-from typing import Annotated
+from pathlib import Path
 
 import typer
 
-from regard.cli._options import (
-    IndexArgument,
-    IndexModelOption,
-    JsonOption,
-    TableOption,
-    WhereOption,
-    check_table,
-    console,
-    open_index,
-    print_json,
-    status,
-)
+from regard.cli._options import check_table, console, open_index, print_json, status
 from regard.cli._progress import Progress, say, stoppable
+from regard.cli._rows import INDEX, INDEX_MODEL, JSON, TABLE, WHERE, flag, option
 from regard.core.errors import InputError
 
 
 def find(
-    index: IndexArgument,
-    sentence: Annotated[
-        str | None,
-        typer.Option(
-            "--in", metavar="SENTENCE", help='Where the word means what is looked for; mark it: "the *bank*".'
-        ),
-    ] = None,
-    word: Annotated[
-        str | None,
-        typer.Option("--word", "-w", metavar="WORD", help='A word, some in a row, or a pattern: "/banks?/".'),
-    ] = None,
-    where: WhereOption = None,
-    k: Annotated[
-        int | None, typer.Option("-k", metavar="N", help="At most so many lines; 20, or with -o all.")
-    ] = None,
-    sort: Annotated[
-        str | None,
-        typer.Option("--sort", metavar="KEYS", help="By the words around, such as L1,R1, or node."),
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option("--sample", metavar="N", help="So many uses, drawn at random.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of the sample.")] = 0,
-    more: Annotated[
-        list[int] | None,
-        typer.Option("--more", metavar="USE", help="A use, by its number, that is what is looked for."),
-    ] = None,
-    less: Annotated[
-        list[int] | None, typer.Option("--less", metavar="USE", help="A use that is not looked for.")
-    ] = None,
-    why: Annotated[
-        bool, typer.Option("--why", help="Say for each line which words around make it fit.")
-    ] = False,
-    any_word: Annotated[
-        bool,
-        typer.Option("--any-word", help="Find other words used so; `regard index --all` comes before."),
-    ] = False,
-    output: TableOption = None,
-    save_where: Annotated[
-        str | None,
-        typer.Option("--save-where", metavar="NAME", help="Keep the --where conditions, for --where @NAME."),
-    ] = None,
-    model: IndexModelOption = None,
-    as_json: JsonOption = False,
+    index: Path = INDEX,
+    sentence: str | None = option(
+        "--in SENTENCE", 'Where the word means what is looked for; mark it: "the *bank*".'
+    ),
+    word: str | None = option("--word -w WORD", 'A word, some in a row, or a pattern: "/banks?/".'),
+    where: list[str] | None = WHERE,
+    k: int | None = option("-k N", "At most so many lines; 20, or with -o all."),
+    sort: str | None = option("--sort KEYS", "By the words around, such as L1,R1, or node."),
+    sample: int | None = option("--sample N", "So many uses, drawn at random."),
+    seed: int = option("--seed N", "The seed of the sample.", 0),
+    more: list[int] | None = option("--more USE", "A use, by its number, that is what is looked for."),
+    less: list[int] | None = option("--less USE", "A use that is not looked for."),
+    why: bool = flag("--why", "Say for each line which words around make it fit."),
+    any_word: bool = flag("--any-word", "Find other words used so; `regard index --all` comes before."),
+    output: Path | None = TABLE,
+    save_where: str | None = option("--save-where NAME", "Keep the --where conditions, for --where @NAME."),
+    model: str | None = INDEX_MODEL,
+    as_json: bool = JSON,
 ) -> None:
     """Find the uses of a word, those first that mean what it means in a sentence.
 

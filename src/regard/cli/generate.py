@@ -2,23 +2,22 @@
 
 import re
 import sys
-from typing import Annotated
 
 import typer
 
-from regard.cli._options import JsonOption, print_json, read_texts
+from regard.cli._options import print_json, read_texts
+from regard.cli._rows import JSON, WRITING_MODEL, argument, flag, option
 from regard.cli._writing_options import (
-    BeamsOption,
-    DraftOption,
-    LengthPenaltyOption,
-    LookupOption,
-    MaxOption,
-    MinOption,
-    NoRepeatOption,
-    PrecisionOption,
-    RecommendedOption,
-    RepetitionOption,
-    WritingModelOption,
+    BEAMS,
+    DRAFT,
+    LENGTH_PENALTY,
+    LOOKUP,
+    MAX,
+    MIN,
+    NO_REPEAT,
+    PRECISION,
+    RECOMMENDED,
+    REPETITION,
     check_choice,
     choice_of,
     rules_of,
@@ -30,50 +29,27 @@ from regard.core.printable import printable
 
 def generate(
     ctx: typer.Context,
-    texts: Annotated[
-        list[str],
-        typer.Argument(metavar="TEXT", help="The beginning of a text, or several; - reads it from stdin."),
-    ],
-    model: WritingModelOption = None,
-    max_length: MaxOption = None,
-    min_length: MinOption = None,
-    stop: Annotated[
-        list[str] | None,
-        typer.Option("--stop", metavar="TEXT", help="End before this text; give it again for more."),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("--count", metavar="N", help="How many texts: drawn, or the best beams.")
-    ] = None,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Draw tokens by their probability; so do the next four options.")
-    ] = False,
-    temperature: Annotated[
-        float | None,
-        typer.Option("--temperature", metavar="X", help="Below 1: likelier tokens; above 1: more variety."),
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option("--top-k", metavar="N", help="Draw only from the N likeliest tokens.")
-    ] = None,
-    top_p: Annotated[
-        float | None, typer.Option("--top-p", metavar="P", help="Draw from the likeliest that sum to P.")
-    ] = None,
-    min_p: Annotated[
-        float | None,
-        typer.Option("--min-p", metavar="P", help="Draw from those with at least P times the highest."),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", metavar="N", help="The seed of the draws: the same text every time."),
-    ] = None,
-    beams: BeamsOption = None,
-    length_penalty: LengthPenaltyOption = None,
-    repetition_penalty: RepetitionOption = None,
-    no_repeat: NoRepeatOption = None,
-    recommended: RecommendedOption = False,
-    precision: PrecisionOption = "float32",
-    lookup: LookupOption = False,
-    draft: DraftOption = None,
-    as_json: JsonOption = False,
+    texts: list[str] = argument("TEXT", "The beginning of a text, or several; - reads it from stdin."),
+    model: str | None = WRITING_MODEL,
+    max_length: int | None = MAX,
+    min_length: int | None = MIN,
+    stop: list[str] | None = option("--stop TEXT", "End before this text; give it again for more."),
+    count: int | None = option("--count N", "How many texts: drawn, or the best beams."),
+    sample: bool = flag("--sample", "Draw tokens by their probability; so do the next four options."),
+    temperature: float | None = option("--temperature X", "Below 1: likelier tokens; above 1: more variety."),
+    top_k: int | None = option("--top-k N", "Draw only from the N likeliest tokens."),
+    top_p: float | None = option("--top-p P", "Draw from the likeliest that sum to P."),
+    min_p: float | None = option("--min-p P", "Draw from those with at least P times the highest."),
+    seed: int | None = option("--seed N", "The seed of the draws: the same text every time."),
+    beams: int | None = BEAMS,
+    length_penalty: float | None = LENGTH_PENALTY,
+    repetition_penalty: float | None = REPETITION,
+    no_repeat: int | None = NO_REPEAT,
+    recommended: bool = RECOMMENDED,
+    precision: str = PRECISION,
+    lookup: bool = LOOKUP,
+    draft: str | None = DRAFT,
+    as_json: bool = JSON,
 ) -> None:
     """Let a language model continue a text. Prints the new text, without its beginning.
 

@@ -4,62 +4,31 @@ import time
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from regard.cli._lines import count_lines, read_lines
-from regard.cli._options import (
-    DEFAULT_MODEL,
-    JsonOption,
-    KindOption,
-    ModelOption,
-    TargetOption,
-    as_typed,
-    check_outputs,
-    console,
-    load_model,
-    print_json,
-    read_texts,
-)
+from regard.cli._options import as_typed, check_outputs, console, load_model, print_json, read_texts
 from regard.cli._progress import PassedOver, Progress, left, say
+from regard.cli._rows import JSON, KIND, MODEL, TARGET, Kind, argument, option
 from regard.core.errors import InputError
 
 
 def heads(
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="A text; - reads it from stdin.")] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="A file, one text a line; - reads stdin."),
-    ] = None,
-    repeat: Annotated[
-        int | None,
-        typer.Option("--repeat", metavar="N", help="Read N sequences of random tokens, each repeated once."),
-    ] = None,
-    target: TargetOption = None,
-    target_file: Annotated[
-        Path | None,
-        typer.Option("--target-file", metavar="FILE", help="With --file: the decoder's texts, line by line."),
-    ] = None,
-    kind: KindOption = None,
-    layer: Annotated[
-        int | None, typer.Option("--layer", "-l", metavar="N", help="This layer only; -1 is the last.")
-    ] = None,
-    head: Annotated[
-        int | None,
-        typer.Option("--head", "-n", metavar="N", help="This head only; with --layer, its whole card."),
-    ] = None,
-    threshold: Annotated[
-        float,
-        typer.Option("--threshold", metavar="X", help="The lower end of the interval must exceed this."),
-    ] = 0.1,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of the random draws.")] = 0,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write a .parquet file instead of a table."),
-    ] = None,
-    model: ModelOption = DEFAULT_MODEL,
-    as_json: JsonOption = False,
+    text: str | None = argument("TEXT", "A text; - reads it from stdin.", None),
+    file: Path | None = option("--file -f FILE", "A file, one text a line; - reads stdin."),
+    repeat: int | None = option("--repeat N", "Read N sequences of random tokens, each repeated once."),
+    target: str | None = TARGET,
+    target_file: Path | None = option(
+        "--target-file FILE", "With --file: the decoder's texts, line by line."
+    ),
+    kind: Kind | None = KIND,
+    layer: int | None = option("--layer -l N", "This layer only; -1 is the last."),
+    head: int | None = option("--head -n N", "This head only; with --layer, its whole card."),
+    threshold: float = option("--threshold X", "The lower end of the interval must exceed this.", 0.1),
+    seed: int = option("--seed N", "The seed of the random draws.", 0),
+    output: Path | None = option("--output -o FILE", "Write a .parquet file instead of a table."),
+    model: str = MODEL,
+    as_json: bool = JSON,
 ) -> None:
     """See what each head does: previous token, induction, delimiter sink, ...
 

@@ -2,82 +2,41 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from regard.cli._csv_options import DelimiterOption, EscapeOption, NoHeaderOption
-from regard.cli._options import JsonOption, print_json, status
+from regard.cli._options import print_json, status
 from regard.cli._progress import Progress, duration, say, stoppable
+from regard.cli._rows import DELIMITER, ESCAPE, JSON, NO_HEADER, argument, flag, option
 
 _NAMED = 10
 
 
 def index(
-    corpus: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CORPUS...",
-            help="Files or folders: text, JSON lines, CSV, Parquet, CoNLL-U, VRT; - is stdin.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", metavar="INDEX", help="A new folder, or an index to go on with."),
-    ],
-    text: Annotated[
-        str, typer.Option("--text-column", metavar="NAME", help="The column of the text.")
-    ] = "text",
-    date: Annotated[
-        str | None,
-        typer.Option(
-            "--date-column", metavar="NAME", help="The column of the date, such as 1999 or 1999-12-31."
-        ),
-    ] = None,
-    meta: Annotated[
-        list[str] | None,
-        typer.Option("--meta", metavar="NAME", help="A column to know of each text; give it again for more."),
-    ] = None,
-    unit: Annotated[
-        str,
-        typer.Option("--unit", metavar="WHAT", help="A text of plain text: line, paragraph or file."),
-    ] = "line",
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="text, jsonl, csv, tsv, parquet, conllu or vrt; by default from the name and contents.",
-        ),
-    ] = None,
-    columns: Annotated[
-        str,
-        typer.Option("--vrt-columns", metavar="NAMES", help="What VRT's are, of word, pos, lemma and _."),
-    ] = "word,pos,lemma",
-    lemmas: Annotated[
-        str | None,
-        typer.Option("--lemmas", metavar="LANG", help="Look lemmas up, such as en, where CORPUS has none."),
-    ] = None,
-    delimiter: DelimiterOption = None,
-    escape: EscapeOption = None,
-    no_header: NoHeaderOption = False,
-    encoding: Annotated[
-        str,
-        typer.Option("--encoding", metavar="NAME", help="The encoding of all but Parquet, such as cp1252."),
-    ] = "utf-8",
-    everything: Annotated[
-        bool,
-        typer.Option("--all", help="Compute the vectors of all words too, for find --any-word."),
-    ] = False,
-    settings: Annotated[
-        Path | None,
-        typer.Option("--settings", metavar="FILE", help="Layers and calibration, of `regard tune-layer -o`."),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="MODEL", help="Of the vectors of --all; by default the usual."),
-    ] = None,
-    as_json: JsonOption = False,
+    corpus: list[Path] = argument(
+        "CORPUS...", "Files or folders: text, JSON lines, CSV, Parquet, CoNLL-U, VRT; - is stdin."
+    ),
+    output: Path = option("--output -o INDEX", "A new folder, or an index to go on with.", ...),
+    text: str = option("--text-column NAME", "The column of the text.", "text"),
+    date: str | None = option("--date-column NAME", "The column of the date, such as 1999 or 1999-12-31."),
+    meta: list[str] | None = option("--meta NAME", "A column to know of each text; give it again for more."),
+    unit: str = option("--unit WHAT", "A text of plain text: line, paragraph or file.", "line"),
+    format: str | None = option(
+        "--format NAME",
+        "text, jsonl, csv, tsv, parquet, conllu or vrt; by default from the name and contents.",
+    ),
+    columns: str = option(
+        "--vrt-columns NAMES", "What VRT's are, of word, pos, lemma and _.", "word,pos,lemma"
+    ),
+    lemmas: str | None = option("--lemmas LANG", "Look lemmas up, such as en, where CORPUS has none."),
+    delimiter: str | None = DELIMITER,
+    escape: str | None = ESCAPE,
+    no_header: bool = NO_HEADER,
+    encoding: str = option("--encoding NAME", "The encoding of all but Parquet, such as cp1252.", "utf-8"),
+    everything: bool = flag("--all", "Compute the vectors of all words too, for find --any-word."),
+    settings: Path | None = option("--settings FILE", "Layers and calibration, of `regard tune-layer -o`."),
+    model: str | None = option("--model -m MODEL", "Of the vectors of --all; by default the usual."),
+    as_json: bool = JSON,
 ) -> None:
     """Index the words of a corpus: which stand where, and what is known of their texts.
 

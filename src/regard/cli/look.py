@@ -6,25 +6,14 @@ import tempfile
 import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from regard.cli._errors import UsageError
 from regard.cli._head_names import parse_heads_or_layers
-from regard.cli._options import (
-    DEFAULT_MODEL,
-    JsonOption,
-    KindOption,
-    ModelOption,
-    TargetOption,
-    as_typed,
-    check_outputs,
-    load_model,
-    print_json,
-    print_path,
-    read_texts,
-)
+from regard.cli._options import as_typed, check_outputs, load_model, print_json, print_path, read_texts
+from regard.cli._rows import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
 from regard.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -34,110 +23,50 @@ if TYPE_CHECKING:
 
 def look(
     context: typer.Context,
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TEXT", help="The sentence; - reads it from stdin. Or the folder of a training run."
-        ),
-    ] = None,
-    pair: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PAIR", help="A second sentence. For a run, which of its watched texts: 1, 2, ..."
-        ),
-    ] = None,
-    target: TargetOption = None,
-    model: ModelOption = DEFAULT_MODEL,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Where the page goes; by default a new temporary file."
-        ),
-    ] = None,
-    values: Annotated[
-        str | None,
-        typer.Option(
-            "--values",
-            metavar="L.H,L",
-            help="Heads or layers whose values the page holds, if the values of all would exceed 8 MB.",
-        ),
-    ] = None,
-    heads: Annotated[
-        str | None,
-        typer.Option(
-            "--heads",
-            metavar="L.H,L",
-            help="Heads or layers that the page of a long text must hold.",
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            "--only",
-            metavar="L.H,L",
-            help="Hold only these heads or layers: for a page inside another page.",
-        ),
-    ] = None,
-    all_positions: Annotated[
-        bool,
-        typer.Option(
-            "--all-positions",
-            help="Hold the vectors of all positions of the model, up to 512 (0.5 MB).",
-        ),
-    ] = False,
-    max_mb: Annotated[
-        float, typer.Option("--max-mb", metavar="MB", min=0.1, help="The largest size of the page.")
-    ] = 32.0,
-    measures: Annotated[
-        str | None,
-        typer.Option(
-            "--measures",
-            metavar="NAME,NAME",
-            help="Measures to draw instead of weights: value_zeroing (slow if long), rollout, gradient.",
-        ),
-    ] = None,
-    live: Annotated[
-        bool,
-        typer.Option(
-            "--live",
-            help="Put the model itself into the page: type any sentence there. BERT, DistilBERT, GPT-2.",
-        ),
-    ] = False,
-    generate: Annotated[
-        bool,
-        typer.Option(
-            "--generate", help="Let the model continue TEXT, or translate it, and see it step by step."
-        ),
-    ] = False,
-    max_length: Annotated[
-        int | None, typer.Option("--max", metavar="N", help="With --generate: new tokens at most.")
-    ] = None,
-    beams: Annotated[
-        int | None,
-        typer.Option(
-            "--beams", metavar="N", help="With --generate: search with so many beams, instead of greedily."
-        ),
-    ] = None,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
-    svg: Annotated[
-        Path | None,
-        typer.Option(
-            "--svg", metavar="FILE", help="Write a picture of one head, and no page unless -o says so."
-        ),
-    ] = None,
-    png: Annotated[Path | None, typer.Option("--png", metavar="FILE", help="The same as PNG.")] = None,
-    pdf: Annotated[Path | None, typer.Option("--pdf", metavar="FILE", help="The same as PDF.")] = None,
-    layer: Annotated[
-        int | None,
-        typer.Option("--layer", "-l", metavar="N", help="The picture's layer, from 0; -1 is the last."),
-    ] = None,
-    head: Annotated[
-        int | None,
-        typer.Option("--head", "-n", metavar="N", help="The picture's head, from 0; -1 is the last."),
-    ] = None,
-    kind: KindOption = None,
-    heat_map: Annotated[bool, typer.Option("--map", help="The picture is a heat map.")] = False,
-    as_json: JsonOption = False,
+    text: str | None = argument(
+        "TEXT", "The sentence; - reads it from stdin. Or the folder of a training run.", None
+    ),
+    pair: str | None = argument(
+        "PAIR", "A second sentence. For a run, which of its watched texts: 1, 2, ...", None
+    ),
+    target: str | None = TARGET,
+    model: str = MODEL,
+    output: Path | None = option("--output -o FILE", "Where the page goes; by default a new temporary file."),
+    values: str | None = option(
+        "--values L.H,L",
+        "Heads or layers whose values the page holds, if the values of all would exceed 8 MB.",
+    ),
+    heads: str | None = option("--heads L.H,L", "Heads or layers that the page of a long text must hold."),
+    only: str | None = option(
+        "--only L.H,L", "Hold only these heads or layers: for a page inside another page."
+    ),
+    all_positions: bool = flag(
+        "--all-positions", "Hold the vectors of all positions of the model, up to 512 (0.5 MB)."
+    ),
+    max_mb: float = option("--max-mb MB", "The largest size of the page.", 32.0, min=0.1),
+    measures: str | None = option(
+        "--measures NAME,NAME",
+        "Measures to draw instead of weights: value_zeroing (slow if long), rollout, gradient.",
+    ),
+    live: bool = flag(
+        "--live", "Put the model itself into the page: type any sentence there. BERT, DistilBERT, GPT-2."
+    ),
+    generate: bool = flag(
+        "--generate", "Let the model continue TEXT, or translate it, and see it step by step."
+    ),
+    max_length: int | None = option("--max N", "With --generate: new tokens at most."),
+    beams: int | None = option(
+        "--beams N", "With --generate: search with so many beams, instead of greedily."
+    ),
+    no_open: bool = flag("--no-open", "Do not open the page in a browser."),
+    svg: Path | None = option("--svg FILE", "Write a picture of one head, and no page unless -o says so."),
+    png: Path | None = option("--png FILE", "The same as PNG."),
+    pdf: Path | None = option("--pdf FILE", "The same as PDF."),
+    layer: int | None = option("--layer -l N", "The picture's layer, from 0; -1 is the last."),
+    head: int | None = option("--head -n N", "The picture's head, from 0; -1 is the last."),
+    kind: Kind | None = KIND,
+    heat_map: bool = flag("--map", "The picture is a heat map."),
+    as_json: bool = JSON,
 ) -> None:
     """See what every head does with a sentence: writes one HTML page and opens it.
 
@@ -162,9 +91,9 @@ def look(
         option: file for option, file in (("--svg", svg), ("--png", png), ("--pdf", pdf)) if file is not None
     }
     check_outputs({"--output": output, **pictures})
-    for option, file in pictures.items():
-        if file.suffix.lower() != f".{option[2:]}":
-            raise InputError(f"{option} writes a file that ends in .{option[2:]}; got {str(file)!r}.")
+    for name, file in pictures.items():
+        if file.suffix.lower() != f".{name[2:]}":
+            raise InputError(f"{name} writes a file that ends in .{name[2:]}; got {str(file)!r}.")
     of_values = [] if values is None else parse_heads_or_layers("--values", values)
     held = [] if heads is None else parse_heads_or_layers("--heads", heads)
     alone = None if only is None else parse_heads_or_layers("--only", only)
@@ -278,9 +207,9 @@ def _is_run(text: str) -> bool:
 
 def _check_alone(beside: Mapping[str, object], why: str) -> None:
     """Refuse what a page of a run, or a live page, does not have."""
-    for option, value in beside.items():
+    for name, value in beside.items():
         if value is not None:
-            raise InputError(f"{option} must be left out {why}.")
+            raise InputError(f"{name} must be left out {why}.")
 
 
 def _deliver(page: "Page", output: Path | None, told: Mapping[str, Any] | None, no_open: bool) -> None:

@@ -1,12 +1,11 @@
 """`regard models`: what can be loaded from here."""
 
-from typing import Annotated
-
 import typer
 
 from regard.cli._errors import Command
-from regard.cli._options import DEFAULT_MODEL, JsonOption, console, load_model, print_json, print_path
+from regard.cli._options import console, load_model, print_json, print_path
 from regard.cli._progress import size
+from regard.cli._rows import DEFAULT_MODEL, JSON, argument, option
 from regard.core.printable import printable
 
 app = typer.Typer(
@@ -15,7 +14,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A folder, or a model's name.")]
+NAME = argument("NAME", "A folder, or a model's name.", DEFAULT_MODEL)
 
 
 @app.command(
@@ -24,7 +23,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A folder, or 
     short_help="List the models that need no network.",
     epilog="Example: regard models list --json",
 )
-def list_models(as_json: JsonOption = False) -> None:
+def list_models(as_json: bool = JSON) -> None:
     """List the models that need no network: installed packages, and the Hugging Face cache."""
     from regard.checkpoints import available
 
@@ -48,14 +47,9 @@ def list_models(as_json: JsonOption = False) -> None:
     epilog="Example: regard models show sentence-transformers/all-MiniLM-L6-v2 --tokens 256",
 )
 def show(
-    name: NameArgument = DEFAULT_MODEL,
-    tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--tokens", metavar="N", help="The length of text whose memory is forecast; by default 512."
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    name: str = NAME,
+    tokens: int | None = option("--tokens N", "The length of text whose memory is forecast; by default 512."),
+    as_json: bool = JSON,
 ) -> None:
     """Show a model's family, sizes, positions and masks, what a trace of it takes, and its licence."""
     facts = load_model(name).describe(tokens)
@@ -90,7 +84,7 @@ def _written(value: object, unstated: str) -> str:
     short_help="Print the folder that holds a model's files.",
     epilog='Example: ls "$(regard models path)"',
 )
-def path(name: NameArgument = DEFAULT_MODEL, as_json: JsonOption = False) -> None:
+def path(name: str = NAME, as_json: bool = JSON) -> None:
     """Print the folder that holds a model's files; a model of the hub is fetched first."""
     from regard.checkpoints import find
 

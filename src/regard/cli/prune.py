@@ -2,21 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from regard.cli._head_names import parse_heads
 from regard.cli._lines import read_lines
-from regard.cli._options import (
-    DEFAULT_MODEL,
-    JsonOption,
-    ModelOption,
-    check_outputs,
-    load_model,
-    print_json,
-    status,
-)
+from regard.cli._options import check_outputs, load_model, print_json, status
+from regard.cli._rows import JSON, MODEL, argument, option
 from regard.core.errors import InputError
 from regard.core.printable import printable
 
@@ -25,34 +18,17 @@ if TYPE_CHECKING:
 
 
 def prune(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="A new folder for the model.")
-    ],
-    heads: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="HEADS",
-            help="Layer and head, from 0: 3.5,4.1; in an encoder-decoder encoder.3.5,cross.0.2.",
-        ),
-    ] = None,
-    weakest: Annotated[
-        int | None,
-        typer.Option("--weakest", metavar="N", help="Instead of HEADS: the N that matter least for --file."),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Texts, one a line; - reads stdin."),
-    ] = None,
-    curve: Annotated[
-        Path | None,
-        typer.Option(
-            "--curve",
-            metavar="FILE",
-            help="With --weakest: write what each further head costs, as .csv or .json.",
-        ),
-    ] = None,
-    model: ModelOption = DEFAULT_MODEL,
-    as_json: JsonOption = False,
+    output: Path = option("--output -o FOLDER", "A new folder for the model.", ...),
+    heads: str | None = argument(
+        "HEADS", "Layer and head, from 0: 3.5,4.1; in an encoder-decoder encoder.3.5,cross.0.2.", None
+    ),
+    weakest: int | None = option("--weakest N", "Instead of HEADS: the N that matter least for --file."),
+    file: Path | None = option("--file -f FILE", "Texts, one a line; - reads stdin."),
+    curve: Path | None = option(
+        "--curve FILE", "With --weakest: write what each further head costs, as .csv or .json."
+    ),
+    model: str = MODEL,
+    as_json: bool = JSON,
 ) -> None:
     """Write a smaller model without some heads. It computes what the model computes with them at zero.
 

@@ -1,12 +1,11 @@
 """`regard scaling`: what attention costs as texts grow, and what cheaper attention costs in exactness."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from regard.cli._options import JsonOption, check_outputs, console, print_json, print_path
+from regard.cli._options import check_outputs, console, print_json, print_path
 from regard.cli._progress import Progress
+from regard.cli._rows import JSON, flag, option
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,31 +15,18 @@ if TYPE_CHECKING:
 
 
 def scaling(
-    attention: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--attention",
-            "-a",
-            metavar="NAME",
-            help="softmax (the fused kernel, always measured), matrix (written out), performer, linear, "
-            "window; not causal linformer; only causal expire-span. Again for several; by default all of "
-            "these.",
-        ),
-    ] = None,
-    lengths: Annotated[
-        str | None,
-        typer.Option("--lengths", metavar="N,N,..", help="Tokens; by default 256,512,1024,2048,4096."),
-    ] = None,
-    causal: Annotated[
-        bool, typer.Option("--causal", help="Let each token see only what is before it.")
-    ] = False,
-    heads: Annotated[int, typer.Option("--heads", metavar="N", help="Heads.")] = 12,
-    head_dim: Annotated[int, typer.Option("--head-dim", metavar="N", help="The size of a query.")] = 32,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Draw the curves: an .svg, .png or .pdf."),
-    ] = None,
-    as_json: JsonOption = False,
+    attention: list[str] | None = option(
+        "--attention -a NAME",
+        "softmax (the fused kernel, always measured), matrix (written out), performer, linear, "
+        "window; not causal linformer; only causal expire-span. Again for several; by default all of "
+        "these.",
+    ),
+    lengths: str | None = option("--lengths N,N,..", "Tokens; by default 256,512,1024,2048,4096."),
+    causal: bool = flag("--causal", "Let each token see only what is before it."),
+    heads: int = option("--heads N", "Heads.", 12),
+    head_dim: int = option("--head-dim N", "The size of a query.", 32),
+    output: Path | None = option("--output -o FILE", "Draw the curves: an .svg, .png or .pdf."),
+    as_json: bool = JSON,
 ) -> None:
     """Measure time and memory of attention over length, fit the exponents, and find where lines cross.
 

@@ -3,54 +3,36 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._options import (
-    IndexArgument,
-    IndexModelOption,
-    JsonOption,
-    WhereOption,
-    check_outputs,
-    console,
-    open_index,
-    print_json,
-    print_path,
-)
+from regard.cli._options import check_outputs, console, open_index, print_json, print_path
 from regard.cli._progress import Progress, say
+from regard.cli._rows import INDEX, INDEX_MODEL, JSON, WHERE, argument, flag, option
 from regard.core.errors import InputError
 from regard.core.printable import printable
 
 if TYPE_CHECKING:
     from regard.concordance import Line
 
-WordArgument = Annotated[str, typer.Argument(metavar="WORD", help="A word or several in a row.")]
-SensesOption = Annotated[
-    Path | None,
-    typer.Option("--file", "-f", metavar="FILE", help="Senses with examples, in JSON, to label the uses by."),
-]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="The seed of the samples.")]
+WORD = argument("WORD", "A word or several in a row.")
+SENSES = option("--file -f FILE", "Senses with examples, in JSON, to label the uses by.")
+SEED = option("--seed N", "The seed of the samples.", 0)
 
 
 def senses(
-    index: IndexArgument,
-    word: WordArgument,
-    groups: Annotated[
-        int | None, typer.Option("--groups", metavar="N", help="So many groups, stable or not.")
-    ] = None,
-    file: SensesOption = None,
-    teach: Annotated[
-        bool, typer.Option("--teach", help="Ask for the senses of a few lines, and add them to --file.")
-    ] = False,
-    most: Annotated[int, typer.Option("--most", metavar="N", help="With --teach: so many answers.")] = 20,
-    where: WhereOption = None,
-    page: Annotated[
-        Path | None, typer.Option("--page", metavar="FILE", help="Write a page too: a map of the uses.")
-    ] = None,
-    seed: SeedOption = 0,
-    model: IndexModelOption = None,
-    as_json: JsonOption = False,
+    index: Path = INDEX,
+    word: str = WORD,
+    groups: int | None = option("--groups N", "So many groups, stable or not."),
+    file: Path | None = SENSES,
+    teach: bool = flag("--teach", "Ask for the senses of a few lines, and add them to --file."),
+    most: int = option("--most N", "With --teach: so many answers.", 20),
+    where: list[str] | None = WHERE,
+    page: Path | None = option("--page FILE", "Write a page too: a map of the uses."),
+    seed: int = SEED,
+    model: str | None = INDEX_MODEL,
+    as_json: bool = JSON,
 ) -> None:
     """Put the uses of a word into groups by what they mean where they stand.
 

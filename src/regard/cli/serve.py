@@ -2,18 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
-from regard.cli._options import DEFAULT_MODEL, load_model, status
+from regard.cli._options import load_model, status
 from regard.cli._progress import say
+from regard.cli._rows import DEFAULT_MODEL, flag, option
 from regard.core.errors import InputError, RegardError
-
-
-def _option(name: str, metavar: str, told: str, *others: str) -> Any:
-    return typer.Option(name, *others, metavar=metavar, help=told)
-
 
 _AS_TYPED: Final = (
     *(f"max_{what}" for what in ("queue", "tokens", "texts", "body", "memory")),
@@ -23,47 +19,33 @@ _AS_TYPED: Final = (
 
 def serve(
     ctx: typer.Context,
-    model: Annotated[
-        list[str] | None,
-        _option(
-            "--model",
-            "[NAME=]MODEL",
-            "A folder or a name on the hub, and what requests call it; give it again for more.",
-            "-m",
-        ),
-    ] = None,
-    index: Annotated[
-        Path | None, _option("--index", "INDEX", "A concordance to search, as regard index makes it.")
-    ] = None,
-    host: Annotated[str, _option("--host", "ADDRESS", "0.0.0.0 is for all networks.")] = "127.0.0.1",
-    port: Annotated[int, _option("--port", "N", "0 takes a free one.", "-p")] = 8000,
-    api_key_file: Annotated[
-        Path | None, _option("--api-key-file", "FILE", "Keys, one a line; requests must carry one.")
-    ] = None,
-    precision: Annotated[
-        str, _option("--precision", "TYPE", "Of embeddings, as in regard embed.")
-    ] = "float32",
-    dimensions: Annotated[
-        str | None, _option("--dimensions", "N[,N...]", "Sizes that vectors may be cut to, if trained for.")
-    ] = None,
-    max_queue: Annotated[int, _option("--max-queue", "TOKENS", "More tokens may not wait: 429.")] = 2**18,
-    max_tokens: Annotated[int, _option("--max-tokens", "TOKENS", "The most of one request.")] = 2**17,
-    max_texts: Annotated[int, _option("--max-texts", "N", "The most of one request.")] = 2048,
-    max_body: Annotated[int, _option("--max-body", "BYTES", "The most of one request.")] = 2**23,
-    max_memory: Annotated[
-        int | None,
-        _option("--max-memory", "BYTES", "Of weights: models are loaded when asked for, and let go of."),
-    ] = None,
-    timeout: Annotated[float, _option("--timeout", "SECONDS", "In which a request is answered.")] = 60.0,
-    drain_delay: Annotated[
-        float, _option("--drain-delay", "SECONDS", "After SIGTERM: not ready, but requests are taken.")
-    ] = 2.0,
-    drain: Annotated[
-        float, _option("--drain", "SECONDS", "Then: in which what was taken is answered.")
-    ] = 30.0,
-    access_log: Annotated[
-        bool, typer.Option("--access-log/--no-access-log", help="A line of JSON a request, without its text.")
-    ] = True,
+    model: list[str] | None = option(
+        "--model -m [NAME=]MODEL",
+        "A folder or a name on the hub, and what requests call it; give it again for more.",
+    ),
+    index: Path | None = option("--index INDEX", "A concordance to search, as regard index makes it."),
+    host: str = option("--host ADDRESS", "0.0.0.0 is for all networks.", "127.0.0.1"),
+    port: int = option("--port -p N", "0 takes a free one.", 8000),
+    api_key_file: Path | None = option("--api-key-file FILE", "Keys, one a line; requests must carry one."),
+    precision: str = option("--precision TYPE", "Of embeddings, as in regard embed.", "float32"),
+    dimensions: str | None = option(
+        "--dimensions N[,N...]", "Sizes that vectors may be cut to, if trained for."
+    ),
+    max_queue: int = option("--max-queue TOKENS", "More tokens may not wait: 429.", 2**18),
+    max_tokens: int = option("--max-tokens TOKENS", "The most of one request.", 2**17),
+    max_texts: int = option("--max-texts N", "The most of one request.", 2048),
+    max_body: int = option("--max-body BYTES", "The most of one request.", 2**23),
+    max_memory: int | None = option(
+        "--max-memory BYTES", "Of weights: models are loaded when asked for, and let go of."
+    ),
+    timeout: float = option("--timeout SECONDS", "In which a request is answered.", 60.0),
+    drain_delay: float = option(
+        "--drain-delay SECONDS", "After SIGTERM: not ready, but requests are taken.", 2.0
+    ),
+    drain: float = option("--drain SECONDS", "Then: in which what was taken is answered.", 30.0),
+    access_log: bool = flag(
+        "--access-log/--no-access-log", "A line of JSON a request, without its text.", True
+    ),
 ) -> None:
     """Serve models over HTTP: OpenAI's embeddings API, attention, and the concordance.
 

@@ -1,14 +1,14 @@
 """`regard tokenizer`: tokenizers learned from texts."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from regard.cli._csv_options import DelimiterOption, EscapeOption, NoHeaderOption
 from regard.cli._errors import Command
-from regard.cli._options import JsonOption, check_new, check_outputs, print_json, print_path
+from regard.cli._options import check_new, check_outputs, print_json, print_path
 from regard.cli._progress import Progress
+from regard.cli._rows import DELIMITER, ENCODING, ESCAPE, JSON, NO_HEADER, argument, flag, option
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
 from regard.core.wording import reason
@@ -31,65 +31,31 @@ def _root() -> None:
     epilog="Example: regard tokenizer train train.en train.de --marks bart --size 6000 -o tokenizer",
 )
 def train(
-    texts: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="DATA...",
-            help="Files or folders: plain text, JSON lines, CSV, TSV or Parquet, compressed too; - is stdin.",
-        ),
-    ],
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="OUT",
-            help="A folder; or a .json file, which does not say what its special tokens are for.",
-        ),
-    ],
-    kind: Annotated[
-        str, typer.Option("--kind", metavar="KIND", help="bpe, wordpiece, unigram or characters.")
-    ] = "bpe",
-    size: Annotated[
-        int, typer.Option("--size", metavar="N", help="Tokens at most, special ones included.")
-    ] = 8000,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Turn capitals into small letters.")] = False,
-    marks: Annotated[
-        str | None,
-        typer.Option(
-            "--marks",
-            metavar="FAMILY",
-            help="The special tokens of gpt2, bert, bart or t5, or none; by default the kind decides.",
-        ),
-    ] = None,
-    special: Annotated[
-        list[str] | None,
-        typer.Option("--special", metavar="TOKEN", help="One more special token; give it again for more."),
-    ] = None,
-    text: Annotated[
-        list[str] | None,
-        typer.Option("--text", metavar="COLUMN", help='Give it twice to learn from two; by default "text".'),
-    ] = None,
-    unit: Annotated[
-        str,
-        typer.Option(
-            "--unit", metavar="WHAT", help="What is one text in plain text: line, paragraph or file."
-        ),
-    ] = "line",
-    format: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="The format of DATA: text, jsonl, csv, tsv, parquet."),
-    ] = None,
-    delimiter: DelimiterOption = None,
-    escape: EscapeOption = None,
-    no_header: NoHeaderOption = False,
-    encoding: Annotated[
-        str,
-        typer.Option(
-            "--encoding", metavar="NAME", help="The encoding of text, JSON lines and CSV, such as cp1252."
-        ),
-    ] = "utf-8",
-    as_json: JsonOption = False,
+    texts: list[Path] = argument(
+        "DATA...",
+        "Files or folders: plain text, JSON lines, CSV, TSV or Parquet, compressed too; - is stdin.",
+    ),
+    output: Path = option(
+        "--output -o OUT",
+        "A folder; or a .json file, which does not say what its special tokens are for.",
+        ...,
+    ),
+    kind: str = option("--kind KIND", "bpe, wordpiece, unigram or characters.", "bpe"),
+    size: int = option("--size N", "Tokens at most, special ones included.", 8000),
+    lowercase: bool = flag("--lowercase", "Turn capitals into small letters."),
+    marks: str | None = option(
+        "--marks FAMILY",
+        "The special tokens of gpt2, bert, bart or t5, or none; by default the kind decides.",
+    ),
+    special: list[str] | None = option("--special TOKEN", "One more special token; give it again for more."),
+    text: list[str] | None = option("--text COLUMN", 'Give it twice to learn from two; by default "text".'),
+    unit: str = option("--unit WHAT", "What is one text in plain text: line, paragraph or file.", "line"),
+    format: str | None = option("--format NAME", "The format of DATA: text, jsonl, csv, tsv, parquet."),
+    delimiter: str | None = DELIMITER,
+    escape: str | None = ESCAPE,
+    no_header: bool = NO_HEADER,
+    encoding: str = ENCODING,
+    as_json: bool = JSON,
 ) -> None:
     """Learn a tokenizer from texts, and write the tokenizer.json that regard and transformers load."""
     check_outputs({"--output": output})

@@ -2,23 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from regard.cli._errors import Command
-from regard.cli._options import JsonOption
+from regard.cli._rows import JSON, option
 from regard.cli._train_plot import plot
-from regard.cli._train_run import (
-    ConfigOption,
-    DataArgument,
-    OutputOption,
-    SeedOption,
-    ShowOption,
-    check_output,
-    names,
-    run,
-)
+from regard.cli._train_run import CONFIG, DATA, RUN, SEED, SHOW, check_output, names, run
 from regard.cli._train_words import WORD_OBJECTIVES, words_command
 
 app = typer.Typer(
@@ -62,48 +52,21 @@ _OBJECTIVES: Mapping[str, tuple[str, str]] = {
 
 def _command(objective: str) -> Callable[..., None]:
     def train(
-        data: DataArgument = None,
-        output: OutputOption = None,
-        target: Annotated[
-            list[Path] | None,
-            typer.Option("--target", metavar="FILE", help="The other side of parallel files."),
-        ] = None,
-        valid: Annotated[
-            list[Path] | None,
-            typer.Option("--valid", metavar="FILE", help="Files to score on; by default a part of DATA."),
-        ] = None,
-        valid_target: Annotated[
-            list[Path] | None,
-            typer.Option("--valid-target", metavar="FILE", help="The other side of --valid."),
-        ] = None,
-        steps: Annotated[
-            int | None, typer.Option("--steps", metavar="N", help="Steps in all; by default 2,000.")
-        ] = None,
-        epochs: Annotated[
-            float | None,
-            typer.Option(
-                "--epochs", metavar="X", help="Instead of --steps: how often to read all of the data."
-            ),
-        ] = None,
-        start: Annotated[
-            str | None, typer.Option("--from", metavar="MODEL", help="A checkpoint to train further.")
-        ] = None,
-        tokenizer: Annotated[
-            Path | None,
-            typer.Option("--tokenizer", metavar="FILE", help="A tokenizer.json; by default one is learned."),
-        ] = None,
-        config: ConfigOption = None,
-        changes: Annotated[
-            list[str] | None,
-            typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as optimiser.lr=1e-3."),
-        ] = None,
-        watch: Annotated[
-            list[str] | None,
-            typer.Option("--watch", metavar="TEXT", help="Trace a text while training, for regard look RUN."),
-        ] = None,
-        seed: SeedOption = None,
-        show: ShowOption = False,
-        as_json: JsonOption = False,
+        data: list[Path] | None = DATA,
+        output: Path | None = RUN,
+        target: list[Path] | None = option("--target FILE", "The other side of parallel files."),
+        valid: list[Path] | None = option("--valid FILE", "Files to score on; by default a part of DATA."),
+        valid_target: list[Path] | None = option("--valid-target FILE", "The other side of --valid."),
+        steps: int | None = option("--steps N", "Steps in all; by default 2,000."),
+        epochs: float | None = option("--epochs X", "Instead of --steps: how often to read all of the data."),
+        start: str | None = option("--from MODEL", "A checkpoint to train further."),
+        tokenizer: Path | None = option("--tokenizer FILE", "A tokenizer.json; by default one is learned."),
+        config: Path | None = CONFIG,
+        changes: list[str] | None = option("--set KEY=VALUE", "One setting, such as optimiser.lr=1e-3."),
+        watch: list[str] | None = option("--watch TEXT", "Trace a text while training, for regard look RUN."),
+        seed: int | None = SEED,
+        show: bool = SHOW,
+        as_json: bool = JSON,
     ) -> None:
         check_output(output, show)
         from regard.training import last_checkpoint, read_settings

@@ -1,24 +1,23 @@
 """`regard translate`: line by line through an encoder-decoder."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from regard.cli._options import as_typed, check_new, check_outputs
+from regard.cli._rows import WRITING_MODEL, argument, flag, option
 from regard.cli._translate_job import Lines, to_file, to_stdout
 from regard.cli._writing_options import (
-    BeamsOption,
-    DraftOption,
-    LengthPenaltyOption,
-    LookupOption,
-    MaxOption,
-    MinOption,
-    NoRepeatOption,
-    PrecisionOption,
-    RecommendedOption,
-    RepetitionOption,
-    WritingModelOption,
+    BEAMS,
+    DRAFT,
+    LENGTH_PENALTY,
+    LOOKUP,
+    MAX,
+    MIN,
+    NO_REPEAT,
+    PRECISION,
+    RECOMMENDED,
+    REPETITION,
     check_choice,
     choice_of,
     rules_of,
@@ -29,47 +28,27 @@ from regard.core.errors import InputError
 
 def translate(
     ctx: typer.Context,
-    source: Annotated[
-        Path, typer.Argument(metavar="FILE", help="One text a line; - or nothing is stdin.")
-    ] = Path("-"),
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="A file for the result; typed again, the command goes on with it.",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a complete file.")] = False,
-    model: WritingModelOption = None,
-    prefix: Annotated[
-        str | None, typer.Option("--prefix", metavar="TEXT", help="How every translation begins.")
-    ] = None,
-    prefixes: Annotated[
-        Path | None,
-        typer.Option("--prefixes", metavar="FILE", help="A file: how each begins, line by line."),
-    ] = None,
-    max_length: MaxOption = None,
-    min_length: MinOption = None,
-    beams: BeamsOption = None,
-    length_penalty: LengthPenaltyOption = None,
-    best: Annotated[
-        int | None, typer.Option("--best", metavar="N", help="With --beams and --json: the best N.")
-    ] = None,
-    repetition_penalty: RepetitionOption = None,
-    no_repeat: NoRepeatOption = None,
-    recommended: RecommendedOption = False,
-    precision: PrecisionOption = "float32",
-    lookup: LookupOption = False,
-    draft: DraftOption = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option("--batch-tokens", metavar="N", help="The most tokens that run together.")
-    ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print a line of JSON for each: all beams, tokens, log-probabilities."),
-    ] = False,
+    source: Path = argument("FILE", "One text a line; - or nothing is stdin.", Path("-")),
+    output: Path | None = option(
+        "--output -o FILE", "A file for the result; typed again, the command goes on with it."
+    ),
+    force: bool = flag("--force", "Write over a complete file."),
+    model: str | None = WRITING_MODEL,
+    prefix: str | None = option("--prefix TEXT", "How every translation begins."),
+    prefixes: Path | None = option("--prefixes FILE", "A file: how each begins, line by line."),
+    max_length: int | None = MAX,
+    min_length: int | None = MIN,
+    beams: int | None = BEAMS,
+    length_penalty: float | None = LENGTH_PENALTY,
+    best: int | None = option("--best N", "With --beams and --json: the best N."),
+    repetition_penalty: float | None = REPETITION,
+    no_repeat: int | None = NO_REPEAT,
+    recommended: bool = RECOMMENDED,
+    precision: str = PRECISION,
+    lookup: bool = LOOKUP,
+    draft: str | None = DRAFT,
+    batch_tokens: int | None = option("--batch-tokens N", "The most tokens that run together."),
+    as_json: bool = flag("--json", "Print a line of JSON for each: all beams, tokens, log-probabilities."),
 ) -> None:
     """Translate line by line, or summarise: whatever the encoder-decoder was trained for.
 

@@ -2,37 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from regard.cli._options import (
-    DEFAULT_MODEL,
-    JsonOption,
-    ModelOption,
-    check_outputs,
-    console,
-    load_model,
-    print_json,
-    print_path,
-)
+from regard.cli._options import check_outputs, console, load_model, print_json, print_path
 from regard.cli._progress import Progress
+from regard.cli._rows import JSON, MODEL, argument, option
 
 
 def tune_layer(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Uses that people have judged; see above.")],
-    model: ModelOption = DEFAULT_MODEL,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the best settings, for --settings."),
-    ] = None,
-    index: Annotated[
-        Path | None,
-        typer.Option(
-            "--index", metavar="INDEX", help="Let this index use them; it must have no vectors yet."
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    data: Path = argument("DATA", "Uses that people have judged; see above."),
+    model: str = MODEL,
+    output: Path | None = option("--output -o FILE", "Write the best settings, for --settings."),
+    index: Path | None = option("--index INDEX", "Let this index use them; it must have no vectors yet."),
+    as_json: bool = JSON,
 ) -> None:
     """Find the layers of a model that tell senses apart best, and calibrate what they say.
 

@@ -10,6 +10,7 @@ import pytest
 
 from regard.checkpoints import DEFAULT_MODEL, to_hf
 from regard.cli import _options as options
+from regard.cli import _rows
 from regard.cli.embed import _opener
 from regard.core.errors import InputError, OutputError
 from regard.models import family_of
@@ -21,7 +22,7 @@ def give_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 
 
 def test_default_model_is_that_of_checkpoints() -> None:
-    assert options.DEFAULT_MODEL == DEFAULT_MODEL
+    assert _rows.DEFAULT_MODEL == DEFAULT_MODEL
 
 
 def test_arguments_are_texts() -> None:

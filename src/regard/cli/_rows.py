@@ -1,0 +1,55 @@
+"""Options and arguments as rows: what is typed, what it means, its default. Several commands share some."""
+
+from enum import StrEnum
+from typing import Any
+
+import typer
+
+# A copy of `checkpoints.DEFAULT_MODEL`, which cannot be imported without torch; a test compares the two.
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def option(typed: str, told: str, default: Any = None, **limits: Any) -> Any:
+    """An option that takes a value: `option("--layer -l N", "Which layer, from 0.", -1)`."""
+    *names, metavar = typed.split()
+    return typer.Option(default, *names, metavar=metavar, help=told, **limits)
+
+
+def flag(typed: str, told: str, default: bool | None = False) -> Any:
+    """An option that takes none: `flag("--map", "The picture is a heat map.")`."""
+    return typer.Option(default, *typed.split(), help=told)
+
+
+def argument(typed: str, told: str, default: Any = ...) -> Any:
+    """What is typed without a name; it must be given unless there is a default."""
+    return typer.Argument(default, metavar=typed, help=told)
+
+
+class Kind(StrEnum):
+    """The kinds of attention, as words to type."""
+
+    encoder = "encoder"
+    decoder = "decoder"
+    cross = "cross"
+
+
+JSON = flag("--json", "Print the result as one JSON document.")
+
+_MODEL = "--model -m MODEL", "A folder, a name on the hub, or the folder of a run."
+MODEL = option(*_MODEL, DEFAULT_MODEL)
+WRITING_MODEL = option(*_MODEL)  # the default model does not write
+INDEX_MODEL = option("--model -m MODEL", "By default that of INDEX, or the usual one.")
+
+TARGET = option("--target TEXT", "The decoder's text, in an encoder-decoder.")
+KIND = option("--kind -k KIND", "Which attention: encoder, decoder or cross.")
+
+INDEX = argument("INDEX", "The folder of an index, as regard index makes it.")
+WHERE = option(
+    "--where COND", 'Only there, such as genre=news, "year>=1990", "text~river" or @NAME; all that are given.'
+)
+TABLE = option("--output -o FILE", "Write a .csv, .jsonl or .parquet file.")
+
+DELIMITER = option("--delimiter CHAR", r"The delimiter of CSV, if it is not a comma; \t is a tab.")
+ESCAPE = option("--escape CHAR", r"The escape of CSV, such as \ of Spark and MySQL.")
+NO_HEADER = flag("--no-header", "CSV begins with its first row; the columns are 1, 2, ...")
+ENCODING = option("--encoding NAME", "The encoding of text, JSON lines and CSV, such as cp1252.", "utf-8")
