@@ -228,12 +228,15 @@ def test_axe_finds_nothing_in_other_states(open_page: OpenPage, pages: dict[str,
 
 def test_a_word_that_the_model_does_not_know_is_said_to_be_so(open_page: OpenPage, tmp_path: Path) -> None:
     record = head_page.record()
-    tokens = tuple(
-        replace(each, text="[UNK]", surface="🍕", unknown=True) if each.text == "time" else each
-        for each in record.encoder.tokens
-    )
+    cls, pizza, *_ = record.encoder.tokens
+    pizza = replace(pizza, text="[UNK]", surface="🍕", unknown=True)
+    letters = [replace(pizza, text=each, surface=None, unknown=False, word=2) for each in ("ن", "##ه", "##ر")]
+    of_two = [replace(letters[0], text=each, word=3) for each in ("bu", "##t", "##s")]
     encoder = replace(
-        record.encoder, text="🍕 flies", tokens=tokens, words=("", "🍕", "flies", "", "", "fruit", "bananas")
+        record.encoder,
+        text="🍕 نهر buts",
+        tokens=(cls, pizza, *letters, *of_two),
+        words=("", "🍕", "نهر", "buts"),
     )
     path = tmp_path / "page.html"
     render_page(replace(record, encoder=encoder)).write(path)
@@ -245,7 +248,9 @@ def test_a_word_that_the_model_does_not_know_is_said_to_be_so(open_page: OpenPag
         assert option.locator(".unknown").evaluate("e => getComputedStyle(e).borderTopStyle") == "dashed"
     expect(page.locator(".panel-title")).to_contain_text("[UNK] 🍕")
     expect(page.locator("h1 .unknown-word")).to_have_text("🍕")
-    expect(page.locator(".facts")).to_contain_text("The model does not know 🍕: it reads [UNK] there.")
+    expect(page.locator(".facts")).to_contain_text(
+        "The model does not know 🍕: it reads [UNK] there. The model has no word for نهر: it reads letter by letter."
+    )
     assert _complaints(page) == []
     page.get_by_role("tab", name="Calculation").click()
     expect(page.locator(".neuron-row").nth(1)).to_contain_text("[UNK] 🍕")

@@ -202,8 +202,13 @@ def test_the_views_follow_a_weight_while_it_is_dragged(open_live: OpenPage) -> N
     handle = page.get_by_role("slider", name="Drag the weight of bank", exact=True)  # of the pinned row
     handle.hover(force=True)
     place = str(handle.get_attribute("data-place"))
-    box = handle.bounding_box()
+    box, word = (
+        handle.bounding_box(),
+        page.locator(".with-drag .top-name bdi", has_text="bank").first.bounding_box(),
+    )
     assert box is not None
+    assert word is not None
+    assert word["x"] + word["width"] <= box["x"]  # it has a track of its own
     left, width, y = box["x"] + 4, box["width"] - 8, box["y"] + box["height"] / 2
     page.mouse.move(left + width * float(handle.input_value()), y)
     page.mouse.down()

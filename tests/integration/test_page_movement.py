@@ -52,6 +52,7 @@ def test_opens_with_the_map_and_its_table_is_pythons(
     expect(page.get_by_role("tab", selected=True)).to_have_text("Movement")
     expect(page.locator("h1 .part")).to_have_count(3)
     assert page.locator("h1 b, .sentences b").count() == 0
+    assert page.locator("h1 .about").all_inner_texts() == 3 * ["bank"]  # what it is about
     similarity = moved.similarity()
     for way in ("Directions", "Vectors"):
         page.get_by_label(way).check()

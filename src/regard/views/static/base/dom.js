@@ -68,6 +68,20 @@ export function whenResized(element, listener, gone) {
   gone?.addEventListener("abort", () => observer.disconnect());
 }
 
+// The same for drawings that are as wide as the element: not where only its height is another, or while it is hidden.
+export function whenWider(element, draw, gone) {
+  let width = element.clientWidth;
+  whenResized(
+    element,
+    () => {
+      if (element.clientWidth === width || element.clientWidth === 0) return;
+      width = element.clientWidth;
+      draw();
+    },
+    gone,
+  );
+}
+
 // A function after which `draw` is called before the next frame, once, however often it is called until then.
 export function onceAFrame(draw) {
   let frame = 0;

@@ -32,6 +32,7 @@ function textsOf(source, run) {
       text,
       stack: i === shown ? "encoder" : null,
       sequence: 0,
+      asked: movement?.words[i],
     }));
   }
   if (senses) {
@@ -118,8 +119,11 @@ export function makeHeader(source, state, views, host) {
     }),
   );
   for (const kind of source.kinds) said.append(make("span", { class: "size" }, sizeOf(source, kind)));
-  const tokens = Object.values(facts.sides).flatMap((side) => side?.tokens ?? []);
-  const unknown = facts.here ? "" : notKnown(tokens); // a live page says it where one types
+  const sides = facts.here ? [] : Object.values(facts.sides).filter(Boolean); // a live page says it where one types
+  const unknown = sides
+    .map(({ tokens, words }) => notKnown(tokens, words))
+    .join(" ")
+    .trim();
   if (unknown) said.append(make("span", { class: "not-known" }, unknown));
   const held = makeHeld(source, state);
   return make(

@@ -21,6 +21,18 @@ function placesOf(text, units) {
   return places;
 }
 
+const letter = "[\\p{L}\\p{N}\\p{M}]";
+const quoted = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+// Where a word, "bank" or "bank#2", stands in a text; null where it is not found as it is written.
+export function placeOf(text, asked) {
+  const [, word, which = "1"] = /^(.+?)(?:#(\d+))?$/su.exec(asked) ?? [];
+  if (!word) return null;
+  const all = [...text.matchAll(new RegExp(`(?<!${letter})${quoted(word)}(?!${letter})`, "giu"))];
+  const found = all[Number(which) - 1];
+  return found ? { from: found.index, to: found.index + found[0].length } : null;
+}
+
 // A text in parts, in order: strings, and its words, with their tokens.
 export function partsOf(source, state, { text, stack, sequence }) {
   const parts = [];
@@ -32,12 +44,12 @@ export function partsOf(source, state, { text, stack, sequence }) {
   return [...parts, text.slice(done)];
 }
 
-// texts: [{ badge, text, stack, sequence }]: whose tokens its words are, "encoder" or "decoder" (null: nobody's on this
-// page), and of which text of a pair.
+// texts: [{ badge, text, stack, sequence, asked }]: whose tokens its words are, "encoder" or "decoder" (null: nobody's on
+// this page), of which text of a pair, and the word that the page is about.
 /**
  * @param {import("./types").Source} source
  * @param {import("./state.js").State} state
- * @param {{ badge: string, text: string, stack: string | null, sequence: number }[]} texts
+ * @param {{ badge: string, text: string, stack: string | null, sequence: number, asked?: string }[]} texts
  */
 export function makeTitle(source, state, texts) {
   const long = texts.reduce((sum, { text }) => sum + text.length, 0) > LONG;
@@ -48,17 +60,28 @@ export function makeTitle(source, state, texts) {
   });
   const words = []; // { element, stack, first, last }
   for (const each of texts) {
-    const { badge, stack } = each;
+    const { badge, text, stack, asked } = each;
     const bdi = make("bdi", { dir: "auto" });
+    const about = asked ? placeOf(text, asked) : null;
+    let to = 0;
     for (const place of partsOf(source, state, each)) {
+      const from = to;
+      to += (place.text ?? place).length;
+      const isAbout = about && from <= about.from && about.to <= to;
       if (typeof place === "string") {
-        bdi.append(place);
+        if (!isAbout) bdi.append(place);
+        else
+          bdi.append(
+            place.slice(0, about.from - from),
+            make("span", { class: "about" }, text.slice(about.from, about.to)),
+            place.slice(about.to - from),
+          );
         continue;
       }
       const word = make(
         "span",
         {
-          class: place.unknown ? "word unknown-word" : "word",
+          class: `word${place.unknown ? " unknown-word" : ""}${isAbout ? " about" : ""}`,
           "data-word": String(words.length),
           title: place.unknown ? `The model does not know it, and has read ${place.unknown}` : null,
         },

@@ -5,6 +5,9 @@
 
 import { make, readable } from "./dom.js";
 
+const NAMED = 5; // words of which a note speaks
+const SPELLED = 3; // letters of a word that is said to be read one by one
+
 export class Units {
   // tokens, words: of one side, from the row source; byWords: words in place of pieces.
   constructor(tokens, words, byWords) {
@@ -88,17 +91,40 @@ export class Units {
 // WordPiece writes a piece that goes on as "##ing": people read that. Of other signs for it the surface is shown.
 const marked = (token) => token.text.startsWith("##") && token.text.length > 2;
 /**
- * Which words the vocabulary lacks, and what the model has read for them; "" where there is none.
- * @param {{ text: string, surface?: string, unknown?: boolean }[]} tokens
+ * Which words the vocabulary lacks, and what the model has read for them: [UNK], or their letters one by one; "" where
+ * there is none.
+ * @param {{ text: string, surface?: string, unknown?: boolean, word: number | null }[]} tokens
+ * @param {string[]} words by the numbers that tokens name
  */
-export function notKnown(tokens) {
+export function notKnown(tokens, words) {
   const unknown = tokens.filter((each) => each.unknown);
-  const words = [...new Set(unknown.map(({ surface, text }) => readable(surface ?? text)))];
-  const told = words.slice(0, 5).map((word) => (word.length > 32 ? `${word.slice(0, 31)}…` : word));
-  const more = words.length > 5 ? ` and ${words.length - 5} more` : "";
-  return words.length > 0
-    ? `The model does not know ${told.join(", ")}${more}: it reads ${unknown[0].text} there.`
-    : "";
+  const lacking = unknown.map(({ surface, text }) => surface ?? text);
+  const spelled = spelledOut(tokens, words);
+  return [
+    lacking.length > 0 ? `The model does not know ${some(lacking)}: it reads ${unknown[0].text} there.` : "",
+    spelled.length > 0 ? `The model has no word for ${some(spelled)}: it reads letter by letter.` : "",
+  ]
+    .filter(Boolean)
+    .join(" ");
+}
+
+// The first words of many, none of them twice.
+function some(all) {
+  const words = [...new Set(all.map(readable))];
+  const told = words.slice(0, NAMED).map((word) => (word.length > 32 ? `${word.slice(0, 31)}…` : word));
+  return told.join(", ") + (words.length > NAMED ? ` and ${words.length - NAMED} more` : "");
+}
+
+// The words of which every piece is one letter.
+function spelledOut(tokens, words) {
+  const pieces = new Map(); // of each word, until one has more letters
+  for (const token of tokens) {
+    const { word, unknown } = token;
+    if (word === null) continue;
+    const isLong = unknown || bare(token).replace(/\P{L}/gu, "").length > 1;
+    pieces.set(word, isLong ? 0 : pieces.get(word) === 0 ? 0 : (pieces.get(word) ?? 0) + 1);
+  }
+  return words.filter((_, word) => pieces.get(word) >= SPELLED);
 }
 
 // What the model has read in the place of a token that its vocabulary lacks: "[UNK]"; undefined of any other.

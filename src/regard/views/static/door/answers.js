@@ -4,10 +4,11 @@ import { makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { heldOf } from "../base/held.js";
 import { nameOf, saidOf } from "../base/names.js";
+import { isRead, wordsOf } from "../base/shares.js";
 import { makeShares } from "../neuron/shares.js";
 import { Followed } from "../story/followed.js";
 import { worked } from "../story/scores.js";
-import { bold, headsOf, isRead, wholePercent, wordsOf } from "./attention.js";
+import { bold, headsOf, wholePercent } from "./attention.js";
 import { Sentence } from "./sentence.js";
 
 const line = (...parts) => make("p", {}, ...parts);

@@ -1,7 +1,7 @@
-// What the door says of a head: the shares of one word's attention, word by word, and which sentence they make.
+// What the door says of a head: which sentence the shares of a word make.
 
 import { make, readable } from "../base/dom.js";
-import { sumUnits } from "../base/units.js";
+import { mostOf, wordsOf } from "../base/shares.js";
 
 const FEW = 0.05; // a share that is worth a sentence
 const HALF = 0.5;
@@ -9,42 +9,6 @@ const HALF = 0.5;
 export const wholePercent = (share) => (share < 0.01 ? "less than 1\u00a0%" : `${Math.round(100 * share)}\u00a0%`);
 
 export const headsOf = (source, kind) => source.layers(kind).reduce((sum, layer) => sum + source.heads(kind, layer), 0);
-
-export const wordsOf = (state, kind) => state.units("query", { kind, units: "words" });
-
-// The shares of a word, [first token of each word]; the mean over its pieces. null while they are not there.
-export function sharesOf({ source, state }, { kind, layer, head }, from) {
-  const { first, last } = wordsOf(state, kind).at(from);
-  const rows = [];
-  for (let token = first; token <= last; token += 1) rows.push(source.row(kind, layer, head, token));
-  if (rows.some((row) => row === null)) return null;
-  const mean = rows[0].map((_, key) => rows.reduce((sum, row) => sum + row[key], 0) / rows.length);
-  return sumUnits(mean, state.units("key", { kind, units: "words" }));
-}
-
-export const isRead = (text) => /[\p{L}\p{N}]/u.test(text);
-
-// The word that gets most: no mark, not the word itself, and no punctuation where a word gets anything; null for none.
-export function mostOf(state, kind, from, shares) {
-  const others = wordsOf(state, kind).all.filter(({ special, sink, first }) => !special && !sink && first !== from);
-  const best = (some) =>
-    some.reduce((most, each) => (most === null || shares[each.first] > shares[most.first] ? each : most), null);
-  const word = best(others.filter(({ text }) => isRead(text)));
-  return word && shares[word.first] > 0 ? word : best(others);
-}
-
-const MANY = 64; // words
-
-// Where most words look most at the same one, that is said: it is no link of any one of them. "" otherwise.
-export function sharedBy(page, head, to) {
-  const words = wordsOf(page.state, head.kind).all.filter(({ special, text }) => !special && isRead(text));
-  if (!to || words.length > MANY) return "";
-  const count = words.filter(({ first }) => {
-    const shares = sharesOf(page, head, first);
-    return shares && mostOf(page.state, head.kind, first, shares)?.first === to.first;
-  }).length;
-  return 2 * count > words.length ? `${count} of ${words.length} words look most at ${readable(to.text)} here.` : "";
-}
 
 export const bold = (text, side) => make("b", { class: `door-${side}` }, make("bdi", { dir: "auto" }, readable(text)));
 

@@ -3,10 +3,11 @@
 import { make } from "../base/dom.js";
 import { whereIsFocus } from "../base/focus.js";
 import { ACROSS, onKeys, placeIn } from "../base/keys.js";
+import { mostOf, sharedBy, sharesOf, wordsOf } from "../base/shares.js";
 import { partsOf } from "../base/title.js";
 import { notKnown } from "../base/units.js";
 import { QUESTIONS } from "./answers.js";
-import { mostOf, remark, sharedBy, sharesOf, wordsOf } from "./attention.js";
+import { remark } from "./attention.js";
 import { Sentence } from "./sentence.js";
 
 const SIZES = [90, 420, 1200]; // characters of a text, up to which it is written large, and less large
@@ -97,7 +98,7 @@ function open(page) {
     said.replaceChildren(...(shares ? remark(page, at.head, at.from, shares) : ["The numbers are on their way."]));
     next.replaceChildren(source.makeNext?.() ?? "");
     const shared = shares ? sharedBy(page, at.head, at.most(shares)) : "";
-    const unknown = notKnown(source.tokens(kind, "query"));
+    const unknown = notKnown(source.tokens(kind, "query"), source.words(kind, "query"));
     note.textContent = [shared, unknown, source.surface ? TYPE : CLICK].filter(Boolean).join(" ");
     for (const { update } of questions) update();
     focus();

@@ -9,6 +9,8 @@ import { Pointing } from "./pointing.js";
 import { TokenColumn } from "./tokens.js";
 import { largestOf } from "./weights.js";
 
+const NARROW = 560; // pixels: a phone
+
 export class Diagram {
   constructor(page, weights) {
     this.page = page;
@@ -121,10 +123,11 @@ export class Diagram {
     this.request(true);
   }
 
-  // Where there is room, rows grow.
+  // Where there is room, rows grow; on a phone, whose page scrolls in any case, some are as high as a finger needs.
   fit() {
     const { rows } = this;
-    const room = Math.floor((this.element.clientHeight - 24) / rows);
+    const isPhone = this.element.clientWidth < NARROW;
+    const room = isPhone && rows <= 16 ? 44 : Math.floor((this.element.clientHeight - 24) / rows);
     this.rowHeight = rows > 60 ? 24 : Math.max(rows > 16 ? 30 : 34, Math.min(44, room));
     this.element.style.setProperty("--row", `${this.rowHeight}px`);
     this.sheet.style.height = `${rows * this.rowHeight}px`;

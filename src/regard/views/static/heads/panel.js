@@ -4,7 +4,7 @@
 import { makeTable, makeTables } from "../base/controls.js";
 import { make, onceAFrame } from "../base/dom.js";
 import { quantityOf } from "../base/measures.js";
-import { mostOf, sharedBy, sharesOf } from "../door/attention.js";
+import { mostOf, sharedBy, sharesOf } from "../base/shares.js";
 import { WeightList } from "./list.js";
 import { STRONGEST } from "./strongest.js";
 

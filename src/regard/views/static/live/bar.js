@@ -145,7 +145,7 @@ export class LiveBar {
   // What has come of it.
   show({ encoded, milliseconds, likeness, predicted }, moved) {
     this.tokens = encoded.tokens;
-    const missing = notKnown(encoded.tokens);
+    const missing = notKnown(encoded.tokens, encoded.words);
     const count = `${encoded.ids.length} token${encoded.ids.length === 1 ? "" : "s"}`;
     this.say(`${count}, ${Math.round(milliseconds)} ms.${missing && ` ${missing}`}`);
     const edits = this.edited.children.length > 0;

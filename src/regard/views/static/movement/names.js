@@ -1,18 +1,7 @@
 // What the paths' ends are called: their words, or, where the word is the same in all sentences, with what stands around it.
 
 import { readable } from "../base/dom.js";
-
-const letter = "[\\p{L}\\p{N}\\p{M}]";
-const quoted = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-
-// Where a word, "bank" or "bank#2", stands in a text; null where it is not found as it is written.
-function placeOf(text, asked) {
-  const [, word, which = "1"] = /^(.+?)(?:#(\d+))?$/su.exec(asked) ?? [];
-  if (!word) return null;
-  const all = [...text.matchAll(new RegExp(`(?<!${letter})${quoted(word)}(?!${letter})`, "giu"))];
-  const found = all[Number(which) - 1];
-  return found ? { from: found.index, to: found.index + found[0].length } : null;
-}
+import { placeOf } from "../base/title.js";
 
 // The word with so many characters around it, in whole words: as many before as after it, where both have them.
 function around(text, asked, most) {

@@ -1,7 +1,7 @@
 // The movement map: a word's way from its learned to its contextual embedding, in several sentences.
 
 import { makeChoice, makeScroll, makeSelect, makeTable } from "../base/controls.js";
-import { make, readable, whenResized } from "../base/dom.js";
+import { make, readable, whenWider } from "../base/dom.js";
 import { makePlayer } from "../base/player.js";
 import { sheetOf } from "../base/sheet.js";
 import { oneOf } from "../base/state.js";
@@ -179,13 +179,7 @@ function open({ source, state, colours }) {
   );
   const start = () => {
     draw();
-    let width = figure.clientWidth;
-    const resize = () => {
-      if (figure.clientWidth === width || figure.clientWidth === 0) return;
-      width = figure.clientWidth;
-      drawFigure();
-    };
-    whenResized(figure, resize, state.gone);
+    whenWider(figure, drawFigure, state.gone);
   };
   const changed = (names) => {
     if (["way", "step", "couple", "look"].some((name) => names.has(name))) draw();

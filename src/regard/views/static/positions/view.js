@@ -1,7 +1,7 @@
 // The positions view: what is added, what is biased and what is turned, as far as the model has it.
 
 import { makeSelect } from "../base/controls.js";
-import { make, whenResized } from "../base/dom.js";
+import { make, whenWider } from "../base/dom.js";
 import { AddedVectors } from "./added.js";
 import { BiasByDistance, RotaryAngles } from "./distances.js";
 
@@ -65,13 +65,11 @@ function open(page) {
     if (["kind", "layer", "head", "look", "rows"].some((name) => names.has(name))) draw();
   };
   const print = () => draw;
-  let width = 0;
-  const resized = () => {
-    if (element.clientWidth !== width) draw();
-    width = element.clientWidth;
+  const start = () => {
+    draw();
+    whenWider(element, draw, state.gone);
   };
-  whenResized(element, resized, state.gone);
-  return { element, start: draw, changed, print };
+  return { element, start, changed, print };
 }
 
 // Why there is nothing, or less than somebody may look for; "" where all is drawn.

@@ -1,6 +1,6 @@
 // The senses of a word: a map of its uses in groups, the groups, and each use as a line to read.
 
-import { drawn, make, readable, whenResized } from "../base/dom.js";
+import { drawn, make, readable, whenWider } from "../base/dom.js";
 import { DOWN, makeStop, onKeys, placeIn } from "../base/keys.js";
 import { drawMap } from "./drawing.js";
 import { markOf } from "./marks.js";
@@ -216,13 +216,7 @@ function open({ source, state, colours }) {
   );
   const start = () => {
     draw();
-    let width = figure.clientWidth;
-    const resize = () => {
-      if (figure.clientWidth === width || figure.clientWidth === 0) return;
-      width = figure.clientWidth;
-      drawFigure();
-    };
-    whenResized(figure, resize, state.gone);
+    whenWider(figure, drawFigure, state.gone);
   };
   const changed = (names) => {
     if (names.has("look")) return draw();

@@ -2,7 +2,7 @@
 // and the words on their way.
 
 import { makeSelect } from "../base/controls.js";
-import { make, whenResized } from "../base/dom.js";
+import { make, whenWider } from "../base/dom.js";
 import { HeadGrid } from "../base/grid.js";
 import { inShort, nameOf, whole, withEffect } from "../base/names.js";
 import { oneOf } from "../base/state.js";
@@ -230,16 +230,7 @@ function open(page) {
   };
   const start = () => {
     drawAll();
-    let width = element.clientWidth;
-    whenResized(
-      element,
-      () => {
-        if (element.clientWidth === width || element.clientWidth === 0) return;
-        width = element.clientWidth;
-        turn();
-      },
-      state.gone,
-    );
+    whenWider(element, turn, state.gone);
   };
   const changed = (names) => {
     const has = (...wanted) => wanted.some((name) => names.has(name));
