@@ -18,9 +18,8 @@ from _harness import PARAGRAPH, finish, machine, seconds
 
 from regard.models import load_checkpoint
 from regard.training import read_settings, score, train
-from regard.training._prepare import prepare
 from regard.training._ranks import Ranks
-from regard.training._run import Run
+from regard.training._run import Run, prepare
 
 OBJECTIVES = {"gpt2": "clm", "bert": "mlm"}
 SAME = 1e-4

@@ -24,9 +24,9 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 
 from regard.text import write_tokenizer
 from regard.training import Progress, Settings, _ranks, read_journal, read_settings, train
-from regard.training._evaluate import evaluate
-from regard.training._prepare import prepare
 from regard.training._ranks import Ranks
+from regard.training._run import prepare
+from regard.training._scoring import evaluate
 from regard.training._step import take_step
 from regard.training.tasks import NextToken
 from unit.training.small import SIZES, tokenizer

@@ -9,9 +9,7 @@ from regard.training._configuration import (
     read_settings,
     read_word_settings,
 )
-from regard.training._curves import curves
-from regard.training._film import film
-from regard.training._journal import read_journal
+from regard.training._journal import curves, read_journal
 from regard.training._losses import NOT_A_TARGET, cross_entropy, distillation, kl_divergence, smoothed_entropy
 from regard.training._ranks import is_first_process
 from regard.training._result import Result
@@ -23,9 +21,11 @@ from regard.training._settings import (
     OptimiserSettings,
     Settings,
     TokenizerSettings,
+    WordDataSettings,
+    WordSettings,
 )
 from regard.training._train import Report, train
-from regard.training._word_settings import WordDataSettings, WordSettings
+from regard.training._watch import film
 from regard.training.words import train_words, words_step
 
 __all__ = [

@@ -27,9 +27,9 @@ from torch.optim import Optimizer
 
 from regard.core.errors import CheckpointError, OutputError
 from regard.training._errors import why
+from regard.training._folder import CHECKPOINTS
 from regard.training._ranks import Ranks
 
-CHECKPOINTS = "checkpoints"
 _STATE, _SUMS = "state.json", "checksums.json"
 _NAME = re.compile(r"step-(\d+)")
 
@@ -63,30 +63,18 @@ class Progress:
 class Checkpoints:
     """The checkpoints in a folder, in torch's distributed format, which any number of processes reads.
 
-    Args:
-        folder: where they are.
-        keep: how many of the last ones stay, beside the best.
-        ranks: the processes.
+    The last `keep` of them stay, and the best.
     """
 
     def __init__(self, folder: Path, *, keep: int, ranks: Ranks) -> None:
         self.folder, self.keep, self.ranks = folder, keep, ranks
 
-    def steps(self) -> list[int]:
-        """The steps of those that are whole, in order."""
-        return _steps(self.folder)
-
-    def path(self, step: int) -> Path:
-        """The folder of one."""
+    def _path(self, step: int) -> Path:
         return self.folder / f"step-{step}"
 
     def save(self, task: nn.Module, made: Sequence[Optimizer], progress: Progress) -> None:
-        """Write one, then remove those that need not stay. All processes call it together.
-
-        Raises:
-            OutputError: it cannot be written; those that are there stay, and nothing of it is left.
-        """
-        target = self.path(progress.step)
+        """Write one, then remove those that need not stay. All processes call it together."""
+        target = self._path(progress.step)
         temporary = self.folder / f".{target.name}.tmp"
 
         def begin() -> None:
@@ -108,8 +96,8 @@ class Checkpoints:
             self.ranks.together(end)
         except (OSError, CheckpointException) as error:
             shutil.rmtree(temporary, ignore_errors=True)
-            steps = self.steps()
-            last = f"the last good one is {self.path(steps[-1])}" if steps else "there is none yet"
+            steps = _steps(self.folder)
+            last = f"the last good one is {self._path(steps[-1])}" if steps else "there is none yet"
             raise OutputError(
                 f"the checkpoint of step {progress.step} cannot be written to {self.folder} "
                 f"({why(error)}); {last}. Make room, then type the same command to go on from there."
@@ -120,14 +108,11 @@ class Checkpoints:
 
         A damaged one is put aside where there is one before it, which leads to the same parameters. All
         processes call it together.
-
-        Raises:
-            CheckpointError: the only one is damaged, or the last is of other parameters.
         """
         self.ranks.together(lambda: self._put_aside(say))
-        if not (steps := self.steps()):
+        if not (steps := _steps(self.folder)):
             return Progress()
-        folder = self.path(steps[-1])
+        folder = self._path(steps[-1])
         try:
             progress = Progress(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
             state, optimiser = get_state_dict(task, made)
@@ -138,8 +123,8 @@ class Checkpoints:
         return progress
 
     def _put_aside(self, say: Callable[[str], None]) -> None:
-        for step in reversed(steps := self.steps()):
-            folder = self.path(step)
+        for step in reversed(steps := _steps(self.folder)):
+            folder = self._path(step)
             try:
                 _compare(folder)
                 break
@@ -156,12 +141,12 @@ class Checkpoints:
 
         Source: Vaswani et al. 2017, arXiv 1706.03762, section 6.1.
         """
-        steps = self.steps()[-count:]
+        steps = _steps(self.folder)[-count:]
         total: dict[str, Any] = {}
         for step in steps:
             state: Any = {name: value.clone() for name, value in _parameters(task).items()}
-            self.ranks.together(partial(_compare, self.path(step)))
-            self._read({"task": state}, self.path(step))
+            self.ranks.together(partial(_compare, self._path(step)))
+            self._read({"task": state}, self._path(step))
             for name, value in state.items():
                 is_real = value.is_floating_point()
                 total[name] = total.get(name, 0.0) + value.double() if is_real else value
@@ -179,12 +164,12 @@ class Checkpoints:
             load(state, checkpoint_id=folder, no_dist=self.ranks.world == 1)
 
     def _prune(self, progress: Progress) -> None:
-        steps = self.steps()
+        steps = _steps(self.folder)
         for step in steps[: -self.keep]:
             if step != progress.best_step:
                 gone = self.folder / ".old"
                 shutil.rmtree(gone, ignore_errors=True)
-                self.path(step).rename(gone)  # at once: what has the name of a checkpoint is whole
+                self._path(step).rename(gone)  # at once: what has the name of a checkpoint is whole
                 shutil.rmtree(gone)
 
 
@@ -211,6 +196,7 @@ def what_stays(folder: Path) -> str:
 
 
 def _steps(folder: Path) -> list[int]:
+    """The steps of the whole checkpoints in a folder, in order."""
     if not folder.is_dir():
         return []
     found = (_NAME.fullmatch(each.name) for each in folder.iterdir())

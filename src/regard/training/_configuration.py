@@ -11,8 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from regard.core.errors import InputError
 from regard.training._names import check_names
-from regard.training._settings import Settings
-from regard.training._word_settings import WORD_OBJECTIVES, WordSettings
+from regard.training._settings import WORD_OBJECTIVES, Settings, WordSettings
 
 AnySettings = Settings | WordSettings
 

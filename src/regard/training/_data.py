@@ -1,66 +1,33 @@
-"""From files to examples: what a run learns from, and what it is scored on."""
+"""From files to rows of data: those that a run learns from, and those that it is scored on."""
 
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from regard.core.errors import CheckpointError, InputError
+from regard.core.errors import InputError
 from regard.data import ParallelRows, Row, Rows, TextSource, Unit, open_sources
-from regard.training._examples import Examples
 from regard.training._sampler import generator
 from regard.training._settings import DataSettings, Settings
-from regard.training._tagged import CONLL, TaggedRows
 from regard.training.tasks._task import Task
-
-_AT_ONCE = 1000
 
 Values = tuple[Any, ...]
 """One row of data: the values of what the objective reads."""
 
-
-@dataclass(kw_only=True)
-class Taken:
-    """What became of the texts.
-
-    Attributes:
-        rows: read.
-        blank: left out, since they hold no text, or too little to predict anything from.
-        cut, dropped, split: those that were too long, by what became of them.
-        bytes: of what is predicted, in UTF-8.
-        samples: the first rows that stayed whole, as many as the objective wants.
-    """
-
-    rows: int = 0
-    blank: int = 0
-    cut: int = 0
-    dropped: int = 0
-    split: int = 0
-    bytes: int = 0
-    samples: list[Values] = field(default_factory=list)
-
-    def told(self, length: int) -> list[str]:
-        """What somebody should know, in words."""
-        kinds = {"blank": "were blank or too short, and left out"} | {
-            name: f"were longer than {length} tokens and were {name}" for name in ("cut", "dropped", "split")
-        }
-        return [
-            f"{getattr(self, name):,} texts {words}" for name, words in kinds.items() if getattr(self, name)
-        ]
+_TAGGED = (".txt", ".conll", ".bio", ".iob", ".iob2")
+"""How the names of files end that hold a word and its tag a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
-    """A set of files: those to learn from, or those to score on.
+class Split:
+    """The rows to learn from, or those to score on.
 
     Args:
-        settings: where they are, and what a text is; without a unit it is a line.
+        settings: where the files are, and what a text of them is; without a unit it is a line.
         columns: for each field that the objective reads, the column that has it where files have columns.
         has_tags: whether plain text is a word and its tag a line, with blank lines between texts.
         seed: of the rows that are set apart.
-        is_valid: whether the set to score on is meant.
+        is_valid: whether the rows to score on are meant.
     """
 
     settings: DataSettings
@@ -71,8 +38,13 @@ class Side:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is such a set."""
+        """Whether there are such rows."""
         return not self.is_valid or bool(self.settings.valid) or self.settings.valid_share > 0.0
+
+    @property
+    def is_share(self) -> bool:
+        """Whether these are a part of the files to learn from."""
+        return self.is_valid and not self.settings.valid
 
     def files(self) -> dict[str, list[int] | None]:
         """The files, each with its size and the time of its last change; None for one that is not there."""
@@ -90,11 +62,9 @@ class Side:
 
     def __iter__(self) -> Iterator[tuple[Values, str]]:
         """Each row, with its place for messages."""
-        settings = self.settings
-        files, targets = self._names
+        settings, columns = self.settings, list(self.columns.values())
         share = 0.0 if settings.valid else settings.valid_share
-        columns = list(self.columns.values())
-        for number, row in enumerate(self._rows(files, targets, columns)):
+        for number, row in enumerate(self._rows(*self._names, columns)):
             values = tuple(row.values[name] for name in columns)
             if share and settings.unit == "file":
                 text = row.text(columns[0])
@@ -104,24 +74,53 @@ class Side:
                 yield values, row.place
 
     def _is_apart(self, number: int, share: float) -> bool:
+        # Of its number alone: so both splits are read one row at a time, and agree without being kept.
         return float(generator(self.seed, number, purpose="valid").random()) < share
 
     def _rows(self, files: Sequence[str], targets: Sequence[str], columns: Sequence[str]) -> Iterable[Row]:
         unit, encoding, csv = self.settings.unit or "line", self.settings.encoding, self.settings.csv
-        if self.has_tags and all(Path(each).suffix in CONLL for each in files):
-            return TaggedRows(files, columns, encoding=encoding)
+        if self.has_tags and all(Path(each).suffix in _TAGGED for each in files):
+            return _tagged_rows(Rows(files, unit="paragraph", encoding=encoding), columns)
         if targets:
             sides = zip(columns, (files, targets), strict=True)
             return ParallelRows({name: Rows(paths, unit=unit, encoding=encoding) for name, paths in sides})
         return Rows(files, columns, unit=unit, csv=csv, encoding=encoding)
 
 
-def unit_of(settings: Settings, kind: type[Task]) -> Unit:
-    """What one text is: as the settings say, else the objective's own, which only plain text can have.
+def _tagged_rows(texts: Rows, columns: Sequence[str]) -> Iterator[Row]:
+    """Texts in which each line holds a word first and its tag last, as rows of words and tags.
 
-    Raises:
-        InputError: files that cannot be read, or have no pairs where the objective reads pairs.
+    Lines that begin with "#" and a blank are remarks, and "-DOCSTART-" is no word.
+
+    Source: Tjong Kim Sang and De Meulder 2003, arXiv cs/0306050, section 2.2.
     """
+    for row in texts:
+        lines = [line.split() for line in row.text().split("\n") if not line.startswith("# ")]
+        lines = [line for line in lines if line[0] != "-DOCSTART-"]
+        for line in lines:
+            if len(line) < 2:
+                raise InputError(f"the text from {row.place} on: {line[0]!r} has no tag on its line.")
+        if lines:
+            values = ([line[0] for line in lines], [line[-1] for line in lines])
+            yield Row(dict(zip(columns, values, strict=True)), row.place)
+
+
+def splits_of(settings: Settings, kind: type[Task], unit: Unit | None = None) -> tuple[Split, Split]:
+    """The rows to learn from, and those to score on.
+
+    A run that goes on knows what one text is, its `unit`: its files may be gone since they were encoded.
+    """
+    data = replace(settings.data, unit=unit or _unit_of(settings, kind))
+    fields = kind.fields(settings.task)
+    columns = {name: getattr(data, name) or kind.named.get(name, name) for name in fields}
+    learned = Split(
+        settings=data, columns=columns, has_tags=kind.has_tags, seed=settings.seed, is_valid=False
+    )
+    return learned, replace(learned, is_valid=True)
+
+
+def _unit_of(settings: Settings, kind: type[Task]) -> Unit:
+    """What one text is: as the settings say, else the objective's own, which only plain text can have."""
     data = settings.data
     train, valid = (
         all(isinstance(one, TextSource) for one in open_sources(files, csv=data.csv, encoding=data.encoding))
@@ -133,119 +132,3 @@ def unit_of(settings: Settings, kind: type[Task]) -> Unit:
             "give files with columns, such as CSV."
         )
     return data.unit or (kind.unit if train and valid else "line")
-
-
-def write_examples(
-    side: Side,
-    task: Task,
-    folder: Path,
-    *,
-    length: int,
-    longer: str,
-    cuts: bool,
-    on_rows: Callable[[int], None] = lambda _: None,
-) -> Taken:
-    """Encode a set of files, once.
-
-    Args:
-        side: the files.
-        task: encodes them.
-        folder: where the examples go.
-        length: the most tokens of an example.
-        longer: what becomes of those that are longer.
-        cuts: whether examples may not be longer; where they become blocks, they may.
-        on_rows: is told how many rows have been read.
-
-    Raises:
-        InputError: a row that is no text, or is too long and to be refused; no row at all.
-    """
-    taken = Taken()
-
-    def encoded() -> Iterator[Mapping[str, Sequence[int]]]:
-        rows = iter(side)
-        while batch := list(islice(rows, _AT_ONCE)):
-            kept = [(values, place) for values, place in batch if _has_text(values)]
-            for values, place in kept:
-                if refused := task.refusal(values):
-                    raise InputError(f"{place}: {refused}.")
-            taken.rows += len(batch)
-            taken.blank += len(batch) - len(kept)
-            on_rows(taken.rows)
-            if kept:
-                for example, (values, place) in zip(_encoded(task, kept), kept, strict=True):
-                    fitted = list(_fitted(example, task, length if cuts else None, longer, place, taken))
-                    taken.bytes += len(task.predicted(values).encode()) if fitted else 0
-                    if len(taken.samples) < task.samples and fitted == [example]:
-                        taken.samples.append(values)
-                    yield from fitted
-
-    shutil.rmtree(
-        folder, ignore_errors=True
-    )  # of a run that was killed before it had written the file about it
-    examples = encoded()
-    first = next(examples, None)
-    if first is None:
-        raise InputError(_nothing(side, taken))
-    Examples.write(folder, chain([first], examples), tuple(task.columns))
-    return taken
-
-
-def _encoded(task: Task, kept: Sequence[tuple[Values, str]]) -> list[dict[str, Sequence[int]]]:
-    """The examples of some rows; an error names the row."""
-    try:
-        return list(task.encode([values for values, _ in kept]))
-    except (InputError, CheckpointError):  # a tokenizer that lacks something is a checkpoint's fault
-        for values, place in kept:
-            try:
-                list(task.encode([values]))
-            except (InputError, CheckpointError) as error:
-                told = str(error).replace("texts[0]", "the text")
-                raise InputError(f"{place}: {told.rstrip('.')}.") from error
-        raise
-
-
-def _nothing(side: Side, taken: Taken) -> str:
-    """Why there is no example."""
-    name = "data.valid" if side.is_valid and side.settings.valid else "data.train"
-    if side.is_valid and not side.settings.valid:
-        what = "sets none of the texts apart" if not taken.rows else "sets nothing apart that is long enough"
-        return (
-            f"data.valid_share, {side.settings.valid_share}, {what} to score on: give more texts, a larger "
-            "share, or 0 to score on none."
-        )
-    return (
-        f"{name} must hold at least one text of two tokens or more that is not too long; of {taken.rows:,} "
-        f"texts {taken.blank:,} are blank or shorter and {taken.dropped:,} longer."
-    )
-
-
-def _has_text(values: Values) -> bool:
-    return all(value is not None and value != [] and str(value).strip() for value in values)
-
-
-def _fitted(
-    example: Mapping[str, Sequence[int]],
-    task: Task,
-    length: int | None,
-    longer: str,
-    place: str,
-    taken: Taken,
-) -> Iterator[Mapping[str, Sequence[int]]]:
-    size = max(len(example[name]) for name in task.sized)
-    if length is None or task.beyond < size <= length + task.beyond:
-        yield example
-    elif size <= task.beyond:  # nothing stands before its only token to predict it from
-        taken.blank += 1
-    elif longer == "split":
-        taken.split += 1
-        yield from task.split(example, length)
-    elif longer == "cut":
-        taken.cut += 1
-        yield task.cut(example, length)
-    elif longer == "drop":
-        taken.dropped += 1
-    else:
-        raise InputError(
-            f"{place}: has {size} tokens, and batch.length is {length}; give a larger length, or set "
-            "data.longer to cut, drop or split."
-        )

@@ -17,7 +17,8 @@ from regard.core.json import read_object
 from regard.core.wording import reason
 
 _ABOUT = "about.json"
-_FLUSHED = 1 << 18  # values that wait in memory
+_FLUSHED = 1 << 18
+"""Values that wait in memory."""
 
 
 class Examples:
@@ -48,18 +49,7 @@ class Examples:
     def write(
         cls, folder: Path, rows: Iterable[Mapping[str, Sequence[int]]], columns: tuple[str, ...]
     ) -> Self:
-        """Writes examples, in constant memory, and opens them. The folder is whole or not there.
-
-        Args:
-            folder: which is not there yet, in a folder that is.
-            rows: the examples, read once.
-            columns: those that are written; a row may hold others.
-
-        Raises:
-            InputError: there are no rows; one lacks a column, or holds other things than whole numbers of 32
-                bits.
-            OutputError: the folder cannot be written, or is there already.
-        """
+        """Write rows, read once and in constant memory, and open them: the folder is whole or not there."""
         if folder.exists():
             raise OutputError(f"{str(folder)!r} is there already; open it, or choose another folder.")
         temporary = folder.with_name(f".regard-{secrets.token_hex(8)}.tmp")
@@ -77,11 +67,7 @@ class Examples:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Opens what `write` wrote.
-
-        Raises:
-            CheckpointError: it is not there, or damaged.
-        """
+        """Open what `write` wrote."""
         about: Any = read_object(folder / _ABOUT)
         try:
             return cls(folder, int(about["count"]), tuple(about["columns"]))

@@ -1,8 +1,7 @@
 """Whether the largest step of a run fits in memory, before the first one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from torch import Tensor
@@ -11,7 +10,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from regard.core.memory import check_room
 from regard.training._batch import Row
 from regard.training._feed import Feed
-from regard.training._memory import CPU
 from regard.training._run import Run
 from regard.training._sampler import generator
 
@@ -25,11 +23,8 @@ def check_fits(run: Run) -> None:
     One row of it is run, then two. What autograd keeps of them for the backward pass is counted, and from
     that follows what it keeps of all. Logits, gradients, and what a step needs for a moment only, are left
     out: what is refused would not have fitted.
-
-    Raises:
-        InputError: it needs more memory than is free.
     """
-    if run.ranks.device != CPU:
+    if run.ranks.device.type != "cpu":  # a GPU that has no memory left says so
         return
     largest = _largest(run.train)
     parameters = [each for each in run.task.parameters() if each.requires_grad]
@@ -40,13 +35,12 @@ def check_fits(run: Run) -> None:
     check_room(
         f"training on {rows} of {largest.length:,} tokens at once",
         held // divided + _kept(run, largest),
-        CPU,
+        run.ranks.device,
         "lower batch.rows, batch.tokens or batch.length, and raise batch.accumulate by as much",
     )
 
 
-@dataclass(frozen=True)
-class _Largest:
+class _Largest(NamedTuple):
     """The micro-batch of the first epoch with the most positions, and the longest of its rows."""
 
     rows: int

@@ -7,21 +7,25 @@ from dataclasses import dataclass, fields
 from os import PathLike
 from typing import Any
 
+import torch
+
 from regard.checkpoints import HeadKind
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
+from regard.core.memory import check_room
 from regard.models import (
     FAMILIES,
+    FamilyConfig,
     TakesAttention,
     Transformer,
     attention_named,
+    count_parameters,
     family_of,
     load_checkpoint,
     new_network,
     our_own,
 )
 from regard.text import Tokenizer
-from regard.training._memory import check_network
 from regard.training._names import check_names
 
 _SMALL = {"d_model": 256, "num_layers": 4, "num_heads": 4, "d_ff": 1024}
@@ -101,8 +105,17 @@ def network_of(wanted: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **m
         given |= {name: given[one] for name, one in _LIKE.items() if name not in given}
         made = {name: value for name, value in given.items() if name in known and value is not None}
         config = kind.of_sizes(**made)
-        check_network(config)
+        _check_memory(config)
         return new_network(config, seed=wanted.seed)
+
+
+def _check_memory(config: FamilyConfig) -> None:
+    """Refuse a network that could not be trained here: weights, gradients and one moment at least.
+
+    A system without memory left ends a process without a word, so what cannot fit is refused before.
+    """
+    count, way_out = count_parameters(config), "lower batch.length or the sizes under model"
+    check_room(f"a network of {count:,} parameters", 12 * count, torch.device("cpu"), way_out)
 
 
 @contextmanager

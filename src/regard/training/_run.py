@@ -1,23 +1,46 @@
-"""A run that is ready for its first step, or its next."""
+"""A run that is ready for its first step, or its next: made from settings, and kept in a folder.
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+Its tokenizer and its encoded examples are made once, and read from then on.
+"""
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from math import isfinite
+from functools import partial
+from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from regard.core.errors import TrainingError
-from regard.training._checkpoints import Progress, what_stays
-from regard.training._feed import Feed
+from regard.core.json import read_object
+from regard.core.locks import locked
+from regard.models import load_checkpoint
+from regard.text import Tokenizer
+from regard.training._checkpoints import Progress, last_checkpoint, what_stays
+from regard.training._data import Split, splits_of
+from regard.training._encode import encode_split, form_of, make_tokenizer
+from regard.training._examples import Examples
+from regard.training._feed import FORMS, Feed
+from regard.training._folder import DATA, LABELS, TOKENIZER, Say, lock_settings, make_folder
+from regard.training._names import check_names
+from regard.training._networks import NetworkSpec
 from regard.training._products import fastest_products
 from regard.training._ranks import Ranks
-from regard.training._settings import Settings
-from regard.training.tasks import Task
+from regard.training._schedules import has_same_rates
+from regard.training._settings import Settings, check_limits
+from regard.training.tasks import TASKS, Task, TaskInputs
+from regard.training.tasks._task import Values
 
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+STEPS = 2000
+"""Of the optimiser, where neither steps nor epochs are given."""
+
+_PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+_FREE = ("keep", "save_every", "shard", "watch", "watch_every")
+"""Settings that change no parameter: a run may go on with others."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,21 +72,22 @@ class Run:
     ranks: Ranks
     samples: Sequence[Sequence[Any]] = ()
 
-    @property
-    def precision(self) -> torch.dtype:
-        """Of the matrix products."""
-        return PRECISIONS[self.settings.precision]
-
     def computing(self) -> AbstractContextManager[Any]:
         """Matrix products in the precision of the settings; all else stays as it is."""
-        if self.precision == torch.float32:
+        precision = _PRECISIONS[self.settings.precision]
+        if precision == torch.float32:
             return fastest_products()
-        return torch.autocast(self.ranks.device.type, self.precision)
+        return torch.autocast(self.ranks.device.type, precision)
 
     @property
     def best(self) -> str:
         """The score that decides."""
         return self.settings.best or self.task.best
+
+    @property
+    def epochs(self) -> float:
+        """How often all of the data is read."""
+        return self.steps / max(1, len(self.train.steps(0)))
 
     @property
     def signatures(self) -> dict[str, str]:
@@ -76,10 +100,15 @@ class Run:
         """Whether something is done after a step: after every so many, and after the last."""
         return step % every == 0 or step == self.steps
 
-    def is_patience_over(self, progress: Progress) -> bool:
-        """Whether there have been so many scores without a better one that training stops."""
+    def is_over(self, progress: Progress) -> bool:
+        """Whether all steps are done, or there were too many scores without a better one."""
         patience = self.settings.patience
-        return patience is not None and progress.waited >= patience
+        return progress.step >= self.steps or (patience is not None and progress.waited >= patience)
+
+    def is_better(self, score: float, best: float | None) -> bool:
+        """Whether a score is better than the best so far."""
+        is_bigger_better = self.task.is_bigger_better(self.best)
+        return best is None or (score > best if is_bigger_better else score < best)
 
     def judged(self, progress: Progress, scores: Mapping[str, float]) -> Progress:
         """Where the run stands after a score."""
@@ -89,16 +118,123 @@ class Run:
                 f"{what_stays(self.folder)}. Begin in another folder with a lower optimiser.lr."
             )
         score = scores[self.best]
-        if is_better(score, progress.best, bigger=self.task.is_bigger_better(self.best)):
+        if self.is_better(score, progress.best):
             return replace(progress, best=score, best_step=progress.step, waited=0)
         return replace(progress, waited=progress.waited + 1)
 
 
-def is_better(score: float, best: float | None, *, bigger: bool) -> bool:
-    """Whether a score is better than the best so far.
+@contextmanager
+def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterator[Run]:
+    """Make the folder of a run, or open it again; it is this run's alone meanwhile."""
+    kind = check(settings)
+    if ranks.is_first:
+        make_folder(folder)
+    with locked(folder, ".lock") if ranks.is_first else nullcontext():
+        begun = last_checkpoint(folder)
+        free, made = partial(_free, settings, kind, begun), (TOKENIZER, DATA, LABELS)
+        ranks.together(lambda: lock_settings(folder, settings, say, step=begun, free=free, made=made))
+        ranks.together(lambda: _remove_unfinished(folder))
+        about = folder / DATA / "train.json"
+        unit: Any = read_object(about).get("unit") if about.is_file() else None
+        splits = splits_of(settings, kind, unit)
+        ranks.together(lambda: make_tokenizer(settings, kind, splits[0], folder / TOKENIZER, say))
+        yield _prepared(settings, kind, splits, folder, ranks, say)
 
-    Example:
-        >>> is_better(1.9, None, bigger=False), is_better(1.9, 1.8, bigger=False)
-        (True, False)
-    """
-    return best is None or (score > best if bigger else score < best)
+
+def check(settings: Settings) -> type[Task]:
+    """The objective, once the settings do not contradict each other."""
+    check_names([settings.objective], TASKS)
+    kind = TASKS[settings.objective]
+    check_names(settings.task, list(kind.options()), "task")
+    check_limits(settings)
+    return kind
+
+
+def _free(settings: Settings, kind: type[Task], begun: int, theirs: Mapping[str, Any]) -> Sequence[str]:
+    """Settings that the steps so far do not depend on: a run may go on with others."""
+    before, now = theirs["steps"] or STEPS, settings.steps or STEPS
+    if begun <= now and has_same_rates(settings.optimiser, begun, before, now, schedule=kind.schedule):
+        return (*_FREE, "steps")
+    return _FREE
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what a run that was killed was writing."""
+    for each in (*folder.glob(".regard-*.tmp"), *folder.glob(f"{DATA}/.regard-*.tmp")):
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
+
+
+def _prepared(
+    settings: Settings, kind: type[Task], splits: Sequence[Split], folder: Path, ranks: Ranks, say: Say
+) -> Run:
+    origin = kind.origin(settings.start, settings.task)
+    family = settings.family or kind.family if origin is None else load_checkpoint(origin).family
+    tokenizer = Tokenizer.from_folder(folder / TOKENIZER, model_type=family)
+    assert tokenizer is not None
+    task = task_of(settings, kind, tokenizer, family, rows=splits[0], folder=folder)
+    places = [folder / DATA / name for name in ("train", "valid")]
+
+    def write() -> None:
+        for split, place in zip(splits, places, strict=True):
+            encode_split(settings, task, split, place, say)
+
+    ranks.together(write)
+    train, valid = (feed_of(settings, task, place, ranks) if place.is_dir() else None for place in places)
+    assert train is not None
+    about: Any = {"bytes": 0, "samples": ()} if valid is None else read_object(folder / DATA / "valid.json")
+    return Run(
+        folder=folder,
+        settings=settings,
+        family=family,
+        unit=splits[0].settings.unit or "line",
+        task=task,
+        train=train,
+        valid=valid,
+        bytes=about["bytes"],
+        steps=_steps(settings, train),
+        ranks=ranks,
+        samples=about["samples"],
+    )
+
+
+def task_of(
+    settings: Settings,
+    kind: type[Task],
+    tokenizer: Tokenizer,
+    family: str,
+    *,
+    rows: Iterable[tuple[Values, str]],
+    folder: Path,
+) -> Task:
+    """The objective with its network; `rows` and `folder` are those of `TaskInputs`."""
+    is_own = settings.family is None and settings.start is None
+    wanted = NetworkSpec(
+        start=settings.start,
+        family=family,
+        sizes={**(kind.sizes if is_own else {}), **settings.model},
+        length=settings.batch.length,
+        seed=settings.seed,
+    )
+    return kind.made(TaskInputs(wanted=wanted, tokenizer=tokenizer, rows=rows, folder=folder), settings.task)
+
+
+def feed_of(settings: Settings, task: Task, folder: Path, ranks: Ranks) -> Feed:
+    """The encoded examples of a folder as batches."""
+    form = FORMS[form_of(settings, task)](
+        examples=Examples.open(folder), columns=task.sized, batch=settings.batch, beyond=task.beyond
+    )
+    accumulate = settings.batch.accumulate
+    return Feed(
+        form=form, task=task, seed=settings.seed, accumulate=accumulate, rank=ranks.rank, world=ranks.world
+    )
+
+
+def _steps(settings: Settings, train: Feed) -> int:
+    if settings.steps is not None:
+        return settings.steps
+    if settings.epochs is None:
+        return STEPS
+    return max(1, ceil(settings.epochs * len(train.steps(0))))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from regard.core.arguments import one_of
+from regard.training._settings import OptimiserSettings
 
 Schedule = Callable[[int, int, int], float]
 """From the step (1 is the first), the steps of warming up and all steps to a share of the peak, 0 to 1."""
@@ -111,6 +112,29 @@ def learning_rate(
     if name == "inverse-sqrt":
         return max(floor, peak * share)
     return floor + (peak - floor) * share
+
+
+def rate_of(
+    settings: OptimiserSettings, step: int, steps: int, *, schedule: str, peak: float | None = None
+) -> float:
+    """The learning rate of a step by the settings; `schedule` is the objective's, where they name none."""
+    top = settings.lr if peak is None else peak
+    return learning_rate(
+        settings.schedule or schedule,
+        step,
+        peak=top,
+        floor=settings.floor * top,
+        warmup=steps // 10 if settings.warmup is None else settings.warmup,
+        steps=steps,
+    )
+
+
+def has_same_rates(settings: OptimiserSettings, done: int, one: int, other: int, *, schedule: str) -> bool:
+    """Whether the steps done had the same learning rates in a run of `one` and in one of `other` steps."""
+    return all(
+        rate_of(settings, step, one, schedule=schedule) == rate_of(settings, step, other, schedule=schedule)
+        for step in range(1, done + 1)
+    )
 
 
 def _through(step: int, begin: int, steps: int) -> float:

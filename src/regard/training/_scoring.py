@@ -1,30 +1,90 @@
-"""Scores of a model on files: the same numbers as while it is trained."""
+"""Scores of a model: of a task while it is trained, and of a run or any checkpoint on files."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+
 from regard.core.errors import InputError, RegardError
 from regard.core.json import read_object
 from regard.models import Loaded, Network, load_checkpoint
-from regard.training._about import amount
-from regard.training._claim import SETTINGS
+from regard.training._batch import Batch
 from regard.training._configuration import read_settings
-from regard.training._evaluate import sums_over, written
+from regard.training._data import splits_of
+from regard.training._encode import encode_split
+from regard.training._feed import Feed
+from regard.training._folder import DATA, MODEL, SETTINGS
 from regard.training._names import check_names
-from regard.training._parts import encode_side, feed_of, sides_of, task_of
-from regard.training._prepare import check
 from regard.training._ranks import Ranks
-from regard.training._result import MODEL
-from regard.training._run import Run
+from regard.training._run import Run, check, feed_of, task_of
 from regard.training._settings import Settings
 from regard.training.tasks import TASKS, Distillation
 
 _LONGEST = 512
 """Positions of a row for a model that says nothing else."""
+
+
+def evaluate(module: nn.Module, run: Run, feed: Feed) -> dict[str, float]:
+    """Scores of a set by name: the same on every process and, but for rounding, for any number of them."""
+    scores = run.task.scores(_sums_over(module, run, feed.in_order()))
+    return scores | _written(module, run) if run.task.samples else scores
+
+
+def check_best(module: nn.Module, run: Run) -> None:
+    """Refuse a deciding score that there will not be, before the first step and at the cost of one batch."""
+    if run.settings.best is not None and run.valid is not None:
+        scores = run.task.scores(_sums_over(module, run, islice(run.valid.in_order(), 1)))
+        names = [*scores, *run.task.signatures]
+        if run.best not in names:
+            raise InputError(f"best must be {' or '.join(names)}; got {run.best!r}.")
+
+
+def _written(module: nn.Module, run: Run) -> dict[str, float]:
+    """Scores of what the network writes itself: the first process lets it write, the others wait."""
+    network = run.ranks.gathered(run.task.saved, module)
+    found: dict[str, float] = {}
+
+    def write() -> None:
+        with run.computing():
+            found.update(run.task.written(network.to(run.ranks.device), run.samples))
+
+    run.ranks.together(write)
+    return dict(run.ranks.from_first(found))
+
+
+@torch.no_grad()
+def _sums_over(
+    module: nn.Module, run: Run, batches: Iterable[Batch], on_tokens: Callable[[int], None] = lambda _: None
+) -> dict[str, Any]:
+    """What a task sums over the batches of all processes: numbers, and nested lists of them.
+
+    `batches` are those of this process; `on_tokens` is told after each how many tokens have been read.
+    """
+    tokens = 0
+    module.eval()
+    sums: dict[str, Tensor] = {}
+    for batch in batches:
+        with run.computing():
+            found = module(batch.to(run.ranks.device))
+        found |= {f"targets.{name}": torch.tensor(count) for name, count in batch.counts.items()}
+        for name, value in found.items():
+            # In float64, so that many batches add up as few do.
+            sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu().double()
+        tokens += batch.tokens
+        on_tokens(tokens)
+    module.train()
+    flat = torch.cat([each.flatten() for each in sums.values()]).tolist()
+    added = run.ranks.sums({str(place): value for place, value in enumerate(flat)})
+    sizes = [each.numel() for each in sums.values()]
+    parts = torch.split(torch.tensor(list(added.values()), dtype=torch.float64), sizes)
+    whole = {name: part.reshape(sums[name].shape).tolist() for name, part in zip(sums, parts, strict=True)}
+    return {**whole, "bytes": float(run.bytes)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,22 +179,20 @@ def _scored(
     say: Callable[[str], None],
     on_progress: Callable[[int, int], None],
 ) -> Scored:
-    _, side = sides_of(settings, kind := TASKS[settings.objective])
-    tokenizer = loaded.require_tokenizer()
-    task = task_of(settings, kind, tokenizer, loaded.family, rows=(), folder=place)
+    kind = TASKS[settings.objective]
+    task = task_of(settings, kind, loaded.require_tokenizer(), loaded.family, rows=(), folder=place)
     for beside in task.beside:
         if not (loaded.source.folder / beside).is_dir():
             raise InputError(f"model must have its {beside} in a folder of that name; {name} has none.")
-    folder = place / "data" / "valid"
-    encode_side(settings, task, side, folder, say)
-    feed, ranks = feed_of(settings, task, folder), Ranks()
+    folder, ranks = place / DATA / "valid", Ranks()
+    encode_split(settings, task, splits_of(settings, kind)[1], folder, say)
+    feed = feed_of(settings, task, folder, ranks)
     about: Any = read_object(folder.with_name("valid.json"))
-    task.to(ranks.device)
     run = Run(
         folder=place,
         settings=settings,
         family=loaded.family,
-        task=task,
+        task=task.to(ranks.device),
         train=feed,
         valid=feed,
         bytes=about["bytes"],
@@ -142,22 +200,21 @@ def _scored(
         ranks=ranks,
         samples=about["samples"],
     )
-    examples, told = amount(feed)
-    sums = sums_over(task, run, feed.in_order(), lambda done: on_progress(done, told))
-    scores = task.scores(sums)
+    texts, tokens = feed.amount()
+    sums = _sums_over(task, run, feed.in_order(), lambda done: on_progress(done, tokens))
+    scores, details = task.scores(sums), task.details(sums)
     if not all(map(isfinite, scores.values())):
         raise RegardError(f"model gives scores that are not finite: the weights of {name} are damaged.")
     if task.samples:
         say(f"writing {len(run.samples):,} texts for {' and '.join(task.signatures)}")
-    own = written(task, run) if task.samples else {}
-    signed = {"signatures": run.signatures} if task.samples else {}
+        scores, details = scores | _written(task, run), details | {"signatures": run.signatures}
     return Scored(
         model=name,
         objective=settings.objective,
-        examples=examples,
-        tokens=told,
-        scores=scores | own,
-        details=task.details(sums) | signed,
+        examples=texts,
+        tokens=tokens,
+        scores=scores,
+        details=details,
     )
 
 

@@ -1,10 +1,17 @@
-"""Everything that a training run is a function of, with the defaults."""
+"""Everything that a run is a function of, with the defaults and the limits: of a transformer, or of words."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from operator import attrgetter
 from typing import Any, Literal
 
+from regard.core.errors import InputError
 from regard.data import Csv
+from regard.words import Ngrams
+
+WORD_OBJECTIVES = ("word2vec", "fasttext")
+"""What has `WordSettings`."""
 
 FormName = Literal["rows", "packed", "blocks"]
 """How texts become rows of a batch."""
@@ -159,3 +166,137 @@ class Settings:
     seed: int = 0
     watch: tuple[str, ...] = ()
     watch_every: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordDataSettings:
+    """Where the texts are, and what a word of them is.
+
+    Args:
+        train: files.
+        unit: what one text is, of plain text: a line, a paragraph between blank lines, or all of a file. No
+            word is in the window of another text's word.
+        text: the column of CSV, JSONL and Parquet.
+        csv: of CSV and TSV: `delimiter`, `escape` (such as a backslash), `header` (whether there is one).
+        encoding: of text, JSON lines and CSV, such as "cp1252".
+        words: "unicode", by the word boundaries of UAX #29, where a punctuation mark is a word; or "blanks",
+            what stands between white space, for texts that are cut into words already.
+        lowercase: whether capitals are lost.
+    """
+
+    train: tuple[str, ...] = ()
+    unit: Literal["line", "paragraph", "file"] = "line"
+    text: str = "text"
+    csv: Csv = field(default_factory=Csv)
+    encoding: str = "utf-8"
+    words: Literal["unicode", "blanks"] = "unicode"
+    lowercase: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordSettings:
+    """A whole run of word2vec or FastText. Sections are mappings in a file: `[data]`, `[ngrams]`.
+
+    Args:
+        objective: "word2vec" or "fasttext".
+        architecture: "skip-gram", where a word predicts each word of its window; or "cbow", where the mean of
+            the window predicts the word.
+        size: of a vector.
+        window: the most words on each side; for each word anew, from 1 to so many are drawn.
+        negatives: words drawn at random for each that is predicted, by their counts to the power .75.
+        min_count: words that occur less often are left out before windows are laid.
+        subsample: t; of a word that is the share f of all, the share (sqrt(f / t) + 1) t / f is kept, if that
+            is below 1. 0 keeps all.
+        rate: of learning, in the beginning; None for .2 of word2vec's cbow, .05 of fasttext, else .025.
+        floor: what it falls to, in a straight line.
+        epochs: how often all of the texts are read.
+        data: see there.
+        ngrams: of fasttext: the parts of words that have vectors too.
+        seed: of everything that is drawn.
+        save_every: steps of some 16,000 words between two checkpoints.
+    """
+
+    objective: str
+    architecture: Literal["skip-gram", "cbow"] = "skip-gram"
+    size: int = 100
+    window: int = 5
+    negatives: int = 5
+    min_count: int = 5
+    subsample: float = 1e-3
+    rate: float | None = None
+    floor: float = 1e-4
+    epochs: int = 5
+    data: WordDataSettings = field(default_factory=WordDataSettings)
+    ngrams: Ngrams = field(default_factory=Ngrams)
+    seed: int = 0
+    save_every: int = 250
+
+
+Limits = Mapping[str, tuple[Callable[[float], bool], Sequence[str]]]
+"""How a number must be, in words and as a test, and the settings that must be so where they are given."""
+
+_LIMITS: Limits = {
+    "above 0": (
+        lambda value: 0 < value < inf,
+        (
+            *("steps", "epochs", "evaluate_every", "save_every", "keep", "patience", "watch_every"),
+            *("batch.rows", "batch.tokens", "batch.length", "batch.accumulate"),
+            *("optimiser.lr", "optimiser.clip", "optimiser.muon_lr", "optimiser.eps"),
+        ),
+    ),
+    "at least 0": (
+        lambda value: 0 <= value < inf,
+        ("average", "optimiser.warmup", "optimiser.weight_decay", "seed"),
+    ),
+    "from 0 to 1": (lambda value: 0 <= value <= 1, ("optimiser.floor",)),
+    "at least 0 and below 1": (lambda value: 0 <= value < 1, ("optimiser.betas", "data.valid_share")),
+}
+
+_WORD_LIMITS: Limits = {
+    "from 1 to 1024": (lambda value: 1 <= value <= 1024, ("size",)),
+    "from 1 to 100": (lambda value: 1 <= value <= 100, ("window",)),
+    "from 1 to 63": (lambda value: 1 <= value <= 63, ("negatives",)),  # as many as the kernel takes
+    "at least 1": (lambda value: value >= 1, ("min_count", "epochs", "save_every")),
+    "above 0": (lambda value: 0 < value < inf, ("rate",)),
+    "at least 0": (lambda value: 0 <= value < inf, ("floor", "subsample", "seed")),
+}
+
+
+def _check_numbers(settings: Settings | WordSettings, limits: Limits) -> None:
+    if not settings.data.train:
+        raise InputError("data.train must name at least one file.")
+    for words, (fits, names) in limits.items():
+        for name in names:
+            value = attrgetter(name)(settings)
+            if not all(one is None or fits(one) for one in (value if isinstance(value, tuple) else [value])):
+                raise InputError(f"{name} must be {words}; got {value}.")
+
+
+def check_limits(settings: Settings) -> None:
+    """Refuse numbers out of range, and settings that contradict each other."""
+    data, batch = settings.data, settings.batch
+    _check_numbers(settings, _LIMITS)
+    if "-" in (*data.train, *data.train_target):
+        raise InputError("data.train must be files: - is read once, and training reads its texts again.")
+    if settings.steps is not None and settings.epochs is not None:
+        raise InputError("steps must be None where epochs says how long to train; give one of them.")
+    if batch.tokens is not None and batch.tokens < batch.length:
+        raise InputError(
+            f"batch.tokens must be at least batch.length, {batch.length}, so that the longest text fits; "
+            f"got {batch.tokens}."
+        )
+    is_scored = bool(data.valid) or data.valid_share > 0.0
+    for name in () if is_scored else ("best", "patience", "average"):
+        if getattr(settings, name):
+            raise InputError(
+                f"{name} must be left out where data.valid_share is 0: it needs texts to score on."
+            )
+    if settings.average > settings.keep:
+        raise InputError(f"average must be at most keep, {settings.keep}; got {settings.average}.")
+
+
+def check_word_limits(settings: WordSettings) -> None:
+    """The same of word2vec and FastText."""
+    _check_numbers(settings, _WORD_LIMITS)
+    if settings.objective != "fasttext" and settings.ngrams != Ngrams():
+        raise InputError(f"ngrams are of fasttext; {settings.objective} has none. Leave them out.")

@@ -6,19 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from regard.training._about import told
-from regard.training._checkpoints import CHECKPOINTS, Checkpoints
+from regard.training._card import describe
+from regard.training._checkpoints import Checkpoints
 from regard.training._errors import in_words
-from regard.training._evaluate import check_best, evaluate
 from regard.training._fits import check_fits
+from regard.training._folder import CHECKPOINTS, Say
 from regard.training._journal import Journal
-from regard.training._optimisers import optimisers, set_learning_rate
-from regard.training._prepare import prepare
 from regard.training._ranks import Ranks
 from regard.training._result import Result, check_model, finish, write_model
-from regard.training._run import Run
+from regard.training._run import Run, prepare
+from regard.training._scoring import check_best, evaluate
 from regard.training._settings import Settings
-from regard.training._step import take_step
+from regard.training._step import optimisers, set_learning_rate, take_step
 from regard.training._watch import Watch
 
 Report = Mapping[str, Any]
@@ -84,48 +83,47 @@ def train(
         ranks.end()
 
 
-def _train(run: Run, on_report: Callable[[Report], None], on_message: Callable[[str], None]) -> Result:
+def _train(run: Run, on_report: Callable[[Report], None], say: Say) -> Result:
     settings, ranks = run.settings, run.ranks
     check_fits(run)
     module = ranks.spread(run.task, shard=settings.shard)
     made = optimisers(module, settings.optimiser)
     checkpoints = Checkpoints(run.folder / CHECKPOINTS, keep=settings.keep, ranks=ranks)
-    progress = checkpoints.load_last(module, made, on_message)
+    progress = checkpoints.load_last(module, made, say)
     if ranks.is_first:
-        for line in told(run):
-            on_message(line)
+        for line in describe(run):
+            say(line)
     if progress.step:
-        on_message(f"going on from step {progress.step:,} of {run.steps:,}")
+        say(f"going on from step {progress.step:,} of {run.steps:,}")
     else:
         check_model(run, module)
     check_best(module, run)
     watch = Watch(run, module, progress.step)
     watch.look(progress.step)
 
-    with Journal(run.folder, step=progress.step, ranks=ranks, on_report=on_report, say=on_message) as journal:
-        while progress.step < run.steps and not run.is_patience_over(progress):
+    with Journal(run.folder, step=progress.step, ranks=ranks, on_report=on_report, say=say) as journal:
+        while not run.is_over(progress):
             for picked in run.train.steps(progress.epoch, done=progress.done):
                 began = time.perf_counter()
                 rate = set_learning_rate(
                     made, settings.optimiser, progress.step + 1, run.steps, schedule=run.task.schedule
                 )
                 progress, report = take_step(run, module, made, picked, progress)
-                seconds = time.perf_counter() - began
-                journal.write(report | {"lr": rate, "seconds": seconds})
+                journal.write(report | {"lr": rate, "seconds": time.perf_counter() - began})
                 watch.look(progress.step)
 
-                if run.is_due(settings.evaluate_every, progress.step) and run.valid is not None:
+                is_scored = run.is_due(settings.evaluate_every, progress.step)
+                if is_scored and run.valid is not None:
                     scores = evaluate(module, run, run.valid)
                     journal.write({"step": progress.step, **{f"valid_{key}": scores[key] for key in scores}})
                     progress = run.judged(progress, scores)
                     if progress.best_step == progress.step:
                         write_model(run, module, progress.step, scores)
-                if run.is_due(settings.save_every, progress.step) or run.is_due(
-                    settings.evaluate_every, progress.step
-                ):
+                if is_scored or run.is_due(settings.save_every, progress.step):
+                    # The lines first: where a checkpoint is on disk, so are the lines of its steps.
                     journal.to_disk()
                     checkpoints.save(module, made, progress)
-                if progress.step == run.steps or run.is_patience_over(progress):
+                if run.is_over(progress):
                     break
             else:
                 progress = replace(progress, epoch=progress.epoch + 1, done=0)

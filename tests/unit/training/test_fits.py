@@ -11,10 +11,9 @@ from torch.profiler import ProfilerActivity, profile
 from regard.core import memory
 from regard.core.errors import InputError
 from regard.training import Progress, _fits, train
-from regard.training._optimisers import optimisers
-from regard.training._prepare import prepare
 from regard.training._ranks import Ranks
-from regard.training._step import take_step
+from regard.training._run import prepare
+from regard.training._step import optimisers, take_step
 from unit.training.test_runs import settings_of
 
 BIG: dict[str, Any] = {"d_model": 60, "num_layers": 3, "num_heads": 3, "d_ff": 220}

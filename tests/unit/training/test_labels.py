@@ -13,7 +13,7 @@ from tokenizers import models, pre_tokenizers
 from regard.text import Tokenizer
 from regard.training import NOT_A_TARGET
 from regard.training.tasks import WordTags
-from regard.training.tasks._labels import confusion
+from regard.training.tasks._classify import confusion
 from regard.training.tasks._scores import of_classes, of_found
 from regard.training.tasks._tag import spans
 from unit.training.small import TAGS, batch, network, rows, tasks

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.training._optimisers import optimisers
 from regard.training._settings import OptimiserSettings
+from regard.training._step import optimisers
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 

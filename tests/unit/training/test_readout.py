@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from regard.training import NOT_A_TARGET, cross_entropy
-from regard.training import _readout as readout
-from regard.training._readout import loss_of, right, sums_of
+from regard.training import NOT_A_TARGET, _losses, cross_entropy
+from regard.training._losses import loss_of, right, sums_of
 from tolerances import FP64, assert_close_to_largest
 from unit.training.small import WORDS, network
 
@@ -31,7 +30,7 @@ HEADS = [
 def test_loss_and_gradients_are_those_of_all_logits_at_once(
     family: str, more: dict[str, float], rows: int, labels: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readout, "_ENTRIES", rows * len(WORDS))
+    monkeypatch.setattr(_losses, "_ENTRIES", rows * len(WORDS))
     made = network(family, **more).double()
     states = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
     learned = [states, *(each for each in made.head.parameters() if each.requires_grad)]

@@ -14,8 +14,8 @@ from regard.core.errors import InputError
 from regard.models import load_checkpoint, write_checkpoint
 from regard.text import write_tokenizer
 from regard.training import Report, Settings, read_journal, read_settings, score, train
-from regard.training._parts import sides_of
-from regard.training._prepare import check
+from regard.training._data import splits_of
+from regard.training._run import check
 from unit.training.small import LABELS, PAIRS, SIZES, TAGGED, TEXTS, network, tokenizer
 
 ROWS: dict[str, list[Any]] = {
@@ -182,7 +182,7 @@ def test_csv_with_backslashes_and_no_header(tmp_path: Path) -> None:
     form = {"csv": {"delimiter": ";", "escape": "\\", "header": False}, "text": "1", "target": "2"}
     data = {"train": [str(path)], "train_target": [], "valid_share": 0.0, **form}
     settings = settings_of("seq2seq", tmp_path, data=data)
-    texts = [values for values, _ in sides_of(settings, check(settings))[0]]
+    texts = [values for values, _ in splits_of(settings, check(settings))[0]]
     assert texts == [('the "river"', "das Ufer"), ("a; bank", "eine Bank")] * 2
 
 

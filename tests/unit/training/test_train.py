@@ -15,8 +15,8 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.models import load_checkpoint
 from regard.training import read_journal, train
-from regard.training._prepare import prepare
 from regard.training._ranks import Ranks
+from regard.training._run import prepare
 from tolerances import BF16
 from unit.training.test_runs import settings_of
 

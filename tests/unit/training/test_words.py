@@ -13,9 +13,8 @@ import pytest
 from regard.checkpoints import SafetensorsFile
 from regard.core.errors import InputError, MissingExtraError, OutputError, RegardError, TrainingError
 from regard.training import WordSettings, read_journal, read_word_settings, train_words, words_step
-from regard.training.words import _corpus, _draws, _train
-from regard.training.words._corpus import Corpus, read_corpus
-from regard.training.words._draws import Draws
+from regard.training.words import _corpus, _train
+from regard.training.words._corpus import Corpus, Draws, read_corpus
 from regard.words import WordVectors
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 
@@ -94,7 +93,7 @@ def test_windows_are_those_of_a_loop(architecture: str) -> None:
 
 
 def test_an_epoch_reads_every_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_draws, "STEP", 10)
+    monkeypatch.setattr(_corpus, "STEP", 10)
     made = corpus([7, 0, 1, 25, 5, 2])
     draws = Draws(corpus=made, settings=WordSettings(objective="", subsample=0))
     assert [draws.examples(0, step).read for step in range(draws.steps)] == [33, 7]
@@ -189,7 +188,7 @@ def test_words_of_one_kind_become_near(
 def test_a_run_that_was_stopped_ends_with_the_same_bits(
     grown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_draws, "STEP", 1000)
+    monkeypatch.setattr(_corpus, "STEP", 1000)
     chosen = settings(grown, size=5, epochs=2, save_every=3)
     whole = train_words(chosen, tmp_path / "whole")
 

@@ -11,8 +11,7 @@ from regard.core.errors import InputError
 from regard.models import FamilyConfig, Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Draws, Row, labels_of, side
-from regard.training._losses import NOT_A_TARGET, cross_entropy
-from regard.training._readout import loss_of, right, sums_of
+from regard.training._losses import NOT_A_TARGET, cross_entropy, loss_of, right, sums_of
 from regard.training.tasks._scores import of_language_model
 from regard.training.tasks._task import Task, Values, run
 

@@ -14,10 +14,9 @@ from regard.models import Transformer, load_checkpoint, new_network
 from regard.models.families.electra import ElectraConfig, share_embeddings
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Draws, Row
-from regard.training._losses import NOT_A_TARGET, binary_entropy, cross_entropy
+from regard.training._losses import NOT_A_TARGET, binary_entropy, cross_entropy, predicted
 from regard.training._networks import network_of, stored_network
-from regard.training._readout import predicted
-from regard.training.tasks._masking import Masked, masking_of
+from regard.training.tasks._mlm import Masked, masking_of
 from regard.training.tasks._scores import of_found
 from regard.training.tasks._task import TaskInputs, run
 

@@ -1,18 +1,156 @@
-"""Masked language modelling."""
+"""Masked language modelling: what is masked, of every objective that masks, and the objective itself."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.models import Transformer
-from regard.text import Tokenizer
-from regard.training._batch import Batch
-from regard.training._losses import cross_entropy
-from regard.training._readout import loss_of, right, sums_of
-from regard.training.tasks._masking import Masked, masking_of
+from regard.text import Frame, Tokenizer
+from regard.training._batch import Batch, Draws, Row, labels_of, side
+from regard.training._losses import NOT_A_TARGET, cross_entropy, loss_of, right, sums_of
 from regard.training.tasks._scores import of_language_model
+from regard.training.tasks._task import Task, Values
+
+
+class Masking:
+    """Which tokens are to be predicted, and what the network sees in their place.
+
+    Of the words of a text, `share` are drawn (of the tokens, where `whole_words` is false), at least one; of
+    the drawn tokens 80 % become the mask token, 10 % a random token, and 10 % stay, where `fates` say so.
+
+    Args:
+        mask_id: of the mask token.
+        ordinary: the ids that a random token is drawn from.
+        share: how much is drawn.
+        whole_words: whether all pieces of a word are drawn together.
+        fates: which shares of the drawn tokens become the mask token, and a random one.
+
+    Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1 and appendix A.1; whole words: their code's
+    README of May 2019.
+    """
+
+    def __init__(
+        self,
+        mask_id: int,
+        ordinary: np.ndarray[Any, Any],
+        *,
+        share: float = 0.15,
+        whole_words: bool = True,
+        fates: tuple[float, float] = (0.8, 0.1),
+    ) -> None:
+        if not 0.0 < share < 1.0:
+            raise InputError(f"task.masked must be above 0 and below 1; got {share}.")
+        self.mask_id, self.ordinary, self.share, self.whole_words = mask_id, ordinary, share, whole_words
+        self.fates = fates
+
+    def __call__(
+        self, tokens: np.ndarray[Any, Any], words: np.ndarray[Any, Any], draw: np.random.Generator
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """What is seen, and what is to be predicted.
+
+        Args:
+            tokens: ids of a text.
+            words: the word of each token, -1 for those that are never masked.
+            draw: where the random numbers come from.
+        """
+        units = words if self.whole_words else np.where(words < 0, -1, np.arange(len(words)))
+        candidates = np.unique(units[units >= 0])
+        seen, labels = tokens.copy(), np.full_like(tokens, NOT_A_TARGET)
+        if not len(candidates):
+            return seen, labels
+        # The expected number is share x candidates, also of short texts: the rest decides by chance.
+        wanted = self.share * len(candidates)
+        count = max(1, int(wanted) + int(draw.random() < wanted % 1.0))
+        drawn = np.isin(units, draw.permutation(candidates)[:count])
+        labels[drawn] = tokens[drawn]
+        fate, (masked, others) = draw.random(len(tokens)), self.fates
+        seen[drawn & (fate < masked)] = self.mask_id
+        random = drawn & (fate >= masked) & (fate < masked + others)
+        seen[random] = draw.choice(self.ordinary, size=int(random.sum()))
+        return seen, labels
+
+
+class Masked(Task):
+    """A task whose texts have masked tokens, drawn anew in each epoch; `masking` draws them."""
+
+    columns = ("tokens", "words")
+    tokenizer_kind = "wordpiece"
+    marks = "bert"
+    forms = ("rows", "packed")
+    longer = "split"
+    masking: Masking
+
+    @property
+    def frame(self) -> Frame:
+        """What stands around every text."""
+        return self.tokenizer.bulk.frame()
+
+    def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
+        for text in self.tokenizer.bulk.aligned([text for (text,) in rows]):
+            yield framed(text.ids, words_of(text.word_of), self.frame)
+
+    def split(self, example: Mapping[str, Sequence[int]], length: int) -> Iterator[dict[str, Sequence[int]]]:
+        before, after = len(self.frame.before), len(self.frame.after)
+        room = length - before - after
+        ids, words = (example[name][before : len(example[name]) - after] for name in self.columns)
+        for start in range(0, len(ids), room):
+            yield framed(ids[start : start + room], words[start : start + room], self.frame)
+
+    def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
+        return next(self.split(example, length))
+
+    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+        masked = [
+            [self.masking(each["tokens"], each["words"], draw) for each, draw in zip(*row, strict=True)]
+            for row in zip(rows, draws, strict=True)
+        ]
+        labels = labels_of([[labels for _, labels in row] for row in masked])
+        return Batch(
+            source=side([[seen for seen, _ in row] for row in masked], pad_id=self.pad_id),
+            labels=labels,
+            counts={"loss": int((labels != NOT_A_TARGET).sum())},
+            examples=sum(map(len, rows)),
+            more={},
+        )
+
+
+def masking_of(tokenizer: Tokenizer, share: float, whole_words: bool, **more: Any) -> Masking:
+    """The masking with a tokenizer's own mask token; refused where it has none."""
+    mask_id = tokenizer.special_ids.mask
+    if mask_id is None:
+        raise InputError(
+            "tokenizer must have a mask token, such as [MASK], for masked language modelling; "
+            "`regard tokenizer train --kind wordpiece` makes one that has."
+        )
+    ids = np.array([id for id in range(tokenizer.vocab_size) if not tokenizer.is_special(id)])
+    return Masking(mask_id, ids, share=share, whole_words=whole_words, **more)
+
+
+def words_of(word_of: Sequence[int]) -> list[int]:
+    """The word of each piece; a piece that belongs to none counts as a word of its own.
+
+    Example:
+        >>> words_of([0, 0, -1, 1])
+        [0, 0, 2, 1]
+    """
+    fresh = max(word_of, default=-1) + 1
+    words = []
+    for word in word_of:
+        words.append(word if word >= 0 else fresh)
+        fresh += word < 0
+    return words
+
+
+def framed(ids: Sequence[int], words: Sequence[int], frame: Frame) -> dict[str, Sequence[int]]:
+    """A text between the tokens of the template, which are never masked."""
+    before, after = frame.before, frame.after
+    return {
+        "tokens": [*before, *ids, *after],
+        "words": [*[-1] * len(before), *words, *[-1] * len(after)],
+    }
 
 
 class MaskedTokens(Masked):

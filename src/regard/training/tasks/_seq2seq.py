@@ -13,10 +13,8 @@ from regard.decoding import Beams, decode_texts
 from regard.models import Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Draws, Row, labels_of, side
-from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence
-from regard.training._readout import loss_of, right, sums_of
-from regard.training.tasks._bleu import USUAL, of_translations, signatures, texts_scored
-from regard.training.tasks._scores import of_language_model
+from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence, loss_of, right, sums_of
+from regard.training.tasks._scores import USUAL, of_language_model, of_translations, signatures, texts_scored
 from regard.training.tasks._task import Task, Values
 
 _LOSSES = {"cross-entropy": cross_entropy, "kl": kl_divergence}

@@ -12,7 +12,7 @@ from regard.models import Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Draws, Row, labels_of, side
 from regard.training._losses import NOT_A_TARGET, cross_entropy
-from regard.training.tasks._labels import Labelled
+from regard.training.tasks._classify import Labelled
 from regard.training.tasks._scores import of_found
 from regard.training.tasks._task import Values, run
 

@@ -1,11 +1,13 @@
-"""Texts as numbers of words, the most frequent word first."""
+"""Texts as numbers of words, the most frequent word first; and what each step learns from of them."""
 
 import json
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +17,20 @@ from regard.checkpoints import SafetensorsFile, write_tensors
 from regard.core.errors import InputError
 from regard.data import Rows
 from regard.text import split_words
-from regard.training._word_settings import WordDataSettings
+from regard.training._settings import WordDataSettings, WordSettings
 
 LONGEST = 10_000
 """Words of a text that are learned from together; the rest of it is another."""
 
+STEP = 1 << 14
+"""Words of a step, about: it ends with the text in which they are reached."""
+
+_POWER = 0.75
 _FILE = "corpus.safetensors"
 
 Numbers = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -114,3 +121,115 @@ def _cut(starts: Places) -> Places:
     """Where texts begin, longer ones in several parts."""
     parts = [np.arange(start, end, LONGEST) for start, end in pairwise(starts)]
     return np.concatenate([*parts, starts[-1:]]).astype(np.int64)
+
+
+class Examples(NamedTuple):
+    """What a step learns from.
+
+    Args:
+        first, words: of example i, the words [first[i], first[i + 1]) of `words` are read.
+        targets: (examples, 1 + negatives): the word to predict, then words drawn at random.
+        read: words of the texts, before any are dropped.
+    """
+
+    first: Places
+    words: Numbers
+    targets: Numbers
+    read: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Draws:
+    """Everything that is random in a run: a function of the seed, the epoch and the step in it.
+
+        kept: with probability (sqrt(f / t) + 1) t / f, f the share of the word of all words
+        window: from 1 to `window`, each as likely, on both sides, of the words that are kept
+        others: word w with probability count_w^(3/4) / sum over v of count_v^(3/4)
+
+    Args:
+        corpus: the words.
+        settings: of the run.
+
+    Source: Mikolov et al. 2013, arXiv 1310.4546, sections 2.2 and 2.3; the window: arXiv 1301.3781, section
+    3.2. What is kept is as in the authors' program; the paper has sqrt(t / f).
+    """
+
+    corpus: Corpus
+    settings: WordSettings
+
+    @property
+    def steps(self) -> int:
+        """Of an epoch."""
+        return len(self._edges) - 1
+
+    def examples(self, epoch: int, step: int) -> Examples:
+        """Of one step of an epoch; both begin with 0."""
+        draw = np.random.default_rng([self.settings.seed, epoch, step])
+        low, high = self._edges[step : step + 2]
+        starts = self.corpus.starts[low : high + 1]
+        ids = self.corpus.ids[starts[0] : starts[-1]]
+        text = np.repeat(np.arange(high - low), np.diff(starts))
+        stays = draw.random(len(ids)) < self.kept[ids]
+        first, words, predicted = self._windows(ids[stays], text[stays], draw)
+        others = self.others(draw, (len(predicted), self.settings.negatives))
+        targets = np.concatenate([predicted[:, None], others], axis=1)
+        return Examples(first, words, targets, len(ids))
+
+    def _windows(
+        self, ids: Numbers, text: Places, draw: np.random.Generator
+    ) -> tuple[Places, Numbers, Numbers]:
+        """The words to read of each example, and the word to predict."""
+        window = self.settings.window
+        width = draw.integers(1, window, len(ids), endpoint=True)
+        apart = np.concatenate([np.arange(-window, 0), np.arange(1, window + 1)])
+        places = np.arange(len(ids))[:, None] + apart
+        inside = places.clip(0, len(ids) - 1)
+        is_near = (np.abs(apart) <= width[:, None]) & (places == inside) & (text[inside] == text[:, None])
+        around = ids[inside[is_near]]
+        counts = is_near.sum(axis=1)
+        if self.settings.architecture == "cbow":
+            some = counts > 0
+            return np.concatenate([[0], np.cumsum(counts[some])]), around, ids[some]
+        return np.arange(len(around) + 1), np.repeat(ids, counts), around
+
+    def others(self, draw: np.random.Generator, shape: tuple[int, int]) -> Numbers:
+        """Words drawn by their counts to the power 3/4: a number says which of V bins, and which part of it.
+
+        Source: Walker 1977, "An efficient method for generating discrete random variables with general
+        distributions", ACM TOMS 3(3).
+        """
+        share, other = self._bins
+        place = draw.random(shape) * len(share)
+        chosen = place.astype(np.int32)
+        place -= chosen
+        return np.where(place < share[chosen], chosen, other[chosen])
+
+    @cached_property
+    def kept(self) -> Reals:
+        """The probability of each word to stay."""
+        rare = self.settings.subsample / (self.corpus.counts / self.corpus.counts.sum())
+        return np.sqrt(rare) + rare if self.settings.subsample else np.ones(len(self.corpus.counts))
+
+    @cached_property
+    def _edges(self) -> Places:
+        """At which texts steps begin, and where the last one ends."""
+        starts = self.corpus.starts
+        begins = np.searchsorted(starts[:-1], np.arange(0, starts[-1], STEP))
+        return np.concatenate([np.unique(begins), [len(starts) - 1]])
+
+    @cached_property
+    def _bins(self) -> tuple[Reals, Numbers]:
+        """Of each of V equal bins the part that is its own word's, and the word that has the rest."""
+        weights = self.corpus.counts**_POWER
+        share = weights / weights.sum() * len(weights)
+        other = np.arange(len(share), dtype=np.int32)
+        low = np.flatnonzero(share < 1).tolist()
+        high = np.flatnonzero(share >= 1).tolist()
+        while low and high:
+            less, more = low.pop(), high[-1]
+            other[less] = more
+            share[more] -= 1 - share[less]
+            if share[more] < 1:
+                low.append(high.pop())
+        share[low + high] = 1.0  # what is left of rounding
+        return share, other

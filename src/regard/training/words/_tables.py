@@ -10,9 +10,8 @@ import torch
 
 from regard.checkpoints import SafetensorsFile, write_tensors
 from regard.core.extras import missing
-from regard.training._word_settings import WordSettings
-from regard.training.words._corpus import Corpus, Numbers, Places
-from regard.training.words._draws import Examples
+from regard.training._settings import WordSettings
+from regard.training.words._corpus import Corpus, Examples, Numbers, Places
 from regard.words import Parts, WordVectors
 
 _FILE = "checkpoint.safetensors"

@@ -12,20 +12,17 @@ import numpy as np
 
 from regard.core.errors import InputError, TrainingError
 from regard.core.locks import locked
-from regard.training._claim import claim, make_folder
+from regard.training._card import word_card_of
 from regard.training._errors import in_words
+from regard.training._folder import DATA, MODEL, lock_settings, make_folder
 from regard.training._journal import Journal
 from regard.training._names import check_names
 from regard.training._ranks import Ranks
-from regard.training._result import MODEL, Result
-from regard.training._word_settings import WORD_OBJECTIVES, WordSettings
-from regard.training.words._card import card_of
-from regard.training.words._corpus import Corpus
-from regard.training.words._draws import Draws, Examples
+from regard.training._result import Result
+from regard.training._settings import WORD_OBJECTIVES, WordSettings, check_word_limits
+from regard.training.words._corpus import Corpus, Draws, Examples
 from regard.training.words._tables import Learner, Tables, last_step, new_tables
 from regard.words import check_words
-
-_DATA = "data"
 
 
 def train_words(
@@ -85,7 +82,9 @@ def train_words(
     try:
         with locked(folder, ".lock"):
             step = last_step(folder)
-            claim(folder, settings, on_message, step=step, free=lambda _: ("save_every",), made=(_DATA,))
+            lock_settings(
+                folder, settings, on_message, step=step, free=lambda _: ("save_every",), made=(DATA,)
+            )
             return _train(settings, folder, learner, on_report, on_message)
     except MemoryError as error:
         raise TrainingError(
@@ -111,8 +110,8 @@ def _train(
     on_report: Callable[[Mapping[str, Any]], None],
     on_message: Callable[[str], None],
 ) -> Result:
-    (folder / _DATA).mkdir(exist_ok=True)
-    corpus = Corpus.made(folder / _DATA, settings.data, settings.min_count, on_message)
+    (folder / DATA).mkdir(exist_ok=True)
+    corpus = Corpus.made(folder / DATA, settings.data, settings.min_count, on_message)
     check_words(corpus.words)
     draws = Draws(corpus=corpus, settings=settings)
     tables = new_tables(corpus, settings, learner.width)
@@ -159,7 +158,8 @@ def _finish(settings: WordSettings, folder: Path, tables: Tables, corpus: Corpus
     model.mkdir(exist_ok=True)
     vectors.save(model / "vectors.safetensors")
     vectors.save(model / "vectors.txt")
-    (model / "README.md").write_text(card_of(settings, folder, corpus), encoding="utf-8")
+    card = word_card_of(settings, folder, words=len(corpus.words), read=len(corpus.ids))
+    (model / "README.md").write_text(card, encoding="utf-8")
     return Result(folder=folder, model=model, step=steps)
 
 
@@ -168,29 +168,7 @@ def _diverged(what: str) -> TrainingError:
 
 
 def _check(settings: WordSettings) -> None:
-    """Refuse what cannot be."""
     check_names([settings.objective], WORD_OBJECTIVES)
-    if not settings.data.train:
-        raise InputError("data.train must name at least one file.")
+    check_word_limits(settings)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError(f"{settings.objective} trains in one process; start it without torchrun.")
-    for name, least, most in (
-        ("size", 1, 1024),
-        ("window", 1, 100),
-        ("negatives", 1, 63),
-        ("min_count", 1, None),
-        ("epochs", 1, None),
-        ("save_every", 1, None),
-        ("seed", 0, None),
-    ):
-        value = getattr(settings, name)
-        if value < least or (most is not None and value > most):
-            wanted = f"at least {least}" if most is None else f"from {least} to {most}"
-            raise InputError(f"{name} must be {wanted}; got {value}.")
-    if settings.rate is not None and not 0 < settings.rate < math.inf:
-        raise InputError(f"rate must be above 0; got {settings.rate}.")
-    for name in ("floor", "subsample"):
-        if not 0 <= getattr(settings, name) < math.inf:
-            raise InputError(f"{name} must be at least 0; got {getattr(settings, name)}.")
-    if settings.objective != "fasttext" and settings.ngrams != WordSettings(objective="").ngrams:
-        raise InputError(f"ngrams are of fasttext; {settings.objective} has none. Leave them out.")

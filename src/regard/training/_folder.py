@@ -1,4 +1,4 @@
-"""A run's folder belongs to one run: its settings say to which."""
+"""A run's folder: what lies where in it, and that it belongs to one run, as its settings say."""
 
 import json
 import shutil
@@ -11,25 +11,25 @@ from regard.core.files import write_whole
 from regard.core.wording import reason
 from regard.training._configuration import AnySettings, as_mapping, parsed, type_of
 
-SETTINGS = "settings.json"
+SETTINGS, TOKENIZER, DATA, LABELS = "settings.json", "tokenizer", "data", "labels.json"
+CHECKPOINTS, MODEL, WATCH = "checkpoints", "model", "watch"
+
+Say = Callable[[str], None]
+"""Is told what is being done."""
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of a run, if it is not there.
-
-    Raises:
-        OutputError: it cannot be made.
-    """
+    """Make the folder of a run, if it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{str(folder)!r} cannot be made ({error.strerror}); choose another.") from error
 
 
-def claim(
+def lock_settings(
     folder: Path,
     settings: AnySettings,
-    say: Callable[[str], None],
+    say: Say,
     *,
     step: int,
     free: Callable[[Mapping[str, Any]], Sequence[str]],
@@ -44,9 +44,6 @@ def claim(
         step: of the last checkpoint; 0 for none.
         free: from the settings that are there, the names of those that may be others now.
         made: what a run makes before its first step, to be removed with one that never took any.
-
-    Raises:
-        InputError: the folder holds something else, or a run with other settings.
     """
     file = folder / SETTINGS
     if file.exists():
