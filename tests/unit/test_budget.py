@@ -15,7 +15,7 @@ BUDGET = {
     "core": (4_650, 43),
     "data": (1_450, 25),
     "decoding": (2_900, 41),
-    "embedding": (5_800, 32),
+    "embedding": (5_750, 32),
     "kernels": (2_200, 10),
     "lenses": (1_900, 3),
     "model": (1_200, 3),

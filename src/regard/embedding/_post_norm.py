@@ -26,8 +26,7 @@ from torch.nn import functional as F
 
 from regard.blocks import FeedForward, MultiHeadAttention, PostNorm, Residual, SelfAttentionLayer, Stack
 from regard.core import ScaledDot
-from regard.embedding._arithmetic import Arithmetic
-from regard.embedding._packed_embeddings import PackedEmbeddings
+from regard.embedding._attention import AttentionBackend
 from regard.embedding._products import Float32Product, MakeProduct, Product, Projection, SideBySide
 from regard.models import Network, Transformer
 
@@ -66,12 +65,12 @@ class PostNormEngine:
         layers: Sequence[int],
         product: MakeProduct = Float32Product,
         of_values: MakeProduct | None = None,
-        arithmetic: Arithmetic | None = None,
+        arithmetic: AttentionBackend | None = None,
     ) -> None:
         stack = _stack(network)
         assert stack is not None, "asked for a network that it takes"
         self._asked = tuple(layers)
-        self._scratch, self._arithmetic = _Scratch(), arithmetic or Arithmetic()
+        self._scratch, self._arithmetic = _Scratch(), arithmetic or AttentionBackend()
         kept = [layer for layer in stack.layers if isinstance(layer, SelfAttentionLayer)][: max(layers)]
         biases = [_output_bias(attention_of(layer)) for layer in kept]
         self._entrance = PackedEmbeddings(stack, biases[0] if biases else None)
@@ -224,7 +223,7 @@ def _run(
     layer: _Layer,
     x: Tensor,
     shape: Sequence[tuple[int, int]],
-    arithmetic: Arithmetic,
+    arithmetic: AttentionBackend,
     scratch: _Scratch,
 ) -> Tensor:
     """x is (tokens, d_model) and is written over."""
@@ -242,3 +241,49 @@ def _run(
     layer.ffn_output.add_to(x, hidden)
     norm = layer.ffn_norm
     return F.layer_norm(x, x.shape[-1:], norm.weight, layer.ffn_shift, norm.eps)
+
+
+class PackedEmbeddings:
+    """Learned embedding + position + type of token, normed: what `regard.blocks.Embeddings` gives.
+
+    Args:
+        stack: one that this `takes`.
+        added: (d_model,), added to every row that comes out; None where nothing is.
+    """
+
+    def __init__(self, stack: Stack, added: Tensor | None) -> None:
+        own = stack.embeddings
+        self.learned, self._positions, self._numbering = own.tokens, own.positions, stack.numbering
+        # The sentence of a pair is always the first.
+        self._type = None if own.token_types is None else own.token_types.weight[0].detach()
+        assert isinstance(own.norm, nn.LayerNorm), "only such are taken"
+        self._norm, self._projection = own.norm, own.projection
+        shift = own.norm.bias.detach()
+        self._shift = shift if added is None or own.projection else (shift.double() + added).to(shift.dtype)
+        self._added = added.to(shift.dtype) if added is not None and own.projection else None
+
+    @staticmethod
+    def takes(stack: Stack) -> bool:
+        """Whether this computes what the stack's own embeddings do."""
+        own = stack.embeddings
+        return own.scale == 1.0 and type(own.norm) is nn.LayerNorm and own.norm.bias is not None
+
+    def __call__(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
+        """(tokens, d_model), of rows as `Engine.hidden` gets them."""
+        x: Tensor = self.learned(token_ids)
+        if self._positions is not None:
+            x += self._positions(self._numbers(token_ids, shape))
+        if self._type is not None:
+            x += self._type
+        x = F.layer_norm(x, x.shape[-1:], self._norm.weight, self._shift, self._norm.eps)
+        if self._projection is not None:
+            x = self._projection(x)
+        return x if self._added is None else x.add_(self._added)
+
+    def _numbers(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
+        numbers, start = [], 0
+        for rows, length in shape:
+            ids = token_ids[start : start + rows * length].view(rows, length)
+            numbers.append(self._numbering(ids).expand(rows, length).reshape(-1))
+            start += rows * length
+        return torch.cat(numbers)

@@ -1,15 +1,21 @@
-"""Packs on all cores: each core computes packs of its own, with one thread of torch's.
+"""The cores that this process may use, and packs on all of them.
 
-Products of a few hundred rows on one core each are faster than one product on all cores: nobody waits for the
-others at its end. And a pack's numbers then do not depend on how many cores there are.
+Each core computes packs of its own, with one thread of torch's. Products of a few hundred rows on one core
+each are faster than one product on all cores: nobody waits for the others at its end. And a pack's numbers
+then do not depend on how many cores there are.
 """
 
+import os
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
 
 import torch
 
 from regard.embedding._packs import Pack
+
+_CGROUP: Final = Path("/sys/fs/cgroup")
 
 _settings = threading.Lock()
 _users = 0
@@ -67,3 +73,22 @@ def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int
         helper.join()
     if failed:
         raise failed[0]
+
+
+def cores(root: Path = _CGROUP) -> int:
+    """The cores that the process may run on, and that its control group grants time of; at least 1."""
+    try:
+        allowed = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        allowed = os.cpu_count() or 1
+    granted = _granted(root)
+    return allowed if granted is None else max(1, min(allowed, int(granted)))
+
+
+def _granted(root: Path) -> float | None:
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+        share = int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):  # no group, or "max": no limit
+        return None
+    return share if share > 0 else None

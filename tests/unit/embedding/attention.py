@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from regard.embedding._kernel_arithmetic import KernelArithmetic
+from regard.embedding._attention import KernelAttention
 from regard.kernels._attention import Attention
 
 
@@ -13,7 +13,7 @@ def made(qkv: Tensor, rows: int, attention: Attention) -> Tensor:
     """The contexts of so many texts of equal length, one after the other."""
     tokens, _, heads, head_dim = qkv.shape
     context = torch.full((tokens, heads * head_dim), math.nan)
-    return KernelArithmetic(attention).attend(qkv, context, [(rows, tokens // rows)])
+    return KernelAttention(attention).attend(qkv, context, [(rows, tokens // rows)])
 
 
 def exact(qkv: Tensor, rows: int) -> Tensor:

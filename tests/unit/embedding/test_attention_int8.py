@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.embedding import _kernel_arithmetic as kernel_arithmetic
-from regard.embedding._kernel_arithmetic import KernelArithmetic
+from regard import kernels
+from regard.embedding._attention import KernelAttention
 from regard.kernels._attention_float32 import FLOAT32
 from regard.kernels._attention_int8 import INT8
 from regard.kernels._target import Target
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI
 
 @pytest.fixture(params=WITH_VNNI, ids=str, autouse=True)
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Target:
-    monkeypatch.setattr(kernel_arithmetic, "here", lambda: request.param)
+    monkeypatch.setattr(kernels, "here", lambda: request.param)
     found: Target = request.param
     return found
 
@@ -113,7 +113,7 @@ def test_each_text_goes_the_first_way_that_takes_it() -> None:
     torch.manual_seed(0)
     shape = [(1, 40), (2, 16), (1, 17), (1, 513), (3, 20)]
     qkv = torch.randn(sum(rows * length for rows, length in shape), 3, 2, 32)
-    found = KernelArithmetic(INT8, FLOAT32).attend(qkv, torch.full((len(qkv), 64), math.nan), shape)
+    found = KernelAttention(INT8, FLOAT32).attend(qkv, torch.full((len(qkv), 64), math.nan), shape)
     start = 0
     for rows, length in shape:
         part = slice(start, start + rows * length)

@@ -11,9 +11,8 @@ from torch import Tensor
 import regard
 from regard import InputError
 from regard.embedding._engine import NetworkEngine
-from regard.embedding._integers import in_int8, in_int16
-from regard.embedding._integers._by_length import ByLength
 from regard.embedding._post_norm import PostNormEngine
+from regard.embedding._quantized import ByLength, in_int8, in_int16
 from regard.kernels import _int8_product as int8
 from regard.kernels._int8_product import Int8Product
 from regard.kernels._target import Target

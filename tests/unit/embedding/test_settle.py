@@ -13,8 +13,8 @@ from regard import kernels
 from regard.checkpoints import Source
 from regard.core.errors import InputError
 from regard.embedding import Embedder, Kind, Level, Precision, Request
-from regard.embedding._integers import _engine as integers
-from regard.embedding._integers import int8_is_best, int16_is_best
+from regard.embedding import _quantized as quantized
+from regard.embedding._quantized import int8_is_best, int16_is_best
 from regard.embedding._settle import settle
 from regard.kernels import Target
 from regard.models import Loaded
@@ -57,7 +57,7 @@ def test_where_whole_numbers_are_fastest(
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     lanes = 16 if capability == "AVX512" else 8
     monkeypatch.setattr(kernels, "here", lambda: Target(lanes, vnni))
-    monkeypatch.setattr(integers, "_has_amx", lambda: amx)
+    monkeypatch.setattr(quantized, "_has_amx", lambda: amx)
     real = importlib.util.find_spec
     absent = None if llvmlite else "llvmlite"
     monkeypatch.setattr(

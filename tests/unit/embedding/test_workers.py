@@ -1,14 +1,16 @@
 """Packs on several threads, and the number of torch's threads that they leave behind."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from regard.embedding._packs import Run
-from regard.embedding._workers import over
+from regard.embedding._workers import cores, over
 
 PACKS = [(Run((row,), 1),) for row in range(4)]
 
@@ -54,3 +56,25 @@ def test_an_error_in_a_thread_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         over(PACKS, lambda _: 1 / 0, threads=3)  # type: ignore[arg-type, return-value]
     assert torch.get_num_threads() == 2
+
+
+ALLOWED = len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [
+        ("100000 100000", 1),
+        ("50000 100000", 1),
+        ("max 100000", ALLOWED),
+        ("9900000 100000", ALLOWED),
+        ("", ALLOWED),
+    ],
+)
+def test_a_control_group(tmp_path: Path, quota: str, expected: int) -> None:
+    (tmp_path / "cpu.max").write_text(quota)
+    assert cores(tmp_path) == expected
+
+
+def test_no_control_group(tmp_path: Path) -> None:
+    assert cores(tmp_path) == ALLOWED

@@ -6,14 +6,12 @@
 The job knows the model only as a `Work`.
 """
 
-from regard.embedding.job._arrays import run_to_array
 from regard.embedding.job._columns import Columns
 from regard.embedding.job._estimate import Estimate, estimate
+from regard.embedding.job._forms import json_lines, run_to_array
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Spread, Summary, run
-from regard.embedding.job._json_lines import json_lines
-from regard.embedding.job._model_work import ModelWork
-from regard.embedding.job._open_model import open_model
+from regard.embedding.job._model_work import ModelWork, open_model
 from regard.embedding.job._ray import RayWorkers
 from regard.embedding.job._work import Piece, Work
 

@@ -1,25 +1,45 @@
 """What sources hold, as chunks: texts that can be embedded, and the columns that are carried along."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
 from regard.data import (
+    LONGEST,
     ROWS,
     JsonSource,
     ParquetSource,
-    Record,
     Source,
     TextSource,
     column_values,
     is_text,
     is_words,
+    no_text,
 )
 from regard.embedding.job._columns import Carried, Columns, infer
-from regard.embedding.job._rows import Chunk
-from regard.embedding.job._texts import joined
+from regard.text import Words
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chunk:
+    """Some rows of one source, as they were read.
+
+    Args:
+        name: of the source.
+        first: the number of the first row in its source.
+        texts: one a row; None where the row is rejected.
+        reasons: by place in `texts`, why a row is rejected.
+        columns: an Arrow array for each column that is carried along, the id first where there is one.
+    """
+
+    name: str
+    first: int
+    texts: list[str | None]
+    reasons: dict[int, str]
+    columns: list[Any]
 
 
 def fields(source: Source, columns: Columns) -> list[Carried]:
@@ -69,84 +89,112 @@ def chunks(source: Source, columns: Columns, fields: list[Carried]) -> Iterator[
     Raises:
         InputError: it cannot be read on.
     """
-    if isinstance(source, ParquetSource):
-        yield from _arrow_chunks(source, columns)
-    else:
-        records = source.records(columns.texts, columns.carried)
-        yield from _gathered(source, columns, fields, records)
-
-
-def _gathered(
-    source: Source, columns: Columns, fields: list[Carried], records: Iterator[Record]
-) -> Iterator[Chunk]:
-    first, split = 0, len(columns.texts)
-    no_id, told = (None, "null or missing") if isinstance(source, JsonSource) else ("", "empty")
-    while batch := list(islice(records, ROWS)):
-        texts: list[str | None] = []
-        reasons: dict[int, str] = {}
-        kept: list[list[object]] = [[] for _ in fields]
-        for place, (found, broken, _) in enumerate(batch):
-            values = found[split:]
-            text, reason = joined(found[:split])
-            reason = broken or reason
-            if reason is None and columns.id is not None and values[0] == no_id:
-                reason = f"the id is {told} (column {columns.id!r})"
-            problems = [field.problem(value) for field, value in zip(fields, values, strict=True)]
-            reason = reason or next(filter(None, problems), None)
-            if reason is not None:
-                reasons[place] = reason
-            texts.append(text if reason is None else None)
-            # Of a bad row only the id is used, where it is a good one.
-            for column, value, bad in zip(kept, values, problems, strict=True):
-                column.append(None if bad else value)
-        yield Chunk(
-            name=source.opened.label,
-            first=first,
-            texts=texts,
-            reasons=reasons,
-            columns=[field.arrow(column) for field, column in zip(fields, kept, strict=True)],
-        )
-        first += len(batch)
-
-
-def _arrow_chunks(source: ParquetSource, columns: Columns) -> Iterator[Chunk]:
-    """The columns that are carried along stay Arrow's: no value of them is converted."""
     first = 0
-    for batch in source.batches((*columns.texts, *columns.carried)):
-        parts = [column_values(batch[name]) for name in columns.texts]
-        carried = [_sound(batch[name]) for name in columns.carried]
+    if isinstance(source, ParquetSource):
+        read = _arrow(source, columns)
+    else:
+        read = _records(source, columns, fields)
+    for batch in read:
         texts: list[str | None] = []
         reasons: dict[int, str] = {}
-        for place, row in enumerate(zip(*parts, strict=True)):
-            text, reason = joined(row)
-            if any(isinstance(each, bytes) for each in row):
-                reason = "the text is not UTF-8"
-            bad = next((n for n, (_, broken) in enumerate(carried) if place in broken), None)
-            if bad is not None:
-                reason = reason or f"column {columns.carried[bad]!r} is not UTF-8"
-            if reason is None and columns.id is not None and not carried[0][0][place].is_valid:
-                reason = f"the id is null (column {columns.id!r})"
-            texts.append(text if reason is None else None)
+        for place, values in enumerate(batch.rows):
+            text, reason = joined(values)
+            reason = batch.broken.get(place) or reason or batch.unfit.get(place)
             if reason is not None:
                 reasons[place] = reason
+            texts.append(text if reason is None else None)
         yield Chunk(
-            name=source.opened.label,
-            first=first,
-            texts=texts,
-            reasons=reasons,
-            columns=[array for array, _ in carried],
+            name=source.opened.label, first=first, texts=texts, reasons=reasons, columns=batch.columns
         )
         first += len(texts)
 
 
-def _sound(array: Any) -> tuple[Any, set[int]]:
+class _Batch(NamedTuple):
+    """Rows: the values of their text columns, why some are broken, why others are unfit, other columns."""
+
+    rows: list[Sequence[object]]
+    broken: dict[int, str]
+    unfit: dict[int, str]
+    columns: list[Any]
+
+
+def _records(source: Source, columns: Columns, fields: list[Carried]) -> Iterator[_Batch]:
+    """Of lines: the values of columns that are carried along become Arrow's."""
+    records, split = source.records(columns.texts, columns.carried), len(columns.texts)
+    no_id, told = (None, "null or missing") if isinstance(source, JsonSource) else ("", "empty")
+    while batch := list(islice(records, ROWS)):
+        unfit: dict[int, str] = {}
+        if columns.id is not None:
+            without = (n for n, record in enumerate(batch) if record.values[split] == no_id)
+            unfit = dict.fromkeys(without, f"the id is {told} (column {columns.id!r})")
+        arrays = []
+        for at, field in enumerate(fields, split):
+            values = [record.values[at] for record in batch]
+            bad = {n: why for n, value in enumerate(values) if (why := field.problem(value))}
+            # Of a bad row only the id is used, where it is a good one.
+            arrays.append(field.arrow([None if n in bad else value for n, value in enumerate(values)]))
+            unfit = bad | unfit
+        broken = {n: record.reason for n, record in enumerate(batch) if record.reason is not None}
+        yield _Batch([record.values[:split] for record in batch], broken, unfit, arrays)
+
+
+def _arrow(source: ParquetSource, columns: Columns) -> Iterator[_Batch]:
+    """Of Parquet: columns that are carried along stay Arrow's; no value of them is converted."""
+    for batch in source.batches((*columns.texts, *columns.carried)):
+        parts = [column_values(batch[name]) for name in columns.texts]
+        broken = dict.fromkeys((n for part in parts for n in _bytes_in(part)), "the text is not UTF-8")
+        unfit: dict[int, str] = {}
+        arrays = []
+        for name in columns.carried:
+            array, bad = _sound(batch[name])
+            arrays.append(array)
+            unfit = dict.fromkeys(bad, f"column {name!r} is not UTF-8") | unfit
+        if columns.id is not None and arrays[0].null_count:
+            without = (n for n, is_there in enumerate(arrays[0].is_valid().to_pylist()) if not is_there)
+            unfit = dict.fromkeys(without, f"the id is null (column {columns.id!r})") | unfit
+        yield _Batch(list(zip(*parts, strict=True)), broken, unfit, arrays)
+
+
+def _sound(array: Any) -> tuple[Any, list[int]]:
     """A column with null for what is not UTF-8, which nobody could read, and the rows where that is."""
     if not (is_text(array.type) or is_words(array.type)):
-        return array, set()
+        return array, []
     values = column_values(array)
-    broken = {place for place, each in enumerate(values) if isinstance(each, bytes)}
+    broken = _bytes_in(values)
     if broken:
-        array = pyarrow()[0].array(
-            [None if n in broken else each for n, each in enumerate(values)], array.type
-        )
+        values = [None if isinstance(each, bytes) else each for each in values]
+        array = pyarrow()[0].array(values, array.type)
     return array, broken
+
+
+def _bytes_in(values: list[object]) -> list[int]:
+    """Where a column of texts holds what is none."""
+    return [n for n, each in enumerate(values) if isinstance(each, bytes)]
+
+
+def problem(text: object) -> str | None:
+    """Why a text cannot be embedded; None where it can."""
+    reason = no_text("the text", text)
+    if reason is not None or not isinstance(text, str):
+        return reason
+    if not text or text.isspace():
+        return "the text is empty"
+    return f"the text is longer than {LONGEST:,} characters" if len(text) > LONGEST else None
+
+
+def joined(parts: Sequence[object]) -> tuple[str | None, str | None]:
+    """The text of a row, or why there is none; several columns are joined by line ends, nulls left out.
+
+    A column alone may hold lists of words.
+    """
+    if len(parts) == 1:
+        try:
+            text = Words.of(parts[0])
+        except InputError as error:
+            return None, str(error).rstrip(".")
+        reason = "the text is empty" if text == [] else problem(text)
+        return (None, reason) if reason is not None else (text, None)
+    there = [part for part in parts if part is not None]
+    odd = next((part for part in there if not isinstance(part, str)), None)
+    reason = problem(odd) if odd is not None else problem("\n".join(map(str, there)) if there else None)
+    return (None, reason) if reason is not None else ("\n".join(map(str, there)), None)

@@ -12,10 +12,9 @@ from regard._version import __version__
 from regard.core.arguments import whole
 from regard.core.errors import InputError, OutputError
 from regard.core.extras import pyarrow
-from regard.embedding.job._folder import MANIFEST, Folder
+from regard.embedding.job._folder import MANIFEST, Folder, check_inputs, check_same
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._rows import BLOCK_ROWS, Block
-from regard.embedding.job._settings import check_inputs, check_same
 from regard.embedding.job._shards import Shard, result_schema
 from regard.embedding.job._threads import ahead, behind
 from regard.embedding.job._work import Piece, Work

@@ -1,6 +1,7 @@
 """The work of a job: a model's sentence vectors, or those of its words or tokens."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from regard.core.marks import mark
 from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings
 from regard.embedding._report import Report
-from regard.embedding._request import Request
+from regard.embedding._request import Mix, Request
 from regard.embedding._settings import read_sentence_settings
+from regard.embedding._windows import Truncate, Windows
 from regard.embedding.job._work import Column, Piece
-from regard.models import Loaded
+from regard.models import Loaded, load_checkpoint
 from regard.text import Words
 
 # What vectors may take of memory before they are written, about: of words four bytes of text give one.
@@ -157,3 +159,41 @@ def _steps(loaded: Loaded) -> str | None:
             else:
                 about.append((place, name, value))
     return mark(repr([*map(type, settings.steps), about]), tensors)
+
+
+def open_model(name: str, wanted: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> ModelWork:
+    """Loads a model for a job.
+
+    Args:
+        name: as in `regard.load`.
+        wanted: by name, what is not left open by None: the fields of `Request`, but `layer` and `mix` lists
+            of numbers, `window` and `overlap` numbers and `truncate` a bool; and `device`, as `regard.load`
+            takes it. Other names are passed over.
+        earlier: what was settled when the job was begun. Its packs and its device hold where no others are
+            wanted, and it says what "fast" was.
+
+    Raises:
+        InputError: values that do not fit, or that the model cannot do.
+        CheckpointError: as `regard.load`.
+    """
+    earlier = earlier or {}
+    given = {each: earlier[each] for each in ("batch_tokens", "threads", "device") if each in earlier}
+    given |= {each: value for each, value in wanted.items() if value is not None}
+    if given.get("precision") == "fast":
+        given["precision"] = earlier.get("precision", "fast")
+    given["layer"] = _layer(given)
+    given["window"] = _window(given)
+    request = Request(**{each.name: given[each.name] for each in fields(Request) if each.name in given})
+    return ModelWork(load_checkpoint(name, device=given.get("device")), request, earlier)
+
+
+def _layer(given: Mapping[str, Any]) -> int | list[int] | Mix:
+    if "mix" in given:
+        return Mix(given["mix"])
+    layers: list[int] = given.get("layer", [-1])
+    return layers[0] if len(layers) == 1 else layers
+
+
+def _window(given: Mapping[str, Any]) -> Windows | Truncate:
+    size = given.get("window")
+    return Truncate(size) if given.get("truncate") else Windows(size, given.get("overlap"))

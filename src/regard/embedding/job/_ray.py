@@ -19,7 +19,7 @@ from typing import Any
 from regard.core.arguments import whole
 from regard.core.errors import InputError, RegardError
 from regard.core.extras import missing
-from regard.embedding._cores import cores
+from regard.embedding._workers import cores
 from regard.embedding.job._job import OpenWork
 from regard.embedding.job._ray_worker import Worker, processor, versions
 from regard.embedding.job._rows import Block

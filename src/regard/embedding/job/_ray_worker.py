@@ -12,9 +12,9 @@ import torch
 from regard._version import __version__
 from regard.blocks import is_native
 from regard.core.errors import RegardError
-from regard.embedding._cores import cores
+from regard.embedding._workers import cores
+from regard.embedding.job._folder import differences
 from regard.embedding.job._job import OpenWork
-from regard.embedding.job._settings import differences
 from regard.embedding.job._work import Piece, Work
 
 

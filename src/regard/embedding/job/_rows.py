@@ -9,28 +9,10 @@ from typing import Any
 import numpy as np
 
 from regard.core.extras import pyarrow
+from regard.embedding.job._chunks import Chunk
 
 BLOCK_ROWS = 2048
 """Of a block: more are embedded no faster, and their vectors wait together to be written."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Chunk:
-    """Some rows of one source, as they were read.
-
-    Args:
-        name: of the source.
-        first: the number of the first row in its source.
-        texts: one a row; None where the row is rejected.
-        reasons: by place in `texts`, why a row is rejected.
-        columns: an Arrow array for each column that is carried along, the id first where there is one.
-    """
-
-    name: str
-    first: int
-    texts: list[str | None]
-    reasons: dict[int, str]
-    columns: list[Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

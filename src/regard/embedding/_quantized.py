@@ -1,9 +1,10 @@
-"""Whether this processor has integer products, and models that use them. Only these import llvmlite."""
+"""Models whose products are of whole numbers, of 16 and of 8 bits, where the processor has such products."""
 
 import copy
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -11,8 +12,8 @@ from torch import Tensor, nn
 
 from regard.core.errors import InputError
 from regard.core.extras import missing
+from regard.embedding._attention import KernelAttention
 from regard.embedding._engine import Engine, NetworkEngine, stack_of
-from regard.embedding._integers._by_length import ByLength
 from regard.embedding._post_norm import PostNormEngine
 from regard.embedding._products import Float32Product, MakeProduct, Product
 from regard.models import Transformer
@@ -88,9 +89,7 @@ def _engine(
             "Give 'float32', or 'fast'."
         )
     try:
-        # Only here: it is not always installed, and takes its time.
-        from regard.embedding._integers._linear import ProductLinear
-        from regard.embedding._kernel_arithmetic import KernelArithmetic
+        # Only here: llvmlite is not always installed, and takes its time.
         from regard.kernels import FLOAT32, INT8, here
     except ImportError as error:
         raise missing(f"precision={precision!r} needs", error, "llvmlite") from error
@@ -103,7 +102,7 @@ def _engine(
     if PostNormEngine.takes(network):
         values = None if of_values is None else _fitting(_product(of_values))
         attentions = (INT8, FLOAT32) if precision == "int8" else (FLOAT32,)
-        return PostNormEngine(network, layers, _fitting(kind), values, KernelArithmetic(*attentions))
+        return PostNormEngine(network, layers, _fitting(kind), values, KernelAttention(*attentions))
 
     network = copy.deepcopy(network).float()
     for module in list(network.stack(stack_of(network)).layers.modules()):
@@ -143,3 +142,57 @@ def _has_vnni() -> bool:
 
 def _has_amx() -> bool:
     return torch.cpu._is_amx_tile_supported()
+
+
+class ProductLinear(nn.Module):
+    """A linear map worked out by another product.
+
+    Args:
+        linear: in float32, on the CPU, of sizes that the product takes.
+        product: what makes it of a weight and a bias.
+
+    Example:
+        >>> import torch
+        >>> from regard.embedding._products import Float32Product
+        >>> linear = nn.Linear(16, 32).requires_grad_(False)
+        >>> x = torch.randn(2, 3, 16)
+        >>> torch.allclose(ProductLinear(linear, Float32Product)(x), linear(x), atol=1e-6)
+        True
+    """
+
+    def __init__(self, linear: nn.Linear, product: Callable[[Tensor, Tensor | None], Product]) -> None:
+        super().__init__()
+        self._product = product(linear.weight, linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in) -> (..., out), float32."""
+        rows = x.reshape(-1, x.shape[-1]).contiguous()
+        return self._product.into(rows.new_empty(len(rows), self._product.width), rows).view(
+            *x.shape[:-1], -1
+        )
+
+
+class ByLength:
+    """Rows of up to so many tokens by one engine, longer ones by another: by which depends on the row alone.
+
+    Args:
+        short: for rows of up to `most` tokens.
+        long: for the others. Both take rows of different lengths in one call, and give the same layers.
+        most: tokens.
+    """
+
+    mixed = True
+
+    def __init__(self, short: Engine, long: Engine, *, most: int) -> None:
+        self._short, self._long, self._most = short, long, most
+
+    def hidden(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> list[Tensor]:
+        """See `Engine.hidden`."""
+        made, start = [], 0
+        for is_short, group in groupby(shape, key=lambda run: run[1] <= self._most):
+            runs = list(group)
+            stop = start + sum(rows * length for rows, length in runs)
+            engine = self._short if is_short else self._long
+            made.append(engine.hidden(token_ids[start:stop], runs))
+            start = stop
+        return made[0] if len(made) == 1 else [torch.cat(parts) for parts in zip(*made, strict=True)]

@@ -1,6 +1,6 @@
-"""Sentence vectors as one NumPy file, put together from the shards of a job."""
+"""Other forms of a result: one NumPy file, made of the shards of a job, and values for JSON lines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from regard.core.files import write_whole
 from regard.embedding.job._folder import QUARANTINE, Folder
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Spread, Summary, run
-from regard.embedding.job._work import Work
+from regard.embedding.job._shards import carried_names, check_names
+from regard.embedding.job._work import Column, Work
 
 
 def run_to_array(
@@ -98,3 +99,63 @@ def _read(shard: Path, names: list[str]) -> tuple[NDArray[np.int64], NDArray[Any
         column = table.column(name).combine_chunks()
         found.append(column.flatten().to_numpy().reshape(-1, column.type.list_size))
     return table.column("row").to_numpy(), found[0] if len(found) == 1 else np.stack(found, axis=1)
+
+
+def json_lines(
+    inputs: Inputs,
+    work: Work,
+    *,
+    on_rejected: Callable[[dict[str, Any]], object],
+    shard_rows: int = SHARD_ROWS,
+) -> Iterator[dict[str, Any]]:
+    """The rows of the result, each with its values by column.
+
+    Numbers of single precision have as many digits as tell them apart.
+
+    Args:
+        inputs: the rows.
+        work: the model.
+        on_rejected: called with each row that cannot be embedded.
+        shard_rows: rows that are packed together at most, as for `run`.
+
+    Raises:
+        InputError: an input cannot be read, or there are no rows.
+    """
+    check_names(inputs, work)
+    names = ["row", *carried_names(inputs), *work.sample]
+    for block in inputs.blocks(shard_rows=shard_rows, characters=work.characters):
+        reasons: Mapping[int, str] = {}
+        if block.texts:
+            piece = work.embed(block.texts)
+            reasons = piece.rejected
+            columns = [
+                [block.rows[place] for place in piece.rows],
+                *(_values(each.take(piece.rows)) for each in block.columns),
+                *map(_plain, piece.columns.values()),
+            ]
+            for values in zip(*columns, strict=True):
+                yield dict(zip(names, values, strict=True))
+        for row in block.without(reasons, has_id=inputs.columns.id is not None):
+            on_rejected(row)
+
+
+def _values(array: Any) -> list[Any]:
+    """Those of an Arrow array."""
+    pa, _ = pyarrow()
+    if pa.types.is_temporal(array.type):  # Python has no nanoseconds
+        array = array.cast(pa.int64() if pa.types.is_duration(array.type) else pa.string())
+    return list(array.to_pylist())
+
+
+def _plain(column: Column) -> list[Any]:
+    if not isinstance(column, np.ndarray):
+        return list(column)
+    if column.ndim == 1:
+        return [_number(each) for each in column]
+    return [[_number(each) for each in row] for row in column]
+
+
+def _number(value: Any) -> float | int:
+    if isinstance(value, np.bool_):
+        return bool(value)
+    return int(value) if isinstance(value, np.integer) else float(str(value))

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.embedding import _kernel_arithmetic as kernel_arithmetic
-from regard.embedding._arithmetic import Arithmetic
-from regard.embedding._kernel_arithmetic import KernelArithmetic
+from regard import kernels
+from regard.embedding._attention import AttentionBackend, KernelAttention
 from regard.kernels._attention_float32 import FLOAT32
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.embedding.attention import exact, made
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.skipif(not CAPABILITY.startswith("AVX"), reason="the pr
 
 @pytest.fixture(params=TARGETS, ids=str, autouse=True)
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_arithmetic, "here", lambda: request.param)
+    monkeypatch.setattr(kernels, "here", lambda: request.param)
 
 
 @pytest.mark.parametrize("head_dim", [16, 32, 48, 64])
@@ -34,17 +33,17 @@ def test_it_is_softmax_attention(head_dim: int) -> None:
 def test_long_texts_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     longest = 512
-    torchs = Arithmetic.attend
+    torchs = AttentionBackend.attend
 
-    def noted(self: Arithmetic, qkv: Tensor, context: Tensor, shape: list[tuple[int, int]]) -> Tensor:
+    def noted(self: AttentionBackend, qkv: Tensor, context: Tensor, shape: list[tuple[int, int]]) -> Tensor:
         asked.extend(length for _, length in shape)
         return torchs(self, qkv, context, shape)
 
-    monkeypatch.setattr(Arithmetic, "attend", noted)
+    monkeypatch.setattr(AttentionBackend, "attend", noted)
     torch.manual_seed(0)
     shape = [(1, 3), (1, longest + 1), (2, 5), (1, longest), (3, 1)]
     qkv = torch.randn(sum(rows * length for rows, length in shape), 3, 2, 32) / 2
-    found = KernelArithmetic(FLOAT32).attend(qkv, torch.full((len(qkv), 64), math.nan), shape)
+    found = KernelAttention(FLOAT32).attend(qkv, torch.full((len(qkv), 64), math.nan), shape)
     assert asked == [longest + 1]
     start = 0
     for rows, length in shape:
