@@ -4,21 +4,50 @@ import os
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import typer
 
-from regard.cli._errors import UsageError
+from regard.cli import _looks as looks
+from regard.cli._errors import UsageError, typed_names
 from regard.cli._head_names import parse_heads_or_layers
-from regard.cli._options import as_typed, check_outputs, load_model, print_json, print_path, read_texts
+from regard.cli._options import check_outputs, print_json, print_path
 from regard.cli._rows import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
 from regard.core.errors import InputError, OutputError
 
-if TYPE_CHECKING:
-    from regard.decoding import Watched
-    from regard.views import Page
+OPENING = "The man who fishes on the river bank keeps his money in a bank."
+"""What a live page opens with where nothing is said."""
+
+_OF_A_PICTURE: Final = ("svg", "png", "pdf")
+
+_BELONGS: Final = {
+    "pair": ("text", "run", "live"),
+    "live": ("live",),
+    "heads": ("text", "generate"),
+    **dict.fromkeys(("target", "values", "only", "measures", "all_positions", *_OF_A_PICTURE), ("text",)),
+}
+"""The forms of look that have an option; those that are not named here go with each."""
+
+_WITHOUT: Final = {
+    "generate": "with --generate: a text is written",
+    "run": "with a run: {text} has its traces",
+    "live": "with --live: the page works out what is typed",
+}
+"""Why a form has no more options."""
+
+_NEEDS: Final = {
+    "--layer, --head, --kind and --map choose a picture; give --svg, --png or --pdf too.": (
+        ("layer", "head", "kind", "heat_map"),
+        _OF_A_PICTURE,
+    ),
+    "--max and --beams say how a text is written; give --generate too.": (
+        ("max_length", "beams"),
+        ("generate",),
+    ),
+}
+"""Options that say nothing without one of others."""
 
 
 def look(
@@ -87,114 +116,42 @@ def look(
         if not live:
             raise UsageError("Missing argument 'TEXT'.", context)
         text = OPENING
-    pictures = {
-        option: file for option, file in (("--svg", svg), ("--png", png), ("--pdf", pdf)) if file is not None
-    }
-    check_outputs({"--output": output, **pictures})
-    for name, file in pictures.items():
-        if file.suffix.lower() != f".{name[2:]}":
-            raise InputError(f"{name} writes a file that ends in .{name[2:]}; got {str(file)!r}.")
-    of_values = [] if values is None else parse_heads_or_layers("--values", values)
-    held = [] if heads is None else parse_heads_or_layers("--heads", heads)
-    alone = None if only is None else parse_heads_or_layers("--only", only)
+    given = {"--svg": svg, "--png": png, "--pdf": pdf}
+    files = {name: file for name, file in given.items() if file is not None}
+    check_outputs({"--output": output, **files})
+    _check_pictures(files)
+    form = "generate" if generate else "run" if _is_run(text) else "live" if live else "text"
+    _check_form(form, text, context)
+    held, chosen, of_values = (
+        [] if words is None else parse_heads_or_layers(name, words)
+        for name, words in (("--heads", heads), ("--only", only), ("--values", values))
+    )
     drawn_too = [] if measures is None else [name.strip() for name in measures.split(",") if name.strip()]
     from regard.views import check_measures
 
     check_measures(drawn_too)
-    if not pictures and (layer is not None or head is not None or kind is not None or heat_map):
-        raise InputError(
-            "--layer, --head, --kind and --map choose a picture; give --svg, --png or --pdf too."
-        )
-    beside = {
-        "--target": target, "--values": values, "--heads": heads, "--only": only, "--measures": measures,
-        "--all-positions": all_positions or None, **pictures,
-    }  # fmt: skip
-    if not generate and (max_length is not None or beams is not None):
-        raise InputError("--max and --beams say how a text is written; give --generate too.")
-    if generate:
-        _check_alone(
-            {**beside, "PAIR": pair, "--live": live or None, "--heads": None},
-            "with --generate: a text is written",
-        )
-        written = _written(model, text, max_length, beams)
-        page = written.page(heads=held, max_mb=max_mb)
-        _deliver(page, output, written.to_json() if as_json else None, no_open)
-        return
-    if _is_run(text):
-        _check_alone({**beside, "--live": live or None}, f"with a run: {text} has its traces")
-        from regard.training import film
-
-        page = film(text, 1 if pair is None else pair, max_mb=max_mb)
-        _deliver(page, output, {"largest_difference": page.largest_difference} if as_json else None, no_open)
-        return
-    if live:
-        _check_alone(beside, "with --live: the page works out what is typed")
-        page = load_model(model).live_page(*read_texts([text] if pair is None else [text, pair]))
-        _deliver(page, output, {"largest_difference": page.live_difference} if as_json else None, no_open)
-        return
-    texts = read_texts([text] if pair is None else [text, pair])
-    trace = load_model(model).trace(*texts, target=None if target is None else as_typed(target))
-    drawn = [str(file.resolve()) for file in pictures.values()]
-    if pictures:
-        form: Any = "map" if heat_map else "lines"
-        of: Any = None if kind is None else kind.value
-        picture = trace.plot(layer or 0, head or 0, kind=of, form=form)
-        for file in pictures.values():
-            picture.write(file)
-        if output is None:
-            if as_json:
-                print_json({"pictures": drawn})
-            else:
-                for file in pictures.values():
-                    print_path(file.resolve())
-            return
-    page = trace.page(
-        values=of_values,
-        heads=held,
-        max_mb=max_mb,
-        measures=drawn_too,
-        only=alone,
-        all_positions=all_positions,
-    )
-    for name in drawn_too:
-        if name in page.left_out:
-            typer.echo(f"{name} is not on the page: {page.left_out[name]}", err=True)
-    if page.heads == "some" and only is None:
-        count = sum(map(len, page.held.values()))
-        typer.echo(
-            f"The page holds {count} heads, since all would take more than {max_mb:g} MB; it has a picture "
-            "and the statistics of the others. Choose some with --heads, or raise --max-mb.",
-            err=True,
-        )
-    told = None
-    if as_json:
-        told = {
-            "tokens": len(trace.tokens),
-            "kinds": list(trace.kinds),
-            "encoding": page.encoding,
-            "largest_difference": page.largest_difference,
-            "compared_one_query_in": page.every,
-            "heads": page.heads,
-            "held": [f"{kind}.{layer}.{each}" for (kind, layer), some in page.held.items() for each in some],
-            "values": page.values,
-            "left_out": dict(page.left_out),
-            **({"pictures": drawn} if drawn else {}),
-        }
-    _deliver(page, output, told, no_open)
-
-
-OPENING = "The man who fishes on the river bank keeps his money in a bank."
-"""What a live page opens with where nothing is said."""
-
-
-def _written(model: str, text: str, most: int | None, beams: int | None) -> "Watched":
-    """What a model writes after a text, with how."""
-    from regard.decoding import Beams
-
-    rules: Any = {} if most is None else {"max_length": most}
-    choice = None if beams is None else Beams(beams)
-    (given,) = read_texts([text])
-    return load_model(model).generate(given, trace="all", choice=choice, **rules)
+    if form == "generate":
+        made, told = looks.written(text, model, max_length, beams, held, max_mb)
+    elif form == "run":
+        made, told = looks.film(text, pair, max_mb)
+    elif form == "live":
+        made, told = looks.live(text, pair, model)
+    else:
+        trace = looks.traced(text, pair, target, model)
+        drawn = {"pictures": [str(file.resolve()) for file in files.values()]} if files else {}
+        if files:
+            looks.draw(trace, files.values(), layer or 0, head or 0, kind, heat_map)
+            if output is None:
+                _tell(files.values(), drawn, as_json)
+                return
+        page_of = {"values": of_values, "heads": held, "all_positions": all_positions}
+        made, told = looks.page(trace, measures=drawn_too, max_mb=max_mb, only=chosen, **page_of)
+        told = {**told, **drawn}
+    path = _temporary() if output is None else output
+    made.write(path)
+    _tell([path], {"path": str(path.resolve()), "bytes": path.stat().st_size, **told}, as_json)
+    if not no_open and not _open(path):
+        typer.echo("There is no display here: open this file in a browser.", err=True)
 
 
 def _is_run(text: str) -> bool:
@@ -205,23 +162,29 @@ def _is_run(text: str) -> bool:
         return False
 
 
-def _check_alone(beside: Mapping[str, object], why: str) -> None:
-    """Refuse what a page of a run, or a live page, does not have."""
-    for name, value in beside.items():
-        if value is not None:
-            raise InputError(f"{name} must be left out {why}.")
+def _check_form(form: str, text: str, context: typer.Context) -> None:
+    """Refuse options of another form, and those that say nothing without others."""
+    given = {name for name, value in context.params.items() if value is not None and value is not False}
+    for message, (options, needed) in _NEEDS.items():
+        if given.intersection(options) and not given.intersection(needed):
+            raise InputError(message)
+    for name, typed in typed_names(context.command.params).items():
+        if name in given and form not in _BELONGS.get(name, (form,)):
+            raise InputError(f"{typed} must be left out {_WITHOUT[form].format(text=text)}.")
 
 
-def _deliver(page: "Page", output: Path | None, told: Mapping[str, Any] | None, no_open: bool) -> None:
-    """Write a page, say where it is, or in JSON what else is told of it, and open it."""
-    path = _temporary() if output is None else output
-    page.write(path)
-    if told is None:
-        print_path(path.resolve())
-    else:
-        print_json({"path": str(path.resolve()), "bytes": path.stat().st_size, **told})
-    if not no_open and not _open(path):
-        typer.echo("There is no display here: open this file in a browser.", err=True)
+def _check_pictures(files: Mapping[str, Path]) -> None:
+    for name, file in files.items():
+        if file.suffix.lower() != f".{name[2:]}":
+            raise InputError(f"{name} writes a file that ends in .{name[2:]}; got {str(file)!r}.")
+
+
+def _tell(files: Iterable[Path], facts: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+        return
+    for file in files:
+        print_path(file.resolve())
 
 
 def _temporary() -> Path:
