@@ -90,10 +90,7 @@ def chunks(source: Source, columns: Columns, fields: list[Carried]) -> Iterator[
         InputError: it cannot be read on.
     """
     first = 0
-    if isinstance(source, ParquetSource):
-        read = _arrow(source, columns)
-    else:
-        read = _records(source, columns, fields)
+    read = _arrow(source, columns) if isinstance(source, ParquetSource) else _records(source, columns, fields)
     for batch in read:
         texts: list[str | None] = []
         reasons: dict[int, str] = {}
