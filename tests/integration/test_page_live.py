@@ -79,7 +79,7 @@ def _check(page: BrowserPage, trace: Trace) -> None:
     """Tokens, all weights and the values against Python's."""
     (kind,) = trace.kinds
     told = page.evaluate("window.regard.source.tokens(window.regard.source.kinds[0], 'query')")
-    for one, token in zip(told, trace.passage(None).encoding.tokens, strict=True):
+    for one, token in zip(told, trace.stack(None).encoding.tokens, strict=True):
         assert (one["text"], one["special"], one["word"]) == (token.text, token.special, token.word)
     for layer in trace.layers_of(kind):
         for head in range(trace.attention_of(layer, kind).inputs.num_heads):

@@ -101,7 +101,7 @@ def _check(page: BrowserPage, trace: Trace, kind: Any) -> None:
     moved = _columns([row[1:] for row in _tables(page, 8)[0]])
     states = [
         e.embedded,
-        *(trace.passage(_stack(kind)).hidden[i][AT].numpy() for i in range(1, 9) if i < _states(trace, kind)),
+        *(trace.stack(_stack(kind)).hidden[i][AT].numpy() for i in range(1, 9) if i < _states(trace, kind)),
     ]
     cosines = [
         float(s @ e.learned / np.linalg.norm(s) / np.linalg.norm(e.learned))
@@ -117,7 +117,7 @@ def _stack(kind: str) -> Any:
 
 
 def _states(trace: Trace, kind: str) -> int:
-    return len(trace.passage(_stack(kind)).hidden)
+    return len(trace.stack(_stack(kind)).hidden)
 
 
 # --- what is printed holds

@@ -65,7 +65,7 @@ def _bars(page: BrowserPage, which: str) -> list[tuple[str, float]]:
 def _check_steps(page: BrowserPage, written: Watched, heads: list[tuple[int, int]], kind: str) -> None:
     """Every step, with the player: the words that could have come, and what was read in these heads."""
     side = "encoder" if kind == "cross" else "decoder"
-    tokens = [token.surface for token in written.trace.passage(side).encoding.tokens]
+    tokens = [token.surface for token in written.trace.stack(side).encoding.tokens]
     for place, step in enumerate(written.steps):
         page.get_by_label("Word that is being written").fill(str(place))
         expect(page.locator(".writing .where bdi")).to_have_text(step.text)

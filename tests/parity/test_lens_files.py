@@ -37,7 +37,7 @@ def test_kept_forecast_and_read_back(tmp_path: Path, name: str) -> None:
                 assert torch.equal(again.weights(layer, kind=kind), whole.weights(layer, kind=kind))
                 if keeping.values:
                     assert torch.equal(again.context(layer, kind=kind), whole.context(layer, kind=kind))
-            if kind != "cross" and keeping.hidden and whole.passage(kind).hidden:
+            if kind != "cross" and keeping.hidden and whole.stack(kind).hidden:
                 ours, theirs = again.embeddings(kind=kind), whole.embeddings(kind=kind)
                 assert torch.equal(ours, theirs.to(keeping.dtype or theirs.dtype).float())
 

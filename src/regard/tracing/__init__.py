@@ -89,7 +89,15 @@ if TYPE_CHECKING:
         heads_of_trace,
         repeated_tokens,
     )
-    from regard.tracing.record import AttentionTrace, Keep, Keeping, Numbers, Passage, Selector, kept_bytes
+    from regard.tracing.record import (
+        AttentionTrace,
+        Keep,
+        Keeping,
+        Numbers,
+        Selector,
+        TracedStack,
+        kept_bytes,
+    )
     from regard.tracing.run import Forecast, forecast, rerun
 
 __all__ = [
@@ -128,7 +136,6 @@ __all__ = [
     "Numbers",
     "Offset",
     "Part",
-    "Passage",
     "Patching",
     "PatchingMethod",
     "Per",
@@ -146,6 +153,7 @@ __all__ = [
     "TextOrIds",
     "TokenLens",
     "Trace",
+    "TracedStack",
     "Write",
     "Zero",
     "compare",
@@ -199,7 +207,7 @@ __getattr__, __dir__ = _lazy_exports(
             "HeadOptions HeadPattern HeadTable Induction KeyPattern Offset RowPattern Sides TextOrIds "
             "default_patterns heads heads_of_trace repeated_tokens"
         ),
-        "regard.tracing.record": "AttentionTrace Keep Keeping Numbers Passage Selector kept_bytes",
+        "regard.tracing.record": "AttentionTrace Keep Keeping Numbers TracedStack Selector kept_bytes",
         "regard.tracing.run": "Forecast forecast rerun",
     },
 )

@@ -17,10 +17,10 @@ _FOR_ROOMS = frozenset(
         "of_text",
         "of_texts",
         "origin",
-        "passage",
         "require_model",
         "sides",
         "source",
+        "stack",
     ]
 )
 """What the rooms of tracing ask of a trace and users do not: left out of `dir` and of the reference."""

@@ -63,7 +63,7 @@ def test_steps_are_those_of_one_pass(two: bool, choice: Any) -> None:
         assert [each.probability for each in step.likeliest] == pytest.approx(best.values.tolist(), abs=FP64)
         assert [each.text for each in step.likeliest] == [WORDS[id] for id in best.indices]
     # The trace is of all that was read and written, an end left out.
-    passage = found.trace.passage("decoder").encoding
+    passage = found.trace.stack("decoder").encoding
     before = (0,) if two else (2, 4, 3)
     assert passage.token_ids == (*before, *found.token_ids)
     assert found.first == len(before)
@@ -113,7 +113,7 @@ def test_a_translation_that_was_begun(choice: Any) -> None:
     found = watch_text(loaded(network, words), words, "a c b", choice=choice, **held)
     ((plain,),) = decode_texts(network, words, ["a c b"], choice=choice, **held)
     assert (found.text, found.token_ids, found.score) == (plain.text, plain.token_ids, plain.score)
-    assert found.trace.passage("decoder").encoding.token_ids == (0, 5, 3, 5, *found.token_ids)
+    assert found.trace.stack("decoder").encoding.token_ids == (0, 5, 3, 5, *found.token_ids)
     assert (found.first, len(found.steps)) == (4, len(found.log_probabilities))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.core import AttentionInputs, Causal
 from regard.models import Kind
 from regard.text import Encoding
-from regard.tracing import AttentionTrace, Passage, Trace
+from regard.tracing import AttentionTrace, Trace, TracedStack
 
 SHARP = 20.0
 """A score that leaves all other keys exp(-20) of the weight."""
@@ -38,13 +38,13 @@ def traced(
     """A trace of one layer that holds this record; of "cross", of a decoder that reads the target."""
     context = torch.zeros(inputs.q.shape[1:])
     attention = AttentionTrace(inputs=inputs, context=context)
-    passage = Passage(encoding=Encoding.from_ids(ids), attention=(attention,))
+    passage = TracedStack(encoding=Encoding.from_ids(ids), attention=(attention,))
     if kind == "encoder":
         return Trace(model="by hand", encoder=passage)
     if kind == "decoder":
         return Trace(model="by hand", decoder=passage)
     own = AttentionTrace(inputs=scored(target, [uniform] * inputs.num_heads, causal=True), context=context)
-    decoder = Passage(encoding=Encoding.from_ids(target), attention=(own,), cross_attention=(attention,))
+    decoder = TracedStack(encoding=Encoding.from_ids(target), attention=(own,), cross_attention=(attention,))
     of_encoder = AttentionTrace(inputs=scored(ids, [uniform], causal=False), context=context)
     return Trace(model="by hand", encoder=replace(passage, attention=(of_encoder,)), decoder=decoder)
 

@@ -180,8 +180,8 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
 
 def told_texts(trace: Trace) -> str:
     """The texts of a trace in one line; of ids without a text, the tokens."""
-    passages = [each for each in (trace.encoder, trace.decoder) if each is not None]
-    texts = [text for each in passages for text in each.encoding.texts if text]
+    stacks = [each for each in (trace.encoder, trace.decoder) if each is not None]
+    texts = [text for each in stacks for text in each.encoding.texts if text]
     return " | ".join(texts) or " ".join(trace.tokens)
 
 

@@ -119,7 +119,7 @@ def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) 
     head = self.head_index(head, kind, layer)
     loaded = self.require_model()
     stack = list(loaded.network.prefixes)[-1]
-    encoding = self.passage(stack).encoding
+    encoding = self.stack(stack).encoding
     logits = len(encoding.tokens) * loaded.network.config.vocab_size <= _MOST_LOGITS
     without = Zero("head", layer=layer, head=head, kind=kind)
     whole, changed = outputs_of(loaded.network, self, [None, without], batch=1, logits=logits)

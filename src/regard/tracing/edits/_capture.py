@@ -33,7 +33,7 @@ def captured(trace: Trace, taps: Iterable[tuple[Site, Any, Layer, str]]) -> Capt
 def encodings_of(trace: Trace) -> dict[StackKind, Encoding]:
     """What each stack of a traced model read."""
     stacks: dict[StackKind, Any] = {"encoder": trace.encoder, "decoder": trace.decoder}
-    return {kind: passage.encoding for kind, passage in stacks.items() if passage is not None}
+    return {kind: traced.encoding for kind, traced in stacks.items() if traced is not None}
 
 
 def seen_at(
@@ -59,8 +59,8 @@ def _held(trace: Trace, site: Site, kind: Any, layer: Layer) -> Tensor | None:
             kept = trace.sides(kind)[0].keeping
             return trace.attention_of(layer, kind).context if kept.dtype is None else None
         if site.name == "residual":
-            passage = trace.passage(kind)
-            return passage.embeddings(layer) if passage.keeping.dtype is None else None  # type: ignore[arg-type]
+            traced = trace.stack(kind)
+            return traced.embeddings(layer) if traced.keeping.dtype is None else None  # type: ignore[arg-type]
     except InputError:  # of a part that was not kept, or of another model
         return None
     return None

@@ -51,7 +51,7 @@ def outputs_of(
 
 
 def _fitting(network: Network, trace: Trace, logits: bool) -> int:
-    tokens = sum(len(trace.passage(stack).encoding.tokens) for stack in network.prefixes)
+    tokens = sum(len(trace.stack(stack).encoding.tokens) for stack in network.prefixes)
     has_logits = logits and "logits" in network.tap_names()
     most = min(_TOKENS, _LOGITS // network.config.vocab_size) if has_logits else _TOKENS
     return max(1, most // tokens)

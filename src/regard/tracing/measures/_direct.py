@@ -137,7 +137,7 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
     """
     network = trace.require_model().network
     kind = outermost(network)
-    encoding = trace.passage(kind).encoding
+    encoding = trace.stack(kind).encoding
     alone = token is not None and not isinstance(token, slice)
     chosen = chosen_of("token", encoding, token)
     rows = [chosen[-1]] if alone else list(chosen)

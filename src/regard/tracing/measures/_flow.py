@@ -54,7 +54,7 @@ def flow(
     """
     stack = own_attention(trace, kind, "flow")
     last = trace.layer_index(layer, stack)
-    encoding = trace.passage(stack).encoding
+    encoding = trace.stack(stack).encoding
     rows, keys = chosen_of("token", encoding, token), chosen_of("key", encoding, key)
     count = len(encoding.tokens)
     edges = (last + 1) * count**2

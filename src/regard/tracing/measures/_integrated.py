@@ -89,8 +89,8 @@ def integrated_gradients(
     """
     network = trace.require_model().network
     steps = whole("steps", steps, least=1, most=_MOST_STEPS)
-    passage = trace.passage(kind)
-    stack: StackKind = "decoder" if passage is trace.decoder else "encoder"
+    traced = trace.stack(kind)
+    stack: StackKind = "decoder" if traced is trace.decoder else "encoder"
     tap = f"{network.prefixes[stack]}embeddings.tokens"
     if tap not in network.tap_names():
         raise InputError(
@@ -116,7 +116,7 @@ def integrated_gradients(
     by_entry = ((x - start).double() * total)[0]
     before, after = float(at_baseline.detach()), float(at_text.detach())
     return IntegratedGradients(
-        tokens=tuple(passage.tokens),
+        tokens=tuple(traced.tokens),
         attributions=by_entry.sum(dim=1).float().cpu(),
         by_entry=by_entry.float().cpu(),
         value=after,

@@ -200,8 +200,8 @@ def logit_lens(
     loaded = trace.require_model()
     kind = outermost(loaded.network)
     check_head(trace)
-    passage = trace.passage(kind)
-    rows = chosen_of("token", passage.encoding, token)
+    traced = trace.stack(kind)
+    rows = chosen_of("token", traced.encoding, token)
     depth = len(hidden_of(trace, kind))
     which = None if of is None else vocabulary_ids("of", trace, of, len(rows))
     first: list[Tensor] = []
@@ -226,7 +226,7 @@ def logit_lens(
     common: dict[str, Any] = {
         "layers": ("input", *range(1, depth)),
         "positions": rows,
-        "tokens": tuple(passage.tokens[row] for row in rows),
+        "tokens": tuple(traced.tokens[row] for row in rows),
         "logits": torch.stack(logits),
         "log_probabilities": torch.stack(logs),
     }

@@ -43,7 +43,7 @@ def loss(trace: Trace) -> Tensor:
             "is of masked tokens: trace the text with its mask token, and take "
             "trace.logit_lens(position, of=token)."
         )
-    ids = trace.passage(kind).encoding.token_ids
+    ids = trace.stack(kind).encoding.token_ids
     found = torch.full((len(ids),), torch.nan)
     if len(ids) > 1:
         last = len(hidden_of(trace, kind)) - 1

@@ -11,7 +11,7 @@ from regard.tracing.record import Trace
 
 def hidden_of(trace: Trace, kind: "StackKind") -> Sequence[Tensor]:
     """The residual stream of a stack: L + 1 tensors (tokens, d_model)."""
-    hidden = trace.passage(kind).hidden
+    hidden = trace.stack(kind).hidden
     if not hidden:
         raise InputError(
             f"this needs the hidden states of the {kind}, and the trace of {trace.model} has none: trace "

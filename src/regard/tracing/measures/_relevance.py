@@ -78,7 +78,7 @@ def relevance(
     """
     stack = own_attention(trace, kind, "relevance")
     network = trace.require_model().network
-    encoding = trace.passage(stack).encoding
+    encoding = trace.stack(stack).encoding
     rows = list(chosen_of("token", encoding, token))
     layers, count = range(network.depth(stack)), len(encoding.tokens)
     _check_memory(trace, stack, len(layers), "take attention_gradients of one layer, or rollout")

@@ -44,7 +44,7 @@ def rollout(
     Source: Abnar and Zuidema 2020, arXiv 2005.00928, section 3, equation 1, with their A = 0.5 W + 0.5 I.
     """
     stack = own_attention(trace, kind, "rollout")
-    rows = list(chosen_of("token", trace.passage(stack).encoding, token))
+    rows = list(chosen_of("token", trace.stack(stack).encoding, token))
     *_, flow = rollout_steps(trace, stack, trace.layer_index(layer, stack), rows)
     return flow.float().cpu()
 
@@ -52,7 +52,7 @@ def rollout(
 def rollout_steps(trace: Trace, stack: "StackKind", last: int, rows: Sequence[int]) -> Iterator[Tensor]:
     """The same after each step, from layer `last` down to 0: float64 (rows, N), the last of which it is."""
     inputs = [trace.attention_of(each, stack).inputs for each in range(last + 1)]
-    count = len(trace.passage(stack).encoding.tokens)
+    count = len(trace.stack(stack).encoding.tokens)
     flow = torch.zeros(len(rows), count, dtype=torch.float64, device=inputs[0].q.device)
     flow[range(len(rows)), list(rows)] = 1.0
     for each in reversed(inputs):

@@ -45,7 +45,7 @@ def ending_of(trace: Trace, kind: StackKind) -> dict[str, Any] | None:
         return {"next": _next(trace)}
     if trace.kinds != ("encoder",):
         return None
-    words = [word.text.lower() for word in trace.passage(kind).encoding.words]
+    words = [word.text.lower() for word in trace.stack(kind).encoding.words]
     known = [word for word in _SENTENCES if words.count(word) == 1]
     try:
         return {"movement": _apart(trace, known[0])} if known else None
@@ -55,8 +55,8 @@ def ending_of(trace: Trace, kind: StackKind) -> dict[str, Any] | None:
 
 def _next(trace: Trace) -> list[dict[str, Any]]:
     assert trace.loaded is not None
-    passage = trace.passage("decoder")
-    (logits,) = logits_of_layers(trace, [len(passage.hidden) - 1], [len(passage.encoding.tokens) - 1])
+    traced = trace.stack("decoder")
+    (logits,) = logits_of_layers(trace, [len(traced.hidden) - 1], [len(traced.encoding.tokens) - 1])
     found = logits[0].double().softmax(dim=0).topk(min(_NEXT, logits.shape[1]))
     tokens = Encoding.from_ids(found.indices.tolist(), trace.loaded.tokenizer).tokens
     return [

@@ -56,7 +56,7 @@ def names_of(trace: Trace, most: int) -> Mapping[str, Any]:
 
 def _is_told(trace: Trace, kind: Kind) -> bool:
     """Whether there is anything to see: a decoder that reads its start token alone shows nothing."""
-    return kind == "encoder" or trace.encoder is None or len(trace.passage("decoder").tokens) > 1
+    return kind == "encoder" or trace.encoder is None or len(trace.stack("decoder").tokens) > 1
 
 
 def weights_of(trace: Trace, kind: Kind) -> int:

@@ -93,7 +93,7 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
         return {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, **tops}
 
     loaded = trace.loaded
-    one = loaded is not None and len(trace.kinds) == 1 and len(trace.passage(None).encoding.texts) == 1
+    one = loaded is not None and len(trace.kinds) == 1 and len(trace.stack(None).encoding.texts) == 1
 
     def again(text: str) -> LiveRun:
         assert loaded is not None

@@ -142,7 +142,7 @@ def _stories(trace: Trace, start: _Start) -> dict[StackKind, StoryRecord]:
 
 
 def _side(trace: Trace, kind: StackKind, all_positions: bool) -> Side:
-    encoding = trace.passage(kind).encoding
+    encoding = trace.stack(kind).encoding
     texts = encoding.texts
     tokenizer = None if trace.loaded is None else trace.loaded.tokenizer
     unknown = None if tokenizer is None else tokenizer.special_ids.unk
@@ -178,8 +178,8 @@ def _is_unknown(token: Token, unknown: int | None) -> bool:
 
 def _layers(trace: Trace, kind: Kind, made: "_Made") -> list[LayerRecord]:
     attention = trace.attention(kind)
-    passage = trace.sides(kind)[0]
-    crossed = passage.cross_layers if kind == "cross" else None
+    traced = trace.sides(kind)[0]
+    crossed = traced.cross_layers if kind == "cross" else None
     numbers: Sequence[int] = range(len(attention)) if crossed is None else crossed
     layers = []
     for number, each in zip(numbers, attention, strict=True):

@@ -95,7 +95,7 @@ def positions_record(trace: Trace, kind: StackKind, *, every: bool = False) -> P
 
     With `every`, also what it adds beyond the text, at as many places as a page holds.
     """
-    table = trace.passage(kind).positions
+    table = trace.stack(kind).positions
     if every and table is not None:
         table = _all_positions(trace, kind, table)
     return PositionsRecord(
@@ -112,7 +112,7 @@ def _all_positions(trace: Trace, kind: StackKind, table: Tensor) -> Tensor:
         return table
     count = min(MOST_POSITIONS, network.limit(kind) or MOST_POSITIONS)
     # Of a token that is there: some models give padding no number.
-    ids = torch.full((1, count), trace.passage(kind).encoding.token_ids[0], device=table.device)
+    ids = torch.full((1, count), trace.stack(kind).encoding.token_ids[0], device=table.device)
     with torch.no_grad():
         rows: Tensor = stack.embeddings.positions(stack.numbering(ids))[0]
     return rows if count > len(table) and torch.equal(rows[: len(table)].to(table.dtype), table) else table
@@ -126,7 +126,7 @@ def rotary_record(trace: Trace, kind: Kind, layer: int) -> RotaryRecord | None:
     if rotary is None:
         return None
     dim = rotary.head_dim if rotary.rotary_dim is None else rotary.rotary_dim
-    length = torch.arange(len(trace.passage(kind).encoding.tokens))[None]
+    length = torch.arange(len(trace.stack(kind).encoding.tokens))[None]
     return RotaryRecord(
         frequencies=as_array(rotary.scaling.frequencies(rotary.base, dim, length)),
         layout=rotary.layout,

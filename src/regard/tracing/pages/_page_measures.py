@@ -119,7 +119,7 @@ def live_measures(
             values = torch.cat(blocks, dim=1)[None]
         elif name == "rollout":
             assert kind != "cross"
-            tokens = range(len(trace.passage(kind).encoding.tokens))
+            tokens = range(len(trace.stack(kind).encoding.tokens))
             for step, flow in enumerate(rollout_steps(trace, kind, layer, tokens), start=1):
                 values = flow[None]
                 yield step / (layer + 1)

@@ -164,8 +164,8 @@ def _as_drawn(trace: Trace, asked: Asked) -> Trace:
     without q and k. The values of a head that is off are 0, unless other heads share them.
     """
     kind = outermost(trace.require_model().network)
-    passage = trace.passage(kind)
-    layers = list(passage.attention)
+    traced = trace.stack(kind)
+    layers = list(traced.attention)
     for number in {each.layer for each in asked.weights}:
         inputs = layers[number].inputs
         if inputs.bias is None and inputs.sinks is None:
@@ -181,13 +181,13 @@ def _as_drawn(trace: Trace, asked: Asked) -> Trace:
             v = inputs.v.clone()
             v[:, head] = 0
             layers[number] = replace(layers[number], inputs=inputs.changed(v=v))
-    passage = replace(passage, attention=layers)
-    return replace(trace, encoder=passage) if kind == "encoder" else replace(trace, decoder=passage)
+    traced = replace(traced, attention=layers)
+    return replace(trace, encoder=traced) if kind == "encoder" else replace(trace, decoder=traced)
 
 
 def _encoded(trace: Trace) -> dict[str, Any]:
     """The tokens as a page's tokenizer would give them: spans count in UTF-16, as JavaScript does."""
-    encoding = trace.passage(None).encoding
+    encoding = trace.stack(None).encoding
     return {
         "ids": list(encoding.token_ids),
         "words": [word.text for word in encoding.words],
@@ -214,13 +214,13 @@ def _predicted(trace: Trace) -> list[dict[str, Any]]:
     loaded = trace.require_model()
     if not loaded.network.has_vocabulary_head:
         return []
-    tokenizer, ids = loaded.require_tokenizer(), trace.passage(None).encoding.token_ids
+    tokenizer, ids = loaded.require_tokenizer(), trace.stack(None).encoding.token_ids
     goes_on = outermost(loaded.network) == "decoder"
     masks = {tokenizer.special_ids.mask} | {id for id in ids if tokenizer.piece_of(id) in _MASKS}
     places = [len(ids) - 1] if goes_on else [place for place, id in enumerate(ids) if id in masks]
     if not places:
         return []
-    (logits,) = logits_of_layers(trace, [len(trace.passage(None).hidden) - 1], places)
+    (logits,) = logits_of_layers(trace, [len(trace.stack(None).hidden) - 1], places)
     before = [list(ids[-1:])] if goes_on else [[] for _ in places]
     best = logits.double().softmax(dim=-1).topk(min(_BEST, logits.shape[-1]))
     return [

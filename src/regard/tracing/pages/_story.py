@@ -12,7 +12,7 @@ from regard.models import Kind, StackKind
 from regard.tracing.pages._ending import ending_of
 from regard.tracing.pages._page_extras import as_array
 from regard.tracing.pages._sublayers import Sublayer, sublayers
-from regard.tracing.record import Passage, Trace
+from regard.tracing.record import Trace, TracedStack
 from regard.views import SHOWN, StoryNeurons, StoryPart, StoryRecord, StoryRow
 
 MOST_TOKENS = 64
@@ -27,26 +27,26 @@ def story_record(trace: Trace, kind: StackKind, around: int = 0) -> StoryRecord 
     None where the trace does not have the residual stream. A RegardError where a layer's steps do not lead to
     what was recorded.
     """
-    passage = trace.passage(kind)
-    if not passage.keeping.hidden or passage.keeping.layers is not None or passage.learned is None:
+    traced = trace.stack(kind)
+    if not traced.keeping.hidden or traced.keeping.layers is not None or traced.learned is None:
         return None
-    if len(passage.hidden) != len(passage.attention) + 1:
+    if len(traced.hidden) != len(traced.attention) + 1:
         return None
-    count = len(passage.encoding.tokens)
+    count = len(traced.encoding.tokens)
     start = max(0, min(around - MOST_TOKENS // 2, count - MOST_TOKENS))
     tokens = list(range(start, min(count, start + MOST_TOKENS)))
     stack = None if trace.loaded is None else trace.loaded.network.stack(kind)
     embeddings = None if stack is None else stack.embeddings
     made = _Rows(trace, kind, tokens)
     made.embed(embeddings)
-    for layer in range(len(passage.attention)):
+    for layer in range(len(traced.attention)):
         made.walk(layer)
     return StoryRecord(
         tokens=tuple(tokens),
-        ids=tuple(passage.encoding.token_ids[place] for place in tokens),
+        ids=tuple(traced.encoding.token_ids[place] for place in tokens),
         vocabulary=None if embeddings is None else embeddings.tokens.num_embeddings,
         rows=tuple(made.rows),
-        moved=_moved(passage, tokens),
+        moved=_moved(traced, tokens),
         neurons=made.neurons(),
         heads=made.heads,
         ending=ending_of(trace, kind),
@@ -58,7 +58,7 @@ class _Rows:
 
     def __init__(self, trace: Trace, kind: StackKind, tokens: list[int]) -> None:
         self._trace, self._kind, self._tokens = trace, kind, tokens
-        self._passage = trace.passage(kind)
+        self._traced = trace.stack(kind)
         self.rows: list[StoryRow] = []
         self.heads: dict[tuple[str, int], np.ndarray] = {}
         self._hidden: dict[int, Tensor] = {}
@@ -66,16 +66,16 @@ class _Rows:
 
     def embed(self, embeddings: Embeddings | None) -> None:
         """What enters layer 0, and what it is made of."""
-        passage, first = self._passage, self._passage.hidden[0]
-        assert passage.learned is not None
-        given = [("learned", passage.learned), ("scaled", passage.scaled)]
+        traced, first = self._traced, self._traced.hidden[0]
+        assert traced.learned is not None
+        given = [("learned", traced.learned), ("scaled", traced.scaled)]
         for name, vectors in given:
             if vectors is not None:
                 self._add(name, "embedding", None, vectors)
         base = len(self.rows) - 1
-        total = (passage.learned if passage.scaled is None else passage.scaled).double()
+        total = (traced.learned if traced.scaled is None else traced.scaled).double()
         parts = [base]
-        for name, vectors in (("position", passage.positions), ("token type", passage.token_types)):
+        for name, vectors in (("position", traced.positions), ("token type", traced.token_types)):
             if vectors is not None:
                 self._add(name, "embedding", None, vectors)
                 parts.append(len(self.rows) - 1)
@@ -99,7 +99,7 @@ class _Rows:
             output = self._trace.attention_of(layer, self._kind).output
             if output is not None:
                 self._add("attention", "attention", layer, output)
-            self._add("output", "output", layer, self._passage.hidden[layer + 1])
+            self._add("output", "output", layer, self._traced.hidden[layer + 1])
         self._reads(layer + 1)
         kinds: list[Kind] = [self._kind]
         if self._kind == "decoder" and "cross" in self._trace.kinds:
@@ -178,11 +178,11 @@ class _Rows:
         )
 
 
-def _moved(passage: Passage, tokens: Sequence[int]) -> np.ndarray:
+def _moved(traced: TracedStack, tokens: Sequence[int]) -> np.ndarray:
     """How alike and how far each state is to the learned embedding, layer 0's input, and the one before."""
-    assert passage.learned is not None
-    states = [state[list(tokens)].double() for state in passage.hidden]
-    learned = passage.learned[list(tokens)].double()
+    assert traced.learned is not None
+    states = [state[list(tokens)].double() for state in traced.hidden]
+    learned = traced.learned[list(tokens)].double()
     found = np.full((2, 3, len(states), len(tokens)), np.nan, np.float32)
     for place, state in enumerate(states):
         for to, other in enumerate((learned, states[0], states[max(0, place - 1)])):

@@ -76,9 +76,9 @@ def sublayers(
     layer = stack.layers[index]
     if type(layer) not in (SelfAttentionLayer, DecoderLayer):
         return []
-    passage = trace.passage(kind)
+    traced = trace.stack(kind)
     dtype = torch.float64 if widen else next(layer.parameters()).dtype
-    x = passage.hidden[index][rows].to(dtype)
+    x = traced.hidden[index][rows].to(dtype)
     found: list[Sublayer] = []
     for name in ("attention", "cross_attention", "ffn"):
         if not hasattr(layer, name):
@@ -97,7 +97,7 @@ def sublayers(
         x = steps[-1].value
     if stack.norm is not None and index == len(stack.layers) - 1:
         found[-1].steps.append(_normed(stack.norm, x, widen, "final "))
-    _check(found[-1].steps[-1].value, passage.hidden[index + 1][rows])
+    _check(found[-1].steps[-1].value, traced.hidden[index + 1][rows])
     return found
 
 

@@ -1,6 +1,5 @@
 """A trace as data: what is kept of a pass, its weights, scores, contexts and embeddings, and its file."""
 
-from regard.tracing.record._budget import check_cost
 from regard.tracing.record._files import HasLoaded
 from regard.tracing.record._keep import (
     EVERYTHING,
@@ -12,18 +11,19 @@ from regard.tracing.record._keep import (
     kept_tensor,
     places,
 )
-from regard.tracing.record._passage import AttentionTrace, Passage, ScoreTrace, counted
+from regard.tracing.record._memory import check_cost, kept_bytes
 from regard.tracing.record._selectors import (
     Numbers,
     Selector,
     WordOrToken,
     chosen_of,
+    counted,
     numbers_of,
     token_of,
     unique,
     within,
 )
-from regard.tracing.record._size import kept_bytes
+from regard.tracing.record._stacks import AttentionTrace, ScoreTrace, TracedStack
 from regard.tracing.record._token_sets import TokenSets, is_punctuation
 from regard.tracing.record._trace import Trace, check_trace
 
@@ -35,12 +35,12 @@ __all__ = [
     "Keeping",
     "Numbers",
     "Partial",
-    "Passage",
     "ScoreInputs",
     "ScoreTrace",
     "Selector",
     "TokenSets",
     "Trace",
+    "TracedStack",
     "WordOrToken",
     "check_cost",
     "check_trace",

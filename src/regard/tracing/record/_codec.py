@@ -36,11 +36,11 @@ from regard.models.families.deberta import DisentangledBias, DistanceTerm
 from regard.positions import Alibi, BucketBias
 from regard.text import Encoding, Token, Word
 from regard.tracing.record._keep import Keeping, Partial, ScoreInputs
-from regard.tracing.record._passage import AttentionTrace, Passage, ScoreTrace
+from regard.tracing.record._stacks import AttentionTrace, ScoreTrace, TracedStack
 
 SCHEMA: dict[str, tuple[Any, str]] = {
     "Passage": (
-        Passage,
+        TracedStack,
         "encoding attention cross_attention cross_layers hidden learned scaled positions token_types keeping",
     ),
     "AttentionTrace": (AttentionTrace, "inputs context output written_heads output_written"),

@@ -16,8 +16,7 @@ from regard.core.wording import DOWNLOAD_AGAIN
 from regard.models import Change, Loaded
 from regard.tracing.record._codec import Reader, Writer
 from regard.tracing.record._origin import Origin, origin_of
-from regard.tracing.record._passage import Passage
-from regard.tracing.record._stacks import Stacks
+from regard.tracing.record._stacks import Stacks, TracedStack
 
 VERSION = 1
 """Of the format: a file says which it is, and another one is refused."""
@@ -134,7 +133,7 @@ def _read(stored: SafetensorsFile) -> dict[str, Any]:
 
     reader = Reader(tensor, about["objects"])
     stacks = {name: reader.read(about[name]) for name in ("encoder", "decoder")}
-    if not any(stacks.values()) or not all(isinstance(each, Passage | None) for each in stacks.values()):
+    if not any(stacks.values()) or not all(isinstance(each, TracedStack | None) for each in stacks.values()):
         raise ValueError("it holds no stack")
     origin = None if about["origin"] is None else Origin(**about["origin"])
     edits = tuple(

@@ -1,5 +1,6 @@
 """Which tokens, layers or heads are meant: an index, a slice, a word, or several."""
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,6 @@ from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.text import Encoding
-from regard.tracing.record._passage import counted
 
 WordOrToken = int | str | tuple[int, ...]
 """A token by its index (negative from the end), or the tokens of a word of the text ("bank", "bank#2") or of
@@ -103,3 +103,13 @@ def unique(name: str, value: object, chosen: tuple[Any, ...], count: int) -> tup
     if len(set(chosen)) < len(chosen):
         raise InputError(f"{name} must pick each one once; {value!r} picks one twice.")
     return chosen
+
+
+def counted(value: object, count: int) -> int | None:
+    """The number from 0 to count - 1 that is meant, negative ones from the end, or None."""
+    try:
+        # operator.index lets numpy's integers pass; a bool is an integer to it, and never meant as one.
+        index = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return index % count if -count <= index < count and not isinstance(value, bool) else None

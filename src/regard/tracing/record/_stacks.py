@@ -1,15 +1,117 @@
-"""The stacks of a trace: which layers, heads, kinds of attention and tokens there are, and where."""
+"""What a trace keeps of each attention layer and stack, and where in it a layer, head or token is found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from torch import Tensor
+
+from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.models import Change, Kind, Loaded, keys_of, stack_of
 from regard.text import Encoding
-from regard.tracing.record._keep import places
+from regard.tracing.record._keep import EVERYTHING, Keeping, ScoreInputs, places
 from regard.tracing.record._origin import Origin, origin_of
-from regard.tracing.record._passage import AttentionTrace, Passage, counted
+from regard.tracing.record._selectors import counted
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AttentionTrace:
+    """One attention layer: what it is a function of, and what the model made of it.
+
+    Args:
+        inputs: of batch size 1; the weights are computed from them when somebody asks.
+        context: (heads, queries, v_dim), the weighted values, as the model computed them.
+        output: (queries, d_model), what the layer makes of the joined contexts; None where it cannot be seen.
+        written_heads: the heads whose contexts an edit wrote, so that they are not weights x values. Weights
+            that an edit wrote are in `inputs`, and whatever needs these heads' scores refuses them.
+        output_written: whether an edit wrote the output, so that it is not the heads joined.
+    """
+
+    inputs: AttentionInputs
+    context: Tensor
+    output: Tensor | None = None
+    written_heads: tuple[int, ...] = ()
+    output_written: bool = False
+
+
+class ScoreTrace(AttentionTrace):
+    """An attention layer of a trace that keeps queries and keys, and no values or contexts."""
+
+    def __init__(self, inputs: ScoreInputs) -> None:
+        self.__dict__.update(inputs=inputs, output=None)
+
+    @property
+    def context(self) -> Tensor:
+        """Not kept: always an InputError."""
+        raise InputError(
+            'contexts are not in this trace, which was kept with keep="qk": that is enough for weights and '
+            'scores. Trace again with keep="qkv" or keep="all".'
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TracedStack:
+    """One sequence's way through one stack.
+
+    Args:
+        encoding: the tokens and words, with their spans in the text.
+        attention: for each layer its self-attention; reading a layer that was not kept raises.
+        cross_attention: the attention to the encoder of each layer that has it; () where there is none.
+        cross_layers: the numbers of these layers, where some layer has none; None where all have it.
+        hidden: L + 1 tensors (tokens, d_model): the input of layer 0, then what each layer hands on, the last
+            one after the stack's last norm; () where they cannot be seen. One that was not kept raises.
+        learned: (tokens, d), the rows of the table of learned embeddings; None where they cannot be seen, or
+            were not kept.
+        scaled: (tokens, d), these rows times the model's factor, or None where it has none.
+        positions: (tokens, d), what was added for the position, or None.
+        token_types: the same for the token type, or None.
+        keeping: what was asked to be kept.
+    """
+
+    encoding: Encoding
+    attention: Sequence[AttentionTrace]
+    cross_attention: Sequence[AttentionTrace] = ()
+    cross_layers: tuple[int, ...] | None = None
+    hidden: Sequence[Tensor] = ()
+    learned: Tensor | None = None
+    scaled: Tensor | None = None
+    positions: Tensor | None = None
+    token_types: Tensor | None = None
+    keeping: Keeping = EVERYTHING
+
+    @property
+    def depth(self) -> int:
+        """Layers with attention, of whatever kind: a recurrent stack has none to itself."""
+        return len(self.attention) or len(self.cross_attention)
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens, as the vocabulary writes them."""
+        return [token.text for token in self.encoding.tokens]
+
+    def embeddings(self, layer: int | str = -1) -> Tensor:
+        """Every token's vector at an embedding layer: (tokens, d_model); see `Trace.embedding`."""
+        if not self.keeping.hidden:
+            raise InputError(
+                f'embeddings are not in this trace, which was kept with keep="{self.keeping.keep}". Trace '
+                'again with keep="residual" or keep="all".'
+            )
+        if not self.hidden or self.learned is None:
+            raise InputError(
+                "this model's hidden states cannot be seen through the lens, and so no embeddings; ask for "
+                "weights, scores or context."
+            )
+        if layer == "input":
+            return self.hidden[0]
+        last = len(self.hidden) - 1
+        index = counted(layer, last + 1)
+        if index is None:
+            raise InputError(
+                f'layer must be from 0 (learned) to {last} (contextual), or "input", or negative to count '
+                f"from the end; got {layer!r}."
+            )
+        return self.learned if index == 0 else self.hidden[index]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -17,8 +119,8 @@ class Stacks:
     """What a pass left in an encoder, a decoder, or both, and where in them something stands; see `Trace`."""
 
     model: str
-    encoder: Passage | None = None
-    decoder: Passage | None = None
+    encoder: TracedStack | None = None
+    decoder: TracedStack | None = None
     loaded: Loaded | None = None
     origin: Origin | None = None
     edits: tuple[Change, ...] = ()
@@ -34,11 +136,11 @@ class Stacks:
         return tuple(kind for kind, layers in found.items() if layers)
 
     @property
-    def source(self) -> Passage:
+    def source(self) -> TracedStack:
         """The stack that reads the text: the encoder where there is one, else the decoder."""
-        passage = self.decoder if self.encoder is None else self.encoder
-        assert passage is not None, "a trace has a stack"
-        return passage
+        traced = self.decoder if self.encoder is None else self.encoder
+        assert traced is not None, "a trace has a stack"
+        return traced
 
     @property
     def encoding(self) -> Encoding:
@@ -122,7 +224,7 @@ class Stacks:
             raise InputError(f"kind must be {listed}, the attention that this model has{got}.")
         return kind
 
-    def passage(self, kind: Kind | None = None) -> Passage:
+    def stack(self, kind: Kind | None = None) -> TracedStack:
         """The stack that is meant; "cross" is none.
 
         Raises:
@@ -137,9 +239,9 @@ class Stacks:
             raise InputError(f"kind must be {listed}, the stack whose embeddings are meant; got {kind!r}.")
         return present[kind]
 
-    def sides(self, kind: Kind) -> tuple[Passage, Passage]:
+    def sides(self, kind: Kind) -> tuple[TracedStack, TracedStack]:
         """The stacks whose tokens are the queries and the keys of a kind of attention."""
-        return self.passage(stack_of(kind)), self.passage(keys_of(kind))
+        return self.stack(stack_of(kind)), self.stack(keys_of(kind))
 
     def attention(self, kind: Kind | None = None) -> Sequence[AttentionTrace]:
         """The attention of a kind, of each layer that has it: of "cross", some decoders' layers have none.
@@ -147,8 +249,8 @@ class Stacks:
         Reading that of a layer that was not kept raises an InputError; `layers_of` tells which were.
         """
         kind = self.kind(kind)
-        passage = self.sides(kind)[0]
-        return passage.cross_attention if kind == "cross" else passage.attention
+        traced = self.sides(kind)[0]
+        return traced.cross_attention if kind == "cross" else traced.attention
 
     def attention_of(self, layer: int, kind: Kind | None = None) -> AttentionTrace:
         """One layer's attention of a kind; layers count as in the names of taps.
@@ -183,9 +285,9 @@ class Stacks:
 
     def _layers_with(self, kind: Kind) -> Sequence[int]:
         """The numbers of the layers with attention of a kind, kept or not."""
-        passage = self.sides(kind)[0]
-        if kind == "cross" and passage.cross_layers is not None:
-            return passage.cross_layers
+        traced = self.sides(kind)[0]
+        if kind == "cross" and traced.cross_layers is not None:
+            return traced.cross_layers
         return range(len(self.attention(kind)))
 
     def head_index(self, head: int, kind: Kind | None, layer: int) -> int:

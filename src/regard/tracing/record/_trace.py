@@ -12,8 +12,8 @@ from torch import Tensor
 from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
 from regard.models import Kind, Loaded
-from regard.tracing.record._budget import check_pairs
 from regard.tracing.record._files import HasLoaded, read_trace, write_trace
+from regard.tracing.record._memory import check_pairs
 from regard.tracing.record._selectors import (
     Numbers,
     Selector,
@@ -227,13 +227,13 @@ class Trace(Stacks):
         Raises:
             InputError: a layer, token or word that is not there, or a kind that is not said.
         """
-        passage = self.passage(kind)
-        rows = token_of("token", passage.encoding, token)
-        return passage.embeddings(layer)[list(rows)].float().cpu().mean(dim=0)
+        traced = self.stack(kind)
+        rows = token_of("token", traced.encoding, token)
+        return traced.embeddings(layer)[list(rows)].float().cpu().mean(dim=0)
 
     def embeddings(self, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:
         """The vectors of all tokens at an embedding layer: float32 on the CPU, (tokens, d_model)."""
-        return self.passage(kind).embeddings(layer).float().cpu()
+        return self.stack(kind).embeddings(layer).float().cpu()
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the trace to a safetensors file, whole or not at all.

@@ -168,10 +168,10 @@ def _kept(network: Network, short: tuple[int, ...], lengths: tuple[int, ...], ke
     texts = [Encoding.from_ids([0] * length) for length in short]
     with torch.no_grad():
         run(network.plain, [(texts[0], texts[1] if len(texts) > 1 else None)], taps=taps)
-    passages = tuple(listening.passage(*each) for each in zip(network.prefixes, texts, strict=True))
-    layers = (passage.attention[place] for passage in passages for place in places(passage.attention))
+    stacks = tuple(listening.stack(*each) for each in zip(network.prefixes, texts, strict=True))
+    layers = (traced.attention[place] for traced in stacks for place in places(traced.attention))
     terms = [getattr(layer.inputs.bias, name, None) for layer in layers for name in ("c2p", "p2c")]
     tables = kept_bytes(tuple(term.table for term in terms if isinstance(term, DistanceTerm)))
     relative = [each for each in network.modules() if isinstance(each, RelativePositions)]
     now, then = (sum(len(each.of_length(of[0])[0]) for each in relative) for of in (short, lengths))
-    return kept_bytes(passages) - tables + tables * then // max(1, now)
+    return kept_bytes(stacks) - tables + tables * then // max(1, now)

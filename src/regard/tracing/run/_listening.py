@@ -16,9 +16,9 @@ from regard.tracing.record import (
     AttentionTrace,
     Keeping,
     Partial,
-    Passage,
     ScoreInputs,
     ScoreTrace,
+    TracedStack,
     kept_inputs,
     kept_tensor,
 )
@@ -113,13 +113,13 @@ class Listening:
         found._kept = of_one(self._kept, item, length_at)
         return found
 
-    def passage(self, kind: StackKind, encoding: Encoding) -> Passage:
+    def stack(self, kind: StackKind, encoding: Encoding) -> TracedStack:
         """What was kept of a stack."""
         prefix, depth = self._network.prefixes[kind], self._network.depth(kind)
         embedded = {name: _row(self._kept.get(f"{prefix}embeddings.{name}")) for name in _OF_EMBEDDINGS}
         layers = {each: self._layers_with(f"{prefix}layers.{{}}.{each}", depth) for each in _ATTENTIONS}
         crossed = layers["cross_attention"]
-        return Passage(
+        return TracedStack(
             encoding=encoding,
             attention=self._attention(f"{prefix}layers.{{}}.attention", layers["attention"]),
             cross_attention=self._attention(f"{prefix}layers.{{}}.cross_attention", crossed),

@@ -75,7 +75,7 @@ def rerun(
         logits, taps: as in `Network.forward`.
         instead: what stacks read in the place of their tokens, as many.
     """
-    encodings = {kind: trace.passage(kind).encoding for kind in network.prefixes}
+    encodings = {kind: trace.stack(kind).encoding for kind in network.prefixes}
     source, *targets = (encodings | dict(instead or {})).values()
     given = (source, targets[0] if targets else None)
     return run(network.for_texts(encodings), [given] * batch, logits=logits, taps=taps)

@@ -142,7 +142,7 @@ class TraceOfRun(Trace):
             heard = listening
             if len(given) > 1:
                 heard = listening.of_one(item, {kind: len(each.tokens) for kind, each in encodings.items()})
-            stacks = {kind: heard.passage(kind, each) for kind, each in encodings.items()}
+            stacks = {kind: heard.stack(kind, each) for kind, each in encodings.items()}
             encoder, decoder = stacks.get("encoder"), stacks.get("decoder")
             name, edits = loaded.source.name, of_these.changes
             traces.append(cls(model=name, encoder=encoder, decoder=decoder, loaded=loaded, edits=edits))

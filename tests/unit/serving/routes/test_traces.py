@@ -17,7 +17,7 @@ TEXT = "a man on the river bank, on the bank."
 def test_a_trace_in_plain_values(ask: Ask, models: dict[str, regard.Model]) -> None:
     answer = ask("/v1/trace", input=TEXT, pair="the fish", off=[[0, 1]])
     trace = models["bert"].edited(regard.Zero("head", layer=0, head=1)).trace(TEXT, "the fish")
-    encoding = trace.passage(None).encoding
+    encoding = trace.stack(None).encoding
     assert answer["kinds"] == ["encoder"]
     side = answer["sides"]["encoder"]
     assert side["texts"] == [TEXT, "the fish"]

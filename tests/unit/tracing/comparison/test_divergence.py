@@ -15,8 +15,8 @@ from regard.pruning import prune
 from regard.tracing import (
     AttentionTrace,
     Keeping,
-    Passage,
     Trace,
+    TracedStack,
     difference_page,
     divergence,
     trace_ids,
@@ -182,7 +182,9 @@ def test_layers_with_fewer_heads() -> None:
         inputs = by_hand.scored(ids, [by_hand.offset(0)] * heads, causal=False)
         return AttentionTrace(inputs=inputs, context=torch.zeros(inputs.q.shape[1:]))
 
-    passage = Passage(encoding=by_hand.traced(layer(1).inputs, ids).encoding, attention=(layer(3), layer(2)))
+    passage = TracedStack(
+        encoding=by_hand.traced(layer(1).inputs, ids).encoding, attention=(layer(3), layer(2))
+    )
     trace = Trace(model="pruned", encoder=passage)
     found = divergence(trace, trace)
     assert found.heads.isnan().tolist() == [[False] * 3, [False, False, True]]

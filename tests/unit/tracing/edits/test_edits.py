@@ -382,15 +382,15 @@ def test_a_layer_of_the_residual_stream_is_one_of_the_trace(models: Any, layer: 
     """What a trace has at a layer, written there on the same text, is the identity, and nothing else is."""
     model = models["encoder"]
     trace = trace_of(model)
-    vector = trace.passage().embeddings(layer)[4]
+    vector = trace.stack().embeddings(layer)[4]
     written = regard.Replace("residual", layer=layer, query="bank", value=vector)
     after = edited_trace(model, written)
     assert after.edits[0].changed == 0.0
     assert torch.equal(last_state(after), last_state(trace))
     doubled = edited_trace(model, regard.Scale("residual", layer=layer, query="fishing", factor=2.0))
-    wanted = trace.passage().embeddings(layer).clone()
+    wanted = trace.stack().embeddings(layer).clone()
     wanted[2:4] *= 2.0  # a word of two pieces
-    assert torch.equal(doubled.passage().embeddings(layer), wanted)
+    assert torch.equal(doubled.stack().embeddings(layer), wanted)
     doubled.parity().check("edited")
 
 

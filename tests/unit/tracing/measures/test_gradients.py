@@ -280,7 +280,7 @@ def test_attention_times_its_gradient(name: str, kind: Any) -> None:
 )
 def test_relevance_is_the_product_of_the_matrices(name: str, kind: Any) -> None:
     trace = traced(NETWORKS[name]())
-    whole = np.eye(len(trace.passage(kind).tokens))
+    whole = np.eye(len(trace.stack(kind).tokens))
     for layer in trace.layers_of(kind):
         product = trace.attention_gradients(layer, of=number, kind=kind).double().numpy()
         whole = whole + np.maximum(product, 0.0).mean(axis=0) @ whole

@@ -54,10 +54,10 @@ def test_norm_and_head_on_every_state(name: str) -> None:
     network: Any = NETWORKS[name]()
     trace = traced(network)
     kind: Any = list(network.prefixes)[-1]
-    norm, hidden = network.stack(kind).norm, trace.passage(kind).hidden
+    norm, hidden = network.stack(kind).norm, trace.stack(kind).hidden
     found = trace.logit_lens(slice(1, 3), k=4)
     assert found.positions == (1, 2)
-    assert found.tokens == tuple(trace.passage(kind).tokens[1:3])
+    assert found.tokens == tuple(trace.stack(kind).tokens[1:3])
     assert found.ids.shape == found.logits.shape == (len(hidden), 2, 4)
     for layer, state in enumerate(hidden):
         for place, row in enumerate(found.positions):
@@ -219,7 +219,7 @@ def test_the_lenses_show_themselves() -> None:
 @pytest.mark.parametrize("name", ["decoder", "bart", "gemma2"])
 def test_the_loss_is_the_cross_entropy_of_each_next_token(name: str) -> None:
     trace = traced(NETWORKS[name]())
-    ids = trace.passage("decoder").encoding.token_ids
+    ids = trace.stack("decoder").encoding.token_ids
     logs = measured.seen(trace, [])["logits"][0].double().log_softmax(dim=1)
     found = trace.loss()
     assert found.dtype == torch.float32
@@ -359,7 +359,7 @@ def test_every_part_is_what_it_brings_to_the_end(name: str, row: int) -> None:
     bias = np.zeros(len(rows)) if head.output.bias is None else head.output.bias.detach().double().numpy()
     bias = bias + (0.0 if head.bias is None else head.bias[0].double().numpy())
     found = trace.direct_attribution(7, token=row)
-    assert found.positions == (row % len(trace.passage(kind).tokens),)
+    assert found.positions == (row % len(trace.stack(kind).tokens),)
     check_parts(found, forward, rows[7])
     assert abs(found.head_bias - bias[7]) < FP64
     apart = trace.direct_attribution((7, 2), token=row)

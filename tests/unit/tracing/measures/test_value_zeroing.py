@@ -15,7 +15,6 @@ from regard.core.errors import InputError
 from regard.models import Network
 from regard.models.families.deberta import Convolution
 from regard.tracing import Trace
-from regard.tracing.record import _budget
 from tolerances import FP32_OF_LARGEST, PARITY_FP32, WEIGHTS, assert_close_to_largest
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced
@@ -93,7 +92,7 @@ def test_a_token_that_nobody_attends_to_changes_nothing() -> None:
 
 def test_what_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = traced(NETWORKS["encoder"]())
-    monkeypatch.setattr(_budget, "MOST_SECONDS", 1e-6)
+    monkeypatch.setattr("regard.tracing.record._memory.MOST_SECONDS", 1e-6)
     with pytest.raises(InputError, match="value zeroing of 7 keys for 7 queries of tiny would take about"):
         trace.value_zeroing(0)
     monkeypatch.undo()

@@ -13,7 +13,6 @@ import regard
 from regard.core.errors import InputError
 from regard.tracing import Trace
 from regard.tracing.measures import _flow
-from regard.tracing.record import _budget
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced
@@ -86,7 +85,7 @@ def test_what_a_projection_is_needed_for_says_so(monkeypatch: pytest.MonkeyPatch
 
 
 def mixed(trace: Trace, kind: Any, layers: int) -> list[np.ndarray]:
-    count = len(trace.passage(kind).tokens)
+    count = len(trace.stack(kind).tokens)
     return [
         0.5 * np.eye(count) + 0.5 * measured.weights(trace, kind, layer).mean(axis=0)
         for layer in range(layers)
@@ -96,7 +95,7 @@ def mixed(trace: Trace, kind: Any, layers: int) -> list[np.ndarray]:
 @pytest.mark.parametrize(("name", "kind"), OWN)
 def test_rollout_is_the_product_of_the_matrices(name: str, kind: Any) -> None:
     trace = traced(NETWORKS[name]())
-    whole = np.eye(len(trace.passage(kind).tokens))
+    whole = np.eye(len(trace.stack(kind).tokens))
     for layer, matrix in enumerate(mixed(trace, kind, len(trace.attention(kind)))):
         whole = matrix @ whole
         found = trace.rollout(kind=kind, layer=layer)
@@ -174,7 +173,7 @@ def test_a_flow_that_has_to_turn_back() -> None:
 
 def test_a_flow_that_would_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = traced(NETWORKS["encoder"]())
-    monkeypatch.setattr(_budget, "MOST_SECONDS", 1e-3)
+    monkeypatch.setattr("regard.tracing.record._memory.MOST_SECONDS", 1e-3)
     with pytest.raises(
         InputError, match=r"flow from 7 to 7 of 7 tokens .* more than 0; ask for fewer tokens"
     ):

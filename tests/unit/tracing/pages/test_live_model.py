@@ -59,7 +59,7 @@ def _ran(
 def _check(run: Mapping[str, Any], trace: Trace) -> None:
     """q, k, v of every layer and the residual stream, each against the largest of its numbers."""
     (kind,) = trace.kinds
-    passage = trace.passage(None)
+    passage = trace.stack(None)
     pairs: list[tuple[list[float], Tensor]] = list(zip(run["hidden"], passage.hidden, strict=True))
     for layer, found in enumerate(run["layers"]):
         inputs = trace.attention_of(layer, kind).inputs
@@ -223,7 +223,7 @@ MARKED = 'In 1969, 12 % of all listeners wrote: "Why isn\'t it?" (So did the lis
 
 def _for_names(trace: Trace) -> dict[str, Any]:
     """A request whose answer is the facts of a page, with what the names of heads need."""
-    encoding = trace.passage(None).encoding
+    encoding = trace.stack(None).encoding
     special = [token.special for token in encoding.tokens]
     tokens = [
         {"text": each.text, "surface": each.surface, "special": each.special} for each in encoding.tokens

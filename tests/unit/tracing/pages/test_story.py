@@ -65,11 +65,11 @@ def test_every_vector_is_that_of_the_worked_calculation(name: str) -> None:
     for kind in kinds:
         told = _told(trace.page(), kind)
         vectors, lengths, rows = told.vectors(), told.lengths(), told.facts["rows"]
-        assert told.facts["tokens"] == list(range(len(trace.passage(kind).tokens)))
-        assert told.facts["ids"] == list(trace.passage(kind).encoding.token_ids)
+        assert told.facts["tokens"] == list(range(len(trace.stack(kind).tokens)))
+        assert told.facts["ids"] == list(trace.stack(kind).encoding.token_ids)
         at = 2
         walked = [place for place, row in enumerate(rows) if row["layer"] is not None]
-        for layer in range(len(trace.passage(kind).attention)):
+        for layer in range(len(trace.stack(kind).attention)):
             e = trace.explain(at, layer, kind=kind)
             steps = [*e.before, ("attention", e.output), *e.after]
             wanted = [each if isinstance(each, tuple) else (each.name, each.vector) for each in steps]
@@ -81,9 +81,9 @@ def test_every_vector_is_that_of_the_worked_calculation(name: str) -> None:
                 assert np.abs(shown - vector[: len(shown)]).max() <= told.facts["difference"] + 1e-6
                 assert lengths[place][at] == pytest.approx(np.linalg.norm(vector), rel=1e-5)
         states = {row["hidden"]: place for place, row in enumerate(rows) if "hidden" in row}
-        assert list(states) == list(range(len(trace.passage(kind).hidden)))
+        assert list(states) == list(range(len(trace.stack(kind).hidden)))
         for number, place in states.items():
-            state = trace.passage(kind).hidden[number][:, : told.facts["shown"]].detach().numpy()
+            state = trace.stack(kind).hidden[number][:, : told.facts["shown"]].detach().numpy()
             assert_close_to_largest(vectors[place], state, 1e-4)
         assert 0 < told.facts["difference"] < 5e-4
 

@@ -35,7 +35,7 @@ from regard.lenses._masks import TensorMask
 from regard.models import Loaded
 from regard.positions import Alibi
 from regard.text import Encoding
-from regard.tracing import AttentionTrace, Keeping, Passage, Trace, kept_bytes, trace_ids, trace_text
+from regard.tracing import AttentionTrace, Keeping, Trace, TracedStack, kept_bytes, trace_ids, trace_text
 from regard.tracing.record import _files
 from regard.tracing.record._codec import SCHEMA, Writer
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
@@ -142,7 +142,7 @@ def masked(**fields: Any) -> Trace:
     q, k, v = (torch.randn(1, 3, 7, 5) for _ in "qkv")
     inputs = AttentionInputs(q=q, k=k, v=v, **fields)
     layer = AttentionTrace(inputs=inputs, context=torch.randn(3, 7, 5))
-    return Trace(model="made", encoder=Passage(encoding=Encoding.from_ids(IDS), attention=(layer, layer)))
+    return Trace(model="made", encoder=TracedStack(encoding=Encoding.from_ids(IDS), attention=(layer, layer)))
 
 
 REAL = torch.tensor([[True] * 5 + [False] * 2])
@@ -260,7 +260,7 @@ def test_what_is_opened_stays_in_the_file_until_it_is_used(tmp_path: Path) -> No
         context=torch.randn(4, 40_000, 16),
     )
     size = 4 * 4 * 40_000 * 16
-    passage = Passage(encoding=Encoding.from_ids([1] * 7), attention=(layer,))
+    passage = TracedStack(encoding=Encoding.from_ids([1] * 7), attention=(layer,))
     trace = Trace(model="made", encoder=passage)
     trace.save(tmp_path / "large")
     masked().save(tmp_path / "small")
@@ -497,6 +497,6 @@ def test_a_record_with_weights_of_an_edit_comes_back(tmp_path: Path) -> None:
     trace = masked()
     edited = replace(trace.attention_of(0).inputs, weights=torch.rand(1, 3, 7, 7))
     layer = AttentionTrace(inputs=edited, context=torch.randn(3, 7, 5))
-    passage = Passage(encoding=Encoding.from_ids(IDS), attention=(layer,))
+    passage = TracedStack(encoding=Encoding.from_ids(IDS), attention=(layer,))
     again = Trace.open(Trace(model="made", encoder=passage).save(tmp_path / "a"))
     assert torch.equal(again.weights(0), edited.weights[0])  # type: ignore[index]

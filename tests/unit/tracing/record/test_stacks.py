@@ -320,7 +320,7 @@ def test_explained(trace: Trace, kind: Any) -> None:
     assert e.output is not None
     assert_close_to_largest(e.output, record.output[row], FP32_OF_LARGEST)
     stack: Any = "encoder" if kind == "encoder" else "decoder"
-    assert_close_to_largest(e.x, trace.passage(stack).hidden[layer][row], FP32_OF_LARGEST)
+    assert_close_to_largest(e.x, trace.stack(stack).hidden[layer][row], FP32_OF_LARGEST)
     assert_close_to_largest(e.contextual, trace.embeddings(layer + 1, kind=stack)[row], FP32_OF_LARGEST)
     assert e.scale == 1.0
     assert (e.position is None) == (kind == "encoder")

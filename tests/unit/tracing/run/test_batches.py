@@ -65,7 +65,7 @@ def test_a_trace_is_that_of_the_text_alone(
 
 def same(one: Trace, other: Trace) -> None:
     for kind in one.kinds:
-        if kind != "cross" and one.passage(kind).keeping.hidden and one.passage(kind).hidden:
+        if kind != "cross" and one.stack(kind).keeping.hidden and one.stack(kind).hidden:
             for layer in (0, "input", 1, -1):
                 assert_close_to_largest(
                     other.embeddings(layer, kind=kind), one.embeddings(layer, kind=kind), PARITY_FP32
