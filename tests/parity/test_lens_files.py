@@ -8,13 +8,13 @@ import torch
 
 from lens_models import FAMILIES, inputs
 from regard.lenses import lens
-from regard.tracing import Keeping, Trace, forecast, kept_bytes, trace_ids
+from regard.tracing import KeepPolicy, Trace, forecast, kept_bytes, trace_ids
 
 KEEPINGS = (
-    Keeping(),
-    Keeping(keep="qk"),
-    Keeping(keep="qkv", layers=[-1]),
-    Keeping(keep="residual", dtype=torch.bfloat16),
+    KeepPolicy(),
+    KeepPolicy(keep="qk"),
+    KeepPolicy(keep="qkv", layers=[-1]),
+    KeepPolicy(keep="residual", dtype=torch.bfloat16),
 )
 
 

@@ -189,7 +189,7 @@ def watch_text(
         InputError: as `decode_texts`, or a trace that would not fit in memory.
         RegardError: the pass does not give the log-probabilities that were noted while writing.
     """
-    from regard.tracing import Keeping, rerun, trace_read
+    from regard.tracing import KeepPolicy, rerun, trace_read
 
     job = Job.of(model, tokenizer, choice, 1, stop, None, rules, prefix)
     (given,) = job.encoded([text], [0])
@@ -205,7 +205,7 @@ def watch_text(
             known = tokenizer.encode(text)
             source = known if list(known.token_ids) == ids else read_back(ids, tokenizer)
         read = (target, None) if source is None else (source, target)
-        trace = trace_read(model, *read, keeping=Keeping(keep=keep))
+        trace = trace_read(model, *read, keeping=KeepPolicy(keep=keep))
         logits = rerun(trace, job.network, logits=True).logits
     assert logits is not None, "checked"
     rows = logits[0, len(start) - 1 :][: len(way.log_probabilities)]

@@ -103,7 +103,7 @@ class Tracing(Held):
             >>> trace.weights(layer=5, head=0).shape
             torch.Size([7, 7])
         """
-        keeping = tracing.Keeping(keep=keep, layers=layers, dtype=dtype)
+        keeping = tracing.KeepPolicy(keep=keep, layers=layers, dtype=dtype)
         if isinstance(text, Mapping):
             tokenized, text = {**text, **tokenized}, None
         ids = as_named({"token_ids": token_ids, "target_ids": target_ids, **tokenized})
@@ -153,7 +153,7 @@ class Tracing(Held):
             >>> regard.load().forecast(512, keep="qk").kept
             9437184
         """
-        keeping = tracing.Keeping(keep=keep, layers=layers, dtype=dtype)
+        keeping = tracing.KeepPolicy(keep=keep, layers=layers, dtype=dtype)
         return tracing.forecast(self.loaded, n_tokens, target_tokens, keeping)
 
     def gradients(
@@ -180,7 +180,7 @@ class Tracing(Held):
             raise InputError(f"{name} must be a text, token ids or a trace; got {type(text).__name__}.")
         read: Callable[..., Recorded] = tracing.trace_text if isinstance(text, str) else tracing.trace_ids
         try:
-            traced: Recorded = read(self.loaded, text, keeping=tracing.Keeping(keep="residual"))
+            traced: Recorded = read(self.loaded, text, keeping=tracing.KeepPolicy(keep="residual"))
         except InputError as error:
             raise InputError(f"{name}: {error}") from error
         return traced

@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from regard.tracing.record import (
         AttentionTrace,
         Keep,
-        Keeping,
+        KeepPolicy,
         Numbers,
         Selector,
         TracedStack,
@@ -126,7 +126,7 @@ __all__ = [
     "Induction",
     "IntegratedGradients",
     "Keep",
-    "Keeping",
+    "KeepPolicy",
     "KeyPattern",
     "Layers",
     "Likeness",
@@ -207,7 +207,7 @@ __getattr__, __dir__ = _lazy_exports(
             "HeadOptions HeadPattern HeadTable Induction KeyPattern Offset RowPattern Sides TextOrIds "
             "default_patterns heads heads_of_trace repeated_tokens"
         ),
-        "regard.tracing.record": "AttentionTrace Keep Keeping Numbers TracedStack Selector kept_bytes",
+        "regard.tracing.record": "AttentionTrace Keep KeepPolicy Numbers Selector TracedStack kept_bytes",
         "regard.tracing.run": "Forecast forecast rerun",
     },
 )

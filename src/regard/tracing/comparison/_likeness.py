@@ -7,7 +7,7 @@ from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.models import Loaded, Output
-from regard.tracing.record import Keeping, Trace
+from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import TraceOfRun, rerun
 
 
@@ -46,7 +46,7 @@ class Likeness:
                 f"model must have one stack; {loaded.source.name} has an encoder and a decoder, whose output "
                 "depends on what the decoder reads. Give model.pruning_curve a metric of your own."
             )
-        keeping = Keeping(keep="residual", layers=-1)
+        keeping = KeepPolicy(keep="residual", layers=-1)
         self.traces: tuple[Trace, ...] = tuple(
             TraceOfRun.of_text(loaded, text, keeping=keeping) for text in texts
         )

@@ -18,7 +18,7 @@ from regard.tracing.edits import Edit, Write, Zero, edited
 from regard.tracing.measures import logits_of_layers, outermost
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
 from regard.tracing.pages._page import page_record
-from regard.tracing.record import Keeping, Trace
+from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import TraceOfRun
 from regard.views import LivePooling, Page, ServedRecord, page_contents, render_page
 
@@ -254,7 +254,7 @@ def _likeness(
     try:
         heads = replace(asked, weights=()).edits()
         model = edited(loaded, heads) if heads else loaded
-        second = TraceOfRun.of_text(model, asked.second, keeping=Keeping(keep="residual"))
+        second = TraceOfRun.of_text(model, asked.second, keeping=KeepPolicy(keep="residual"))
     except InputError as error:
         return {"refused": str(error)}
     one, other = (_pooled(rows, pooling) for rows in (contextual, second.embeddings()))

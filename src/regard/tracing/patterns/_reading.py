@@ -10,7 +10,7 @@ from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.text import Words
-from regard.tracing.record import Keeping, Trace
+from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import TraceOfRun
 
 TextOrIds = str | Sequence[str] | Sequence[int] | Tensor | Mapping[str, Any]
@@ -68,7 +68,7 @@ def _paired(texts: Texts, targets: Texts | None) -> Iterator[tuple[TextOrIds, Te
         yield one, other  # type: ignore[misc]
 
 
-_KEEPING = Keeping(keep="qk")
+_KEEPING = KeepPolicy(keep="qk")
 
 
 def _trace(loaded: Loaded, text: TextOrIds, target: TextOrIds | None) -> Trace:

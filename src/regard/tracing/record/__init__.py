@@ -4,7 +4,7 @@ from regard.tracing.record._files import HasLoaded
 from regard.tracing.record._keep import (
     EVERYTHING,
     Keep,
-    Keeping,
+    KeepPolicy,
     Partial,
     ScoreInputs,
     kept_inputs,
@@ -32,7 +32,7 @@ __all__ = [
     "AttentionTrace",
     "HasLoaded",
     "Keep",
-    "Keeping",
+    "KeepPolicy",
     "Numbers",
     "Partial",
     "ScoreInputs",

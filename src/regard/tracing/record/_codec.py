@@ -35,7 +35,7 @@ from regard.core.errors import InputError
 from regard.models.families.deberta import DisentangledBias, DistanceTerm
 from regard.positions import Alibi, BucketBias
 from regard.text import Encoding, Token, Word
-from regard.tracing.record._keep import Keeping, Partial, ScoreInputs
+from regard.tracing.record._keep import KeepPolicy, Partial, ScoreInputs
 from regard.tracing.record._stacks import AttentionTrace, ScoreTrace, TracedStack
 
 SCHEMA: dict[str, tuple[Any, str]] = {
@@ -50,7 +50,7 @@ SCHEMA: dict[str, tuple[Any, str]] = {
     ),
     "ScoreTrace": (ScoreTrace, "inputs"),
     "ScoreInputs": (ScoreInputs, "q k mask bias scorer scale softcap dropout sinks weights written kernel"),
-    "Keeping": (Keeping, "keep layers dtype"),
+    "Keeping": (KeepPolicy, "keep layers dtype"),
     "Causal": (Causal, "offset"),
     "Conjunction": (Conjunction, "masks"),
     "DilatedWindow": (DilatedWindow, "left right dilation offset"),

@@ -105,7 +105,7 @@ class ScoreInputs(AttentionInputs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Keeping:
+class KeepPolicy:
     """What is asked to be kept, checked against a network by `of`.
 
     Args:
@@ -194,11 +194,11 @@ class Keeping:
         return self.layers  # type: ignore[return-value]
 
 
-EVERYTHING = Keeping()
+EVERYTHING = KeepPolicy()
 """What a trace keeps unless it is told otherwise."""
 
 
-def kept_tensor(value: Tensor, keeping: Keeping) -> Tensor:
+def kept_tensor(value: Tensor, keeping: KeepPolicy) -> Tensor:
     """What is kept of a tensor of the residual stream or of attention: converted, and by itself."""
     kept = value if keeping == EVERYTHING else _Memory([value], keeping.dtype).take(value)
     if not keeping.queries:
@@ -206,7 +206,7 @@ def kept_tensor(value: Tensor, keeping: Keeping) -> Tensor:
     return kept
 
 
-def kept_inputs(inputs: AttentionInputs, keeping: Keeping) -> AttentionInputs:
+def kept_inputs(inputs: AttentionInputs, keeping: KeepPolicy) -> AttentionInputs:
     """What is kept of a record: q and k, v where it is wanted, and a bias that is a function of them."""
     kept = [inputs.q, inputs.k, *([inputs.v] if keeping.values else [])]
     memory = _Memory(kept, keeping.dtype)

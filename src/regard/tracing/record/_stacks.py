@@ -10,7 +10,7 @@ from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.models import Change, Kind, Loaded, keys_of, stack_of
 from regard.text import Encoding
-from regard.tracing.record._keep import EVERYTHING, Keeping, ScoreInputs, places
+from regard.tracing.record._keep import EVERYTHING, KeepPolicy, ScoreInputs, places
 from regard.tracing.record._origin import Origin, origin_of
 from regard.tracing.record._selectors import counted
 
@@ -78,7 +78,7 @@ class TracedStack:
     scaled: Tensor | None = None
     positions: Tensor | None = None
     token_types: Tensor | None = None
-    keeping: Keeping = EVERYTHING
+    keeping: KeepPolicy = EVERYTHING
 
     @property
     def depth(self) -> int:

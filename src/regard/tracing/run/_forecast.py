@@ -16,7 +16,7 @@ from regard.models.families.deberta import DistanceTerm, RelativePositions
 from regard.text import Encoding
 from regard.tracing.record import (
     EVERYTHING,
-    Keeping,
+    KeepPolicy,
     kept_bytes,
     places,
 )
@@ -45,7 +45,7 @@ class Forecast:
 
 
 def forecast(
-    loaded: Loaded, num_tokens: int, target_tokens: int | None = None, keeping: Keeping = EVERYTHING
+    loaded: Loaded, num_tokens: int, target_tokens: int | None = None, keeping: KeepPolicy = EVERYTHING
 ) -> Forecast:
     """Estimate the memory of a trace before it is made.
 
@@ -77,7 +77,7 @@ def forecast(
     return _of(loaded.network, lengths, keeping)
 
 
-def check_fits(loaded: Loaded, keeping: Keeping, *lengths: int) -> None:
+def check_fits(loaded: Loaded, keeping: KeepPolicy, *lengths: int) -> None:
     """Refuse a trace that memory would not hold."""
     network = loaded.network
     # To ask the system how much is free takes a tenth of the time of a short trace.
@@ -123,7 +123,7 @@ def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tu
 _SHORT = (4, 5, 6)
 
 
-def _of(network: Network, lengths: tuple[int, ...], keeping: Keeping) -> Forecast:
+def _of(network: Network, lengths: tuple[int, ...], keeping: KeepPolicy) -> Forecast:
     axes = [_SHORT if length > _SHORT[-1] else (length,) for length in lengths]
     # As many lengths as coefficients: of 1, n, n^2, and with a decoder beside an encoder m, m^2, n m.
     powers = [each for each in product(*(range(len(axis)) for axis in axes)) if sum(each) <= 2]
@@ -156,7 +156,7 @@ def _passing(network: Network, lengths: tuple[int, ...], squares: int) -> int:
     return 2**24 + entries * size + (squares if plain.foreign else 0)
 
 
-def _kept(network: Network, short: tuple[int, ...], lengths: tuple[int, ...], keeping: Keeping) -> int:
+def _kept(network: Network, short: tuple[int, ...], lengths: tuple[int, ...], keeping: KeepPolicy) -> int:
     """What a trace of short texts holds, but DeBERTa's tables of distances with the rows that the lengths in
     question need: beyond some distance there are no more.
 

@@ -14,7 +14,7 @@ from regard.models import Network, StackKind
 from regard.text import Encoding
 from regard.tracing.record import (
     AttentionTrace,
-    Keeping,
+    KeepPolicy,
     Partial,
     ScoreInputs,
     ScoreTrace,
@@ -31,7 +31,7 @@ _ATTENTIONS = ("attention", "cross_attention")
 class Listening:
     """Listeners for one pass, and what they have kept."""
 
-    def __init__(self, network: Network, keeping: Keeping) -> None:
+    def __init__(self, network: Network, keeping: KeepPolicy) -> None:
         self._network, self._keeping = network, keeping
         self._kept: dict[str, Any] = {}
         self._names = frozenset(network.tap_names())

@@ -9,7 +9,7 @@ import torch
 from regard.core.errors import InputError
 from regard.models import Ids, Loaded, StackKind, as_named, read_ids
 from regard.text import Encoding
-from regard.tracing.record import EVERYTHING, Keeping, Trace
+from regard.tracing.record import EVERYTHING, KeepPolicy, Trace
 from regard.tracing.run._forecast import check_fits
 from regard.tracing.run._listening import Listening
 from regard.tracing.run._passes import Given, batches, check_mode, run
@@ -29,14 +29,16 @@ class TraceOfRun(Trace):
         pair: str | None = None,
         *,
         target: str | None = None,
-        keeping: Keeping = EVERYTHING,
+        keeping: KeepPolicy = EVERYTHING,
     ) -> Self:
         """Trace a text, or a pair of texts; `target` is what the decoder beside an encoder reads."""
         (trace,) = cls._of_pass(loaded, [_read(loaded, text, pair, target)], keeping)
         return trace
 
     @classmethod
-    def of_texts(cls, loaded: Loaded, texts: Sequence[str], *, keeping: Keeping = EVERYTHING) -> list[Self]:
+    def of_texts(
+        cls, loaded: Loaded, texts: Sequence[str], *, keeping: KeepPolicy = EVERYTHING
+    ) -> list[Self]:
         """Trace several texts, those of like length in one pass.
 
         A trace equals that of the text alone to 1e-5 (float32), not to the last bit: kernels add in another
@@ -53,7 +55,7 @@ class TraceOfRun(Trace):
         encoding: Encoding,
         target: Encoding | None = None,
         *,
-        keeping: Keeping = EVERYTHING,
+        keeping: KeepPolicy = EVERYTHING,
     ) -> Self:
         """Trace what was encoded already; its tokens have the words of its text."""
         (trace,) = cls._of_pass(loaded, [_checked(loaded, encoding, target)], keeping)
@@ -61,7 +63,12 @@ class TraceOfRun(Trace):
 
     @classmethod
     def of_ids(
-        cls, loaded: Loaded, token_ids: Ids, target_ids: Ids | None = None, *, keeping: Keeping = EVERYTHING
+        cls,
+        loaded: Loaded,
+        token_ids: Ids,
+        target_ids: Ids | None = None,
+        *,
+        keeping: KeepPolicy = EVERYTHING,
     ) -> Self:
         """Trace the token ids of one text, which need no tokenizer."""
         traces = cls.of_rows(loaded, token_ids, target_ids, keeping=keeping)
@@ -79,7 +86,7 @@ class TraceOfRun(Trace):
         mask: Any = None,
         token_types: Any = None,
         target_mask: Any = None,
-        keeping: Keeping = EVERYTHING,
+        keeping: KeepPolicy = EVERYTHING,
     ) -> list[Self]:
         """Trace token ids, which need no tokenizer, as one hands them out; their tokens have no words.
 
@@ -106,7 +113,7 @@ class TraceOfRun(Trace):
 
     @classmethod
     def _of_many(
-        cls, loaded: Loaded, readers: Sequence[Callable[[], Given]], each: str, keeping: Keeping
+        cls, loaded: Loaded, readers: Sequence[Callable[[], Given]], each: str, keeping: KeepPolicy
     ) -> list[Self]:
         given: list[Given] = []
         for number, read in enumerate(readers):
@@ -122,7 +129,7 @@ class TraceOfRun(Trace):
         return [found[number] for number in range(len(given))]
 
     @classmethod
-    def _of_pass(cls, loaded: Loaded, given: Sequence[Given], keeping: Keeping) -> list[Self]:
+    def _of_pass(cls, loaded: Loaded, given: Sequence[Given], keeping: KeepPolicy) -> list[Self]:
         """The traces of one pass, which is refused if memory would not hold them."""
         network = loaded.network
         check_mode(network)

@@ -14,7 +14,7 @@ from regard.models import Loaded
 from regard.pruning import prune
 from regard.tracing import (
     AttentionTrace,
-    Keeping,
+    KeepPolicy,
     Trace,
     TracedStack,
     difference_page,
@@ -169,7 +169,7 @@ def test_what_cannot_be_compared(loaded: Loaded) -> None:
 
 
 def test_a_trace_without_attention(loaded: Loaded) -> None:
-    trace = trace_text(loaded, "the fishing bank", keeping=Keeping(keep="residual"))
+    trace = trace_text(loaded, "the fishing bank", keeping=KeepPolicy(keep="residual"))
     with pytest.raises(InputError, match=r'attention layer 0 is not in this trace: .*keep="residual"'):
         divergence(trace, trace)
 

@@ -13,7 +13,7 @@ from regard.checkpoints import Source
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.tracing import AttentionTrace, Keeping, Statistics, Trace, trace_ids, trace_read, trace_text
+from regard.tracing import AttentionTrace, KeepPolicy, Statistics, Trace, trace_ids, trace_read, trace_text
 from tolerances import FP32_OF_LARGEST, VARIANCE_OF_DISTANCE, WEIGHTS, assert_close_to_largest
 from unit.models import tiny
 from unit.tracing.conftest import make_loaded, make_tokenizer
@@ -254,10 +254,10 @@ def test_wrong_arguments(pair: Trace, arguments: dict[str, Any], message: str) -
 def test_a_trace_that_kept_some_layers() -> None:
     loaded = make_loaded()
     whole = trace_text(loaded, TEXT, PAIR).statistics()
-    some = trace_text(loaded, TEXT, PAIR, keeping=Keeping(keep="qk", layers=[1])).statistics()
+    some = trace_text(loaded, TEXT, PAIR, keeping=KeepPolicy(keep="qk", layers=[1])).statistics()
     assert some.layers == (1,)
     assert torch.equal(some.entropy[0], whole.entropy[1])
-    residual = trace_text(loaded, TEXT, PAIR, keeping=Keeping(keep="residual"))
+    residual = trace_text(loaded, TEXT, PAIR, keeping=KeepPolicy(keep="residual"))
     with pytest.raises(InputError, match="is not in this trace"):
         residual.statistics()
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.models import Kind
-from regard.tracing import Keeping, Trace, trace_ids, trace_text
+from regard.tracing import KeepPolicy, Trace, trace_ids, trace_text
 from regard.tracing.pages import _story
 from regard.views import Page
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
@@ -150,7 +150,7 @@ def test_says_what_can_be_seen_and_no_more(trace: Trace) -> None:
     crossed = replace(both.decoder, cross_attention=both.decoder.cross_attention[::2], cross_layers=(0, 2))
     rows = _told(replace(both, decoder=crossed).page(), "decoder").facts["rows"]
     assert [row["name"] for row in rows if row["layer"] == 1] == ["attention", "output"]
-    kept = trace_text(make_loaded(), TEXT, keeping=Keeping(keep="qkv"))
+    kept = trace_text(make_loaded(), TEXT, keeping=KeepPolicy(keep="qkv"))
     assert "encoder-story" not in kept.page().html
 
 

@@ -10,7 +10,7 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.tracing import Keeping, Offset, heads, heads_of_trace, repeated_tokens, trace_ids, trace_text
+from regard.tracing import KeepPolicy, Offset, heads, heads_of_trace, repeated_tokens, trace_ids, trace_text
 from regard.tracing.patterns._bootstrap import Bootstrap, Draws
 from regard.tracing.patterns._rows import Rows
 from tolerances import FP64, WEIGHTS
@@ -257,7 +257,7 @@ def both() -> Loaded:
 
 
 def test_a_trace_without_attention(loaded: Loaded) -> None:
-    trace = trace_text(loaded, "the fishing bank", keeping=Keeping(keep="residual"))
+    trace = trace_text(loaded, "the fishing bank", keeping=KeepPolicy(keep="residual"))
     with pytest.raises(InputError, match=r'attention layer 0 is not in this trace: .*keep="residual"'):
         heads_of_trace(trace)
 
@@ -287,7 +287,7 @@ def test_an_encoder_decoder(both: Loaded) -> None:
 def test_a_layer_that_only_the_decoder_has(both: Loaded) -> None:
     """A table of some kinds would look like one of all: the kind has to be said."""
     ids, target = [3, 1, 4, 1, 5, 9, 2], [4, 7, 1, 8, 2]
-    trace = trace_ids(both, ids, target, keeping=Keeping(keep="qk", layers=[2]))
+    trace = trace_ids(both, ids, target, keeping=KeepPolicy(keep="qk", layers=[2]))
     with pytest.raises(
         InputError, match=r'^kind must be "decoder" or "cross": "encoder" has none of the layers'
     ):

@@ -35,7 +35,7 @@ from regard.lenses._masks import TensorMask
 from regard.models import Loaded
 from regard.positions import Alibi
 from regard.text import Encoding
-from regard.tracing import AttentionTrace, Keeping, Trace, TracedStack, kept_bytes, trace_ids, trace_text
+from regard.tracing import AttentionTrace, KeepPolicy, Trace, TracedStack, kept_bytes, trace_ids, trace_text
 from regard.tracing.record import _files
 from regard.tracing.record._codec import SCHEMA, Writer
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
@@ -52,7 +52,7 @@ def loaded(network: Any, family: str = "none", dtype: torch.dtype = torch.float3
 
 def traced(model: Loaded, **keeping: Any) -> Trace:
     both = len(model.network.prefixes) == 2
-    return trace_ids(model, IDS, TARGET if both else None, keeping=Keeping(**keeping))
+    return trace_ids(model, IDS, TARGET if both else None, keeping=KeepPolicy(**keeping))
 
 
 def check_same(again: Trace, trace: Trace) -> None:

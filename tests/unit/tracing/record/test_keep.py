@@ -14,7 +14,7 @@ from regard.checkpoints import Source
 from regard.core import AttentionInputs, Causal, Padding
 from regard.core.errors import InputError, RegardError
 from regard.models import Loaded
-from regard.tracing import Keeping, Trace, compare, kept_bytes, page_record, trace_ids, trace_text
+from regard.tracing import KeepPolicy, Trace, compare, kept_bytes, page_record, trace_ids, trace_text
 from regard.tracing.record._keep import Partial, ScoreInputs, kept_inputs, kept_tensor
 from tolerances import WEIGHTS
 from unit.models import folders, tiny
@@ -31,7 +31,7 @@ def loaded(network: Any) -> Loaded:
 def traced(model: Loaded, **keeping: Any) -> Trace:
     ids = [3, 1, 4, 1, 5, 9, 2]
     both = len(model.network.prefixes) == 2
-    return trace_ids(model, ids, [4, 7, 1, 28, 2] if both else None, keeping=Keeping(**keeping))
+    return trace_ids(model, ids, [4, 7, 1, 28, 2] if both else None, keeping=KeepPolicy(**keeping))
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_no_such_layer(of_both: Loaded, layers: Any) -> None:
 )
 def test_what_cannot_be_kept(keeping: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Keeping(**keeping)
+        KeepPolicy(**keeping)
 
 
 def defined(inputs: Any) -> Tensor:
@@ -172,7 +172,7 @@ def test_a_trace_in_half_precision_is_exact_to_its_own_queries_and_keys(family: 
 
 
 def test_the_residual_stream_is_converted_too(loaded_tiny: Loaded) -> None:
-    trace = trace_text(loaded_tiny, TEXT, keeping=Keeping(dtype=torch.float16))
+    trace = trace_text(loaded_tiny, TEXT, keeping=KeepPolicy(dtype=torch.float16))
     tensors = [*trace.source.hidden, trace.source.learned, trace.source.positions, trace.source.token_types]
     tensors += [value for each in trace.attention() for value in (each.context, each.output, each.inputs.v)]
     assert {tensor.dtype for tensor in tensors if tensor is not None} == {torch.float16}
@@ -214,7 +214,7 @@ def joint(tokens: int = 7, heads: int = 3, width: int = 5) -> AttentionInputs:
 
 def test_a_view_of_a_joint_projection_does_not_keep_the_values() -> None:
     inputs = joint()
-    kept = kept_inputs(inputs, Keeping(keep="qk"))
+    kept = kept_inputs(inputs, KeepPolicy(keep="qk"))
     assert torch.equal(kept.q, inputs.q)
     assert kept_bytes((kept.q, kept.k)) == 2 * 7 * 3 * 5 * 4
     alive = weakref.ref(inputs.v)
@@ -227,9 +227,9 @@ def test_a_view_of_a_joint_projection_does_not_keep_the_values() -> None:
 
 def test_what_covers_its_memory_is_not_copied() -> None:
     inputs = joint()
-    kept = kept_inputs(inputs, Keeping(keep="qkv"))
+    kept = kept_inputs(inputs, KeepPolicy(keep="qkv"))
     assert kept.k.data_ptr() == inputs.k.data_ptr()
-    half = kept_inputs(inputs, Keeping(keep="qkv", dtype=torch.bfloat16))
+    half = kept_inputs(inputs, KeepPolicy(keep="qkv", dtype=torch.bfloat16))
     # One conversion of the one piece of memory, of which all three are views again.
     assert half.v.untyped_storage().data_ptr() == half.q.untyped_storage().data_ptr()
     assert torch.equal(half.v, inputs.v.bfloat16())
@@ -286,9 +286,9 @@ def test_a_part_of_a_sequence() -> None:
 
 def test_what_is_made_of_a_whole_trace_names_what_it_lacks(loaded_tiny: Loaded) -> None:
     text = "the fishing bank by the river"
-    some = trace_text(loaded_tiny, text, keeping=Keeping(layers=[0]))
-    queries = trace_text(loaded_tiny, text, keeping=Keeping(keep="qk"))
-    stream = trace_text(loaded_tiny, text, keeping=Keeping(keep="residual"))
+    some = trace_text(loaded_tiny, text, keeping=KeepPolicy(layers=[0]))
+    queries = trace_text(loaded_tiny, text, keeping=KeepPolicy(keep="qk"))
+    stream = trace_text(loaded_tiny, text, keeping=KeepPolicy(keep="residual"))
     whole = trace_text(loaded_tiny, text)
     for ours, theirs in zip(*(page_record(each).layers["encoder"] for each in (queries, whole)), strict=True):
         assert np.array_equal(ours.q, theirs.q)
@@ -307,13 +307,13 @@ def test_what_is_made_of_a_whole_trace_names_what_it_lacks(loaded_tiny: Loaded) 
 
 
 def test_parity_of_the_layers_that_are_kept(loaded_tiny: Loaded) -> None:
-    parity = trace_text(loaded_tiny, TEXT, keeping=Keeping(keep="qkv", layers=[1])).parity()
+    parity = trace_text(loaded_tiny, TEXT, keeping=KeepPolicy(keep="qkv", layers=[1])).parity()
     assert [each.layer for each in parity.layers] == [1]
     assert 0.0 < parity.largest <= parity.bound
 
 
 def test_parity_of_a_trace_without_attention_is_refused() -> None:
-    trace = trace_ids(loaded(folders.network("bert")), [1, 2, 3], keeping=Keeping(keep="residual"))
+    trace = trace_ids(loaded(folders.network("bert")), [1, 2, 3], keeping=KeepPolicy(keep="residual"))
     with pytest.raises(InputError, match=r'parity checks attention.*keep="residual"'):
         trace.parity()
 
@@ -321,7 +321,7 @@ def test_parity_of_a_trace_without_attention_is_refused() -> None:
 def test_free_pages_go_back_after_large_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     monkeypatch.setattr("regard.tracing.record._keep.trim_malloc", lambda: calls.append(0))
-    keeping = Keeping(keep="residual")
+    keeping = KeepPolicy(keep="residual")
     for size, device, expected in ((2**20, "cpu", 1), (2**20 - 1, "cpu", 0), (2**20, "meta", 0)):
         calls.clear()
         kept_tensor(torch.empty(size, dtype=torch.int8, device=device), keeping)

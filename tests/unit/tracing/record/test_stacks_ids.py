@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.core.errors import InputError, RegardError
 from regard.models import Transformer
-from regard.tracing import Keeping, trace_ids, trace_text
+from regard.tracing import KeepPolicy, trace_ids, trace_text
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models import tiny
 from unit.tracing.stacks import SOURCE_TOKENS, TEXT, loaded
@@ -162,7 +162,7 @@ def test_what_is_not_finite_after_the_last_attention_is_seen() -> None:
         damaged.stack("encoder").layers[-1].ffn.output.weight[0, 0] = float("nan")
     for keep in ("all", "residual"):
         with pytest.raises(RegardError, match="output has numbers that are not finite"):
-            trace_ids(loaded(damaged), [3, 1], keeping=Keeping(keep=keep))
+            trace_ids(loaded(damaged), [3, 1], keeping=KeepPolicy(keep=keep))
 
 
 def test_training_is_refused(network: Transformer) -> None:

@@ -13,7 +13,7 @@ from regard.checkpoints import Source
 from regard.core import memory
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.tracing import Keeping, Trace, trace_ids, trace_text
+from regard.tracing import KeepPolicy, Trace, trace_ids, trace_text
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.models import tiny
 
@@ -226,7 +226,7 @@ def test_weights_that_memory_does_not_hold_are_refused(monkeypatch: pytest.Monke
     network = tiny.decoder()
     source = Source(name="tiny", folder=Path("tiny"), kind="folder")
     model = Loaded(network=network, tokenizer=None, source=source, family="none", left_out=())
-    trace = trace_ids(model, [3] * 5000, keeping=Keeping(keep="qk"))
+    trace = trace_ids(model, [3] * 5000, keeping=KeepPolicy(keep="qk"))
     monkeypatch.setattr(memory, "free_bytes", lambda device: 2**28)
     for read in (trace.weights, trace.scores):
         with pytest.raises(InputError, match=r"5000 x 5000 tokens, needs .* MiB of memory, and 256"):

@@ -14,7 +14,7 @@ from regard.checkpoints import Source
 from regard.lenses import lens
 from regard.models import Loaded
 from regard.text import Tokenizer
-from regard.tracing import Keeping, Trace, kept_bytes, trace_text, trace_texts
+from regard.tracing import KeepPolicy, Trace, kept_bytes, trace_text, trace_texts
 from tolerances import PARITY_FP32, assert_close_to_largest
 from unit.models import folders
 
@@ -44,8 +44,10 @@ def test_a_trace_is_that_of_the_text_alone(
         passes.append(len(token_ids))
         return run(token_ids, **arguments)
 
-    some = [Keeping(keep="qk", dtype=torch.float64)] if family in ("bert", "llama", "bart", "lens t5") else []
-    for keeping in (Keeping(), *some):
+    some = (
+        [KeepPolicy(keep="qk", dtype=torch.float64)] if family in ("bert", "llama", "bart", "lens t5") else []
+    )
+    for keeping in (KeepPolicy(), *some):
         alone = [trace_text(model, text, keeping=keeping) for text in TEXTS]
         with monkeypatch.context() as patched:
             patched.setattr(model.network, "forward", counted)

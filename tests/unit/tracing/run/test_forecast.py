@@ -14,7 +14,7 @@ from regard.core.errors import InputError
 from regard.core.memory import free_bytes, human_bytes
 from regard.models import Loaded
 from regard.models.families.gpt2 import Gpt2Config, build
-from regard.tracing import Keeping, forecast, kept_bytes, trace_ids
+from regard.tracing import KeepPolicy, forecast, kept_bytes, trace_ids
 from regard.tracing.run import _forecast
 from unit.models import folders, tiny
 
@@ -39,10 +39,10 @@ def own(family: str) -> Loaded:
 
 
 KEEPINGS = (
-    Keeping(),
-    Keeping(keep="qkv", layers=[-1]),
-    Keeping(keep="qk", layers=[1], dtype=torch.bfloat16),
-    Keeping(keep="residual", dtype=torch.float64),
+    KeepPolicy(),
+    KeepPolicy(keep="qkv", layers=[-1]),
+    KeepPolicy(keep="qk", layers=[1], dtype=torch.bfloat16),
+    KeepPolicy(keep="residual", dtype=torch.float64),
 )
 
 
@@ -80,8 +80,8 @@ def test_by_hand() -> None:
     told = forecast(gpt2(), 5000)
     assert told.kept == 4 * 5000 * 60 * (2 + 6 * 3 + 1)
     assert told.peak == told.kept + 16 * MIB + 3 * 4 * 5000 * (60 + 220)
-    assert forecast(gpt2(), 5000, keeping=Keeping(keep="qk")).kept == 4 * 5000 * 60 * 2 * 3
-    assert forecast(gpt2(), 5000, keeping=Keeping(keep="residual")).kept == 4 * 5000 * 60 * (2 + 3 + 1)
+    assert forecast(gpt2(), 5000, keeping=KeepPolicy(keep="qk")).kept == 4 * 5000 * 60 * 2 * 3
+    assert forecast(gpt2(), 5000, keeping=KeepPolicy(keep="residual")).kept == 4 * 5000 * 60 * (2 + 3 + 1)
 
 
 def test_through_the_model() -> None:
@@ -105,13 +105,13 @@ def test_no_such_target_or_layer() -> None:
     with pytest.raises(InputError, match="target_tokens must be from 1 to 11"):
         forecast(loaded(tiny.both()), 3, 12)
     with pytest.raises(InputError, match="layers must be from 0 to 1"):
-        forecast(loaded(tiny.encoder()), 3, keeping=Keeping(layers=5))
+        forecast(loaded(tiny.encoder()), 3, keeping=KeepPolicy(layers=5))
 
 
 def test_a_trace_that_does_not_fit_is_refused_before_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     model = gpt2()
     needed = forecast(model, 30_000)
-    less = forecast(model, 30_000, keeping=Keeping(keep="qk"))
+    less = forecast(model, 30_000, keeping=KeepPolicy(keep="qk"))
     assert less.peak < needed.peak / 1.5
     monkeypatch.setattr(_forecast, "free_bytes", lambda device: needed.peak - 1)
     run = model.network.forward
@@ -126,15 +126,15 @@ def test_a_trace_that_does_not_fit_is_refused_before_it_runs(monkeypatch: pytest
     both = f"needs {human_bytes(needed.peak)}, and {human_bytes(needed.peak - 1)} of memory are free"
     assert f"a trace of 30000 tokens of tiny {both}" in str(refused.value)
     monkeypatch.setattr(_forecast, "free_bytes", lambda device: less.peak)
-    _forecast.check_fits(model, Keeping(keep="qk"), 30_000)
+    _forecast.check_fits(model, KeepPolicy(keep="qk"), 30_000)
     with pytest.raises(InputError, match="Ask for less by keep="):
-        _forecast.check_fits(model, Keeping(), 30_000)
+        _forecast.check_fits(model, KeepPolicy(), 30_000)
 
 
 def test_edits_that_leave_n_x_n_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     model = regard.Model(loaded(folders.network("bert", max_seq_len=20_000)))
     monkeypatch.setattr(_forecast, "free_bytes", lambda device: 2 * model.forecast(15_000).peak)
-    _forecast.check_fits(model.loaded, Keeping(), 15_000)
+    _forecast.check_fits(model.loaded, KeepPolicy(), 15_000)
     edited = model.edited(regard.Zero("weights", layer=0, key=-1))
     with pytest.raises(InputError, match=r"a trace of 15000 tokens of tiny \(edited\) needs .* GiB"):
         edited.trace(token_ids=[3] * 15_000)
@@ -151,7 +151,7 @@ def test_the_rough_bound_is_above_every_trace(family: str) -> None:
     """Beyond it nothing is forecast, and nobody asks how much is free."""
     model, both = own(family), [101] * 2
     lengths = tuple(both[: len(model.network.prefixes)])
-    told = forecast(model, *lengths, keeping=Keeping(dtype=torch.float64))
+    told = forecast(model, *lengths, keeping=KeepPolicy(dtype=torch.float64))
     assert told.peak - 16 * MIB < _forecast._more_than(model.network, lengths)
 
 
