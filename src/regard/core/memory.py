@@ -16,6 +16,9 @@ def human_bytes(count: int) -> str:
     return f"{count} bytes"
 
 
+CPU = torch.device("cpu")
+
+
 def check_room(what: str, needed: float, device: torch.device, way_out: str) -> None:
     """Refuse what needs more memory than is free, before it is begun.
 
@@ -27,6 +30,12 @@ def check_room(what: str, needed: float, device: torch.device, way_out: str) -> 
         raise InputError(
             f"{what} needs {human_bytes(int(needed))} of memory, and {human_bytes(free)} are free; {way_out}."
         )
+
+
+def has_room(needed: float, device: torch.device) -> bool:
+    """Whether so many bytes are free, as far as anybody says."""
+    free = free_bytes(device)
+    return free is None or needed <= free
 
 
 _MEMINFO = Path("/proc/meminfo")

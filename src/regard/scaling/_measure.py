@@ -8,7 +8,7 @@ import torch
 
 from regard.core.arguments import whole
 from regard.core.errors import InputError
-from regard.core.memory import free_bytes, human_bytes
+from regard.core.memory import CPU, check_room
 from regard.scaling._cases import Case, Shape, Softmax, case_named, names_of
 from regard.scaling._closeness import closeness
 from regard.scaling._memory import peaks
@@ -104,19 +104,12 @@ def _checked(lengths: Sequence[int]) -> tuple[int, ...]:
 
 def _check_fits(cases: dict[str, Case], shapes: Sequence[Shape]) -> None:
     """Refuse what memory would not hold, before anything is measured."""
-    free = free_bytes(torch.device("cpu"))
-    if free is None:
-        return
     for name, case in cases.items():
-        for shape in shapes:
+        way = "give shorter lengths"
+        for shape in shapes:  # from the shortest to the longest
             needed = shape.record_bytes + 4 * case.numbers(shape)
-            if needed > free:
-                fit = [each.length for each in shapes if each.record_bytes + 4 * case.numbers(each) <= free]
-                way = f"give lengths up to {max(fit):,}" if fit else "give shorter lengths"
-                raise InputError(
-                    f"lengths must fit in memory: {name} at {shape.length:,} tokens needs "
-                    f"{human_bytes(needed)}, and {human_bytes(free)} are free; {way}, or leave {name} out."
-                )
+            check_room(f"{name} at {shape.length:,} tokens", needed, CPU, f"{way}, or leave {name} out")
+            way = f"give lengths up to {shape.length:,}"
 
 
 def _times(cases: dict[str, Case], shape: Shape, advance: Callable[[], None]) -> dict[str, float]:

@@ -10,7 +10,7 @@ import torch
 
 from regard.core import Taps
 from regard.core.errors import InputError
-from regard.core.memory import free_bytes, human_bytes
+from regard.core.memory import check_room, has_room, human_bytes
 from regard.models import Loaded, Network
 from regard.models.families.deberta import DistanceTerm, RelativePositions
 from regard.text import Encoding
@@ -80,18 +80,18 @@ def forecast(
 def check_fits(loaded: Loaded, keeping: KeepPolicy, *lengths: int) -> None:
     """Refuse a trace that memory would not hold."""
     network = loaded.network
-    # To ask the system how much is free takes a tenth of the time of a short trace.
+    device = next(network.parameters()).device
+    # To ask the system how much is free takes a tenth of the time of a short trace; a forecast runs passes.
     roughly = _more_than(network, lengths)
-    free = None if roughly < _LITTLE else free_bytes(next(network.parameters()).device)
-    if free is None or roughly < free:
+    if roughly < _LITTLE or has_room(roughly, device):
         return
-    needed = _of(network, lengths, keeping).peak
-    if needed > free:
-        raise InputError(
-            f"a trace of {' and '.join(map(str, lengths))} tokens of {loaded.source.name} needs "
-            f"{human_bytes(needed)}, and {human_bytes(free)} of memory are free. Ask for less by keep=, "
-            "layers= or dtype=, or give a shorter text; model.forecast says what each takes."
-        )
+    check_room(
+        f"a trace of {' and '.join(map(str, lengths))} tokens of {loaded.source.name}",
+        _of(network, lengths, keeping).peak,
+        device,
+        "ask for less by keep=, layers= or dtype=, or give a shorter text; model.forecast says what each "
+        "takes",
+    )
 
 
 # Where less than this is free, nothing else runs either.
