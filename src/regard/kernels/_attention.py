@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from regard.kernels._compiled import ADDRESS, NUMBER, compiled
 from regard.kernels._ir import F32, I64, PTR, exported, load, loop, place, summing, whole
-from regard.kernels._target import Target
+from regard.kernels._target import ADDRESS, NUMBER, Target, compiled
 
 
 @dataclass(frozen=True, slots=True)

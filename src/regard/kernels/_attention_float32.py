@@ -8,13 +8,13 @@ from typing import Any, Final
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
 from regard.kernels._attention import Attention, Head, by_heads, together_of
-from regard.kernels._exponential import exp2
 from regard.kernels._ir import (
     F32,
     I32,
     I64,
     PTR,
     carrying,
+    exp2,
     filled,
     fma,
     internal,

@@ -24,7 +24,6 @@ from typing import Any, Final
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
 from regard.kernels._attention import Attention, Head, by_heads, together_of
-from regard.kernels._exponential import exp2
 from regard.kernels._ir import (
     F32,
     I8,
@@ -35,6 +34,7 @@ from regard.kernels._ir import (
     ROUNDS,
     add_fours,
     add_pairs,
+    exp2,
     filled,
     fma,
     internal,

@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-from regard.kernels._compiled import ADDRESS, NUMBER, REAL, compiled
-from regard.kernels._exponential import exp2
 from regard.kernels._ir import (
     F32,
     I32,
     I64,
     PTR,
     carrying,
+    exp2,
     exported,
     filled,
     fma,
@@ -30,7 +29,7 @@ from regard.kernels._ir import (
     whole,
     zeros,
 )
-from regard.kernels._target import Target, here
+from regard.kernels._target import ADDRESS, NUMBER, REAL, Target, compiled, here
 
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int32]

@@ -1,10 +1,15 @@
-"""What this processor's registers hold, and which instructions it has for whole numbers."""
+"""This processor: what its registers hold, its instructions for whole numbers, and code for it."""
 
+import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any, Final
 
 import torch
 from llvmlite import binding  # type: ignore[import-untyped, unused-ignore]
+
+from regard._collector import gc_paused
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +37,47 @@ def here() -> Target:
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     vnni = binding.get_host_cpu_features().get("avx512vnni" if wide else "avxvnni")
     return Target(lanes=16 if wide else 8, vnni=bool(vnni))
+
+
+ADDRESS: Final = ctypes.c_void_p
+"""What an argument is: the address of a tensor's memory."""
+
+NUMBER: Final = ctypes.c_int64
+"""What an argument is: a whole number."""
+
+REAL: Final = ctypes.c_float
+"""What an argument is: a float32."""
+
+_alive: list[Any] = []
+
+
+def compiled(make: Callable[[], Any], name: str, *arguments: Any) -> Callable[..., None]:
+    """A function of the module that is made, with arguments of these kinds.
+
+    While it runs, so do other threads of Python.
+    """
+    with gc_paused():  # a kernel is written in some hundred thousand objects
+        machine = _machine()
+        parsed = binding.parse_assembly(str(make()))
+    parsed.verify()
+    engine = binding.create_mcjit_compiler(parsed, machine)
+    engine.finalize_object()
+    function = ctypes.CFUNCTYPE(None, *arguments)(engine.get_function_address(name))
+    _alive.append(engine)  # the code lives as long as this
+    return function
+
+
+def assembly(module: Any, cpu: str | None = None) -> str:
+    """A kernel's code as text: for this processor, or for another x86-64 that LLVM knows by name."""
+    return str(_machine(cpu).emit_assembly(binding.parse_assembly(str(module))))
+
+
+def _machine(cpu: str | None = None) -> Any:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    if cpu is not None:
+        other = binding.Target.from_triple("x86_64-unknown-linux-gnu")
+        return other.create_target_machine(cpu=cpu, opt=3)
+    features = binding.get_host_cpu_features().flatten()
+    own = binding.Target.from_default_triple()
+    return own.create_target_machine(cpu=binding.get_host_cpu_name(), features=features, opt=3)

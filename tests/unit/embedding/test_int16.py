@@ -15,8 +15,8 @@ from regard.embedding import Embedder, Request
 from regard.embedding._engine import NetworkEngine
 from regard.embedding._post_norm import PostNormEngine
 from regard.embedding._quantized import in_int16
-from regard.kernels import _int16_product as int16
-from regard.kernels._int16_product import Int16Product
+from regard.kernels import _int16 as int16
+from regard.kernels._int16 import Int16Product
 from regard.models import Transformer, load_checkpoint
 from tolerances import FP32_OF_LARGEST, INT16_COSINE, PARITY_FP32, assert_close_to_largest
 from unit.kernels.targets import TARGETS

@@ -13,8 +13,8 @@ from regard import InputError
 from regard.embedding._engine import NetworkEngine
 from regard.embedding._post_norm import PostNormEngine
 from regard.embedding._quantized import ByLength, in_int8, in_int16
-from regard.kernels import _int8_product as int8
-from regard.kernels._int8_product import Int8Product
+from regard.kernels import _int8 as int8
+from regard.kernels._int8 import Int8Product
 from regard.kernels._target import Target
 from regard.models import Transformer, load_checkpoint
 from tolerances import FP32_OF_LARGEST, INT8_COSINE, PARITY_FP32, assert_close_to_largest

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.kernels import FewRowsLinear
-from regard.kernels import _few_rows_linear as few_rows
+from regard.kernels import _few_rows as few_rows
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.kernels.targets import TARGETS
 

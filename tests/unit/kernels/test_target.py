@@ -9,8 +9,7 @@ import torch
 
 from regard.kernels import _int8, _int16, _target
 from regard.kernels._attention_int8 import INT8
-from regard.kernels._compiled import assembly
-from regard.kernels._target import Target
+from regard.kernels._target import Target, assembly
 
 
 @pytest.mark.parametrize(
