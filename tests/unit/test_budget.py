@@ -12,7 +12,7 @@ BUDGET = {
     "checkpoints": (2_400, 36),
     "cli": (3_600, 1),
     "concordance": (3_450, 18),
-    "core": (4_650, 43),
+    "core": (4_600, 43),
     "data": (1_450, 25),
     "decoding": (2_900, 41),
     "embedding": (5_750, 32),

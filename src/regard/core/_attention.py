@@ -11,12 +11,14 @@ arXiv 2508.10925, section 2.2) and dropout:
     context       = dropout(weights of the keys) v
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-from regard.core._autocast import without_autocast
 from regard.core._inputs import AttentionInputs, as_object, silence_padding
 from regard.core._positions import Positions, as_tensor, check_positions, take
 from regard.core._taps import Taps
@@ -41,6 +43,30 @@ class Attention:
     masked_scores: Tensor
     weights: Tensor
     context: Tensor
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def without_autocast(
+    function: Callable[Concatenate[AttentionInputs, _P], _R],
+) -> Callable[Concatenate[AttentionInputs, _P], _R]:
+    """The function with autocast switched off on the device of its record.
+
+    Attention has types of its own: scores in float32 or wider, of q and k in the type in which they come.
+    Autocast would round every product to half precision.
+    """
+
+    @wraps(function)
+    def inside(inputs: AttentionInputs, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        device = inputs.q.device.type
+        if not torch.is_autocast_enabled(device):
+            return function(inputs, *args, **kwargs)
+        with torch.autocast(device, enabled=False):
+            return function(inputs, *args, **kwargs)
+
+    return inside
 
 
 @without_autocast

@@ -7,16 +7,23 @@ the mask or bias of all rows would be large, or where blocks need not look at th
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
 
-from regard.core._attention import attend_rows, learned_by
-from regard.core._autocast import without_autocast
-from regard.core._blocks import Plan, by_blocks, plan
-from regard.core._capped import capped_attention
+from regard.core._attention import (
+    at_least_float32,
+    attend_rows,
+    bias_block,
+    expand_heads,
+    learned_by,
+    mask_block,
+    without_autocast,
+)
+from regard.core._bias import DenseBias
+from regard.core._blocks import Plan, by_blocks, empty_context, plan
 from regard.core._devices import ON_DEVICE, on_cpu
 from regard.core._inputs import AttentionInputs, as_object, padding_of, silence_padding
-from regard.core._kernel import attend, attend_block
 from regard.core._masks import Causal, Padding
-from regard.core._positions import as_tensor
+from regard.core._positions import as_tensor, take
 
 # Entries of one block of the mask: 2^21 are 8 MB in float32, which stays in today's CPU caches.
 _BLOCK_ENTRIES = 2**21
@@ -58,11 +65,11 @@ def fused_attention(inputs: AttentionInputs) -> Tensor:
         True
     """
     # A backward pass inside autocast would round what autograd itself has kept.
-    return _fused(inputs, keeps=not torch.is_autocast_enabled(inputs.q.device.type))
+    return _fused(inputs, saves=not torch.is_autocast_enabled(inputs.q.device.type))
 
 
 @without_autocast
-def _fused(inputs: AttentionInputs, *, keeps: bool) -> Tensor:
+def _fused(inputs: AttentionInputs, *, saves: bool) -> Tensor:
     inputs.require_scores()
     mask = inputs.mask
     if mask is not None:
@@ -75,17 +82,17 @@ def _fused(inputs: AttentionInputs, *, keeps: bool) -> Tensor:
     product = inputs.as_dot_product()
     if product is not None and product.q.dtype != inputs.v.dtype:
         # A scorer has worked in float32, and so does the kernel; the context is rounded once.
-        return _scored(product.changed(v=inputs.v.to(product.q.dtype)), True, keeps).to(inputs.v.dtype)
-    return _scored(inputs if product is None else product, product is not None, keeps)
+        return _scored(product.changed(v=inputs.v.to(product.q.dtype)), True, saves).to(inputs.v.dtype)
+    return _scored(inputs if product is None else product, product is not None, saves)
 
 
-def _scored(inputs: AttentionInputs, by_dots: bool, keeps: bool) -> Tensor:
-    written_out = inputs.softcap is not None or inputs.dropout is not None or not by_dots
-    if inputs.mask is None and inputs.bias is None and inputs.sinks is None and not written_out:
+def _scored(inputs: AttentionInputs, by_dots: bool, saves: bool) -> Tensor:
+    explicit = inputs.softcap is not None or inputs.dropout is not None or not by_dots
+    if inputs.mask is None and inputs.bias is None and inputs.sinks is None and not explicit:
         return attend(inputs.q, inputs.k, inputs.v, inputs.factor)
     learned = learned_by(inputs) if torch.is_grad_enabled() else ()
-    if written_out or any(tensor.requires_grad for tensor in learned):
-        return _written_out(inputs, learned, by_dots, keeps)
+    if explicit or any(tensor.requires_grad for tensor in learned):
+        return _by_explicit_scores(inputs, learned, by_dots, saves)
     return _by_kernel(inputs)
 
 
@@ -166,18 +173,189 @@ def _planes_of(inputs: AttentionInputs) -> int:
     return batch * heads
 
 
-def _written_out(inputs: AttentionInputs, learned: tuple[Tensor, ...], by_dots: bool, keeps: bool) -> Tensor:
+def _by_explicit_scores(
+    inputs: AttentionInputs, learned: tuple[Tensor, ...], by_dots: bool, saves: bool
+) -> Tensor:
+    """By blocks whose scores are written out; of a small record all are saved for the backward pass."""
     plain = inputs.dropout is None and inputs.sinks is None
     wants = _wants_gradient(inputs) or any(tensor.requires_grad for tensor in learned)
     if inputs.softcap is not None and by_dots and plain and not wants:
         return capped_attention(inputs, inputs.softcap)
     planes = inputs.q.shape[0] * inputs.num_heads * inputs.scorer.entries(inputs.q.shape[3])
-    if keeps and wants and planes * inputs.q_len * inputs.k_len <= _KEPT_ENTRIES:
-        return _arithmetic(inputs, inputs.q, inputs.k, inputs.v, range(inputs.q_len), range(inputs.k_len))
+    if saves and wants and planes * inputs.q_len * inputs.k_len <= _KEPT_ENTRIES:
+        return _attend_explicitly(
+            inputs, inputs.q, inputs.k, inputs.v, range(inputs.q_len), range(inputs.k_len)
+        )
     entries = _WRITTEN_ENTRIES if on_cpu(inputs.q) else _WRITTEN_ON_DEVICE
-    return by_blocks(inputs, _arithmetic, plan(inputs, planes=planes, entries=entries), learned)
+    return by_blocks(inputs, _attend_explicitly, plan(inputs, planes=planes, entries=entries), learned)
 
 
-def _arithmetic(inputs: AttentionInputs, q: Tensor, k: Tensor, v: Tensor, rows: range, keys: range) -> Tensor:
+def _attend_explicitly(
+    inputs: AttentionInputs, q: Tensor, k: Tensor, v: Tensor, rows: range, keys: range
+) -> Tensor:
     device = q.device
     return attend_rows(inputs, q, k, v, as_tensor(rows, device), as_tensor(keys, device)).context
+
+
+_MINUS_INFINITY = float("-inf")
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    *,
+    added: Tensor | None = None,
+    is_causal: bool = False,
+) -> Tensor:
+    """One call of torch's kernel; `added` is what is added to the scaled scores.
+
+    `scaled_dot_product_attention` silently turns to arithmetic on the whole matrix for d_v != d_k, for
+    tensors whose last axis is not contiguous, for dropout and for a mask with a gradient. So the narrower of
+    d_k and d_v is padded with zeros, and mask and bias come as one float matrix of the rows at hand.
+    """
+    grouped = k.shape[1] != q.shape[1]
+    if grouped and added is not None and not on_cpu(q):
+        # Elsewhere than on the CPU no fused kernel takes both a mask and grouped heads.
+        k, v, grouped = expand_heads(k, q.shape[1]), expand_heads(v, q.shape[1]), False
+    v_dim = v.shape[3]
+    width = max(q.shape[3], v_dim)
+    context = scaled_dot_product_attention(
+        _fit(q, width),
+        _fit(k, width),
+        _fit(v, width),
+        attn_mask=added,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=grouped,
+    )
+    return context if width == v_dim else context[..., :v_dim]
+
+
+def _fit(tensor: Tensor, width: int) -> Tensor:
+    if tensor.shape[3] != width:
+        return pad(tensor, (0, width - tensor.shape[3]))
+    # The kernel asks for the last axis only; the heads of a projection stay where they are.
+    return tensor if tensor.stride(3) == 1 else tensor.contiguous()
+
+
+def attend_block(
+    inputs: AttentionInputs, q: Tensor, k: Tensor, v: Tensor, rows: range, keys: range
+) -> Tensor:
+    """The context of some rows over the keys that they may see, mask, bias and sinks taken into account."""
+    matrix = added = added_to_scores(inputs, rows, keys)
+    if inputs.sinks is not None:
+        # The sink is one more key whose own score is zero, so that what is added is its score.
+        k, v, added = pad(k, (0, 0, 0, 1)), pad(v, (0, 0, 0, 1)), _with_sinks(inputs, added, len(keys))
+    if added is None or matrix is None or on_cpu(q):
+        # The CPU's kernel gives zero for a row of -inf, with zero gradients; it is tested for that.
+        return attend(q, k, v, inputs.factor, added=added)
+    empty = _empty(matrix)
+    added = added.masked_fill(empty, 0.0)
+    return attend(q, k, v, inputs.factor, added=added).masked_fill(empty, 0.0)
+
+
+def added_to_scores(inputs: AttentionInputs, rows: range, keys: range) -> Tensor | None:
+    """Mask and bias of some rows as one matrix to add, -inf where the mask forbids; None where neither is.
+
+    Four axes that broadcast to (batch, heads, rows, keys), the last in full. In float32 also for half
+    precision on the CPU, whose kernel takes that and loses nothing of the bias. A bias that wants a gradient
+    does not come here: it is written out.
+    """
+    if inputs.mask is None and inputs.bias is None:
+        return None
+    q = inputs.q
+    dtype = at_least_float32(q) if on_cpu(q) else q.dtype
+    at_rows, at_keys = as_tensor(rows, q.device), as_tensor(keys, q.device)
+    bias = inputs.bias
+    if isinstance(bias, DenseBias):
+        added: Tensor | None = _part(bias.values, rows, keys)  # picking by numbers would copy it
+    else:
+        added = bias_block(inputs, at_rows, at_keys)
+    allowed = mask_block(inputs, at_rows, at_keys)
+    if allowed is not None:
+        added = torch.zeros((), dtype=dtype, device=q.device) if added is None else added
+        added = torch.where(allowed, added, _MINUS_INFINITY)
+    assert added is not None, "a mask or a bias is there"
+    if added.shape[3] != len(keys) or added.stride(3) != 1:
+        added = added.expand(-1, -1, -1, len(keys)).contiguous()
+    return added if added.dtype == q.dtype else added.to(dtype)
+
+
+def empty_rows(matrix: Tensor) -> Tensor | None:
+    """bool (.., rows, 1): rows whose every key is hidden; None where it is known that there are none."""
+    empty = _empty(matrix)
+    # Looked at only where the answer need not be waited for.
+    return None if on_cpu(empty) and not bool(empty.any()) else empty
+
+
+def _empty(matrix: Tensor) -> Tensor:
+    return (matrix == _MINUS_INFINITY).all(dim=3, keepdim=True)
+
+
+def _part(values: Tensor, rows: range, keys: range) -> Tensor:
+    # An axis of size 1 broadcasts, so there is nothing to pick from it.
+    some = values if values.shape[2] == 1 else take(values, rows, dim=2)
+    return some if some.shape[3] == 1 else take(some, keys, dim=3)
+
+
+def _with_sinks(inputs: AttentionInputs, added: Tensor | None, num_keys: int) -> Tensor:
+    assert inputs.sinks is not None, "asked for where there are sinks"
+    if added is None:
+        added = inputs.sinks.new_zeros(1, 1, 1, num_keys, dtype=at_least_float32(inputs.q))
+    sinks = inputs.sinks[None, :, None, None].to(added.dtype)
+    shape = (added.shape[0], inputs.num_heads, added.shape[2])
+    return torch.cat((added.expand(*shape, num_keys), sinks.expand(*shape, 1)), dim=3)
+
+
+# Scores of one block for each thread that works on it: 2^18 are 1 MB in float32. The arithmetic is bound by
+# memory: a block small enough for a core's own cache goes through product, tanh, mask and softmax at once.
+_CAPPED_ENTRIES = 2**18
+
+
+def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
+    """softmax(softcap * tanh(scale * q k^T / softcap) + bias, masked) v, in float32 or wider, in place.
+
+    No fused kernel has the cap (Gemma 2). Here no gradient is wanted, padding is silenced, and there is no
+    dropout and no sinks.
+    """
+    q, heads, kv_heads = inputs.q, inputs.num_heads, inputs.k.shape[1]
+    batch, dtype, group = q.shape[0], at_least_float32(q), heads // kv_heads
+    # (batch, kv_heads, ..): the query heads of a group go through one product, and no key is repeated.
+    k, v = inputs.k.to(dtype).contiguous(), inputs.v.to(dtype).contiguous()
+    context = empty_context(q, inputs.v)
+    entries = _CAPPED_ENTRIES * min(8, torch.get_num_threads()) if on_cpu(q) else ON_DEVICE
+
+    def of_block(
+        items: slice, rows: range, keys: range, added: Tensor | None, empty: Tensor | None
+    ) -> Tensor:
+        """A function of its own, so that a block's matrices have gone before the next is begun."""
+        at_rows, at_keys = slice(rows.start, rows.stop), slice(keys.start, keys.stop)
+        some = q[items, :, at_rows].to(dtype)
+        # Scaled and divided by the cap before the product, which has many more numbers; in order.
+        scaled = torch.mul(some, inputs.factor / softcap, out=some.new_empty(some.shape))
+        scores = scaled.view(-1, kv_heads, group * len(rows), q.shape[3]) @ k[items, :, at_keys].mT
+        matrices = scores.tanh_().view(-1, heads, len(rows), len(keys))
+        if added is None:
+            matrices *= softcap
+        else:
+            torch.add(_items(added, items), matrices, alpha=softcap, out=matrices)
+        weights = torch.softmax(matrices, dim=-1)
+        if empty is not None:
+            weights.masked_fill_(_items(empty, items), 0.0)
+        product = weights.view_as(scores) @ v[items, :, at_keys]
+        return product.view(-1, heads, len(rows), v.shape[3])
+
+    for rows, keys in plan(inputs, planes=heads, entries=entries):
+        added = added_to_scores(inputs, rows, keys)
+        empty = None if added is None else empty_rows(added)
+        size = max(1, entries // (heads * len(rows) * len(keys)))
+        for start in range(0, batch, size):
+            items = slice(start, min(batch, start + size))
+            context[items, :, rows.start : rows.stop] = of_block(items, rows, keys, added, empty)
+    return context
+
+
+def _items(tensor: Tensor, items: slice) -> Tensor:
+    return tensor if tensor.shape[0] == 1 else tensor[items]

@@ -9,7 +9,6 @@ from torch import Tensor
 from regard.core import (
     AttentionInputs,
     _blocks,
-    _capped,
     _devices,
     _fused,
     fused_attention,
@@ -37,9 +36,8 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> For
     where all that depends on the device is decided as elsewhere than on the CPU.
     """
     if request.param in ("fused in blocks", "fused on a device"):
-        for name in ("_BLOCK_ENTRIES", "ON_DEVICE"):
-            for module in (_fused, _capped):
-                monkeypatch.setattr(module, name, 40)
+        for name in ("_BLOCK_ENTRIES", "_CAPPED_ENTRIES", "ON_DEVICE"):
+            monkeypatch.setattr(_fused, name, 40)
         monkeypatch.setattr(_fused, "_WORTH_BLOCKS", 1)
         monkeypatch.setattr(_fused, "_KEPT_ENTRIES", 0)
         monkeypatch.setattr(_blocks, "_FEWEST_ROWS", 2)

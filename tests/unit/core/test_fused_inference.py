@@ -13,7 +13,6 @@ from regard.core import (
     Segments,
     Window,
     _fused,
-    _kernel,
     fused_attention,
     reference_attention,
 )
@@ -36,7 +35,7 @@ class _Calls:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[tuple[tuple[int, ...], int, dict[str, object]]] = []
-        monkeypatch.setattr(_kernel, "scaled_dot_product_attention", self)
+        monkeypatch.setattr(_fused, "scaled_dot_product_attention", self)
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, **options: object) -> Tensor:
         self.made.append((tuple(q.shape), k.shape[2], options))

@@ -8,7 +8,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from regard.core import _fused, _kernel, fused_attention
+from regard.core import _fused, fused_attention
 from unit.core.cases import BIASES, MASKS, Case, Made
 from unit.core.grid import named
 
@@ -28,7 +28,7 @@ def test_every_mask_goes_through_torchs_fused_kernel(mask: str, monkeypatch: pyt
         calls.append(1)
         return scaled_dot_product_attention(*args, **kwargs)
 
-    monkeypatch.setattr(_kernel, "scaled_dot_product_attention", counted)
+    monkeypatch.setattr(_fused, "scaled_dot_product_attention", counted)
     dtypes = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
     for layout, shape in itertools.product(("plain", "projected", "transposed"), SHAPES.values()):
         case = Case(mask=mask, kv_heads=2, queries=7, keys=7, layout=layout, **shape)

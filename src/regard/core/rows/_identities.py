@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.core._autocast import without_autocast
+from regard.core._attention import without_autocast
 from regard.core._inputs import AttentionInputs, silence_padding
 from regard.core.rows._weights import score_blocks, weight_blocks
 

@@ -21,8 +21,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-from regard.core._attention import at_least_float32
-from regard.core._autocast import without_autocast
+from regard.core._attention import at_least_float32, without_autocast
 from regard.core._blocks import plan
 from regard.core._devices import ON_DEVICE, on_cpu
 from regard.core._inputs import AttentionInputs

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from regard.core._attention import at_least_float32, score_rows, softmax_or_zero
-from regard.core._autocast import without_autocast
+from regard.core._attention import at_least_float32, score_rows, softmax_or_zero, without_autocast
 from regard.core._inputs import AttentionInputs, silence_keys
 from regard.core._positions import Positions, as_tensor, check_positions, take
 
