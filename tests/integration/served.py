@@ -58,7 +58,7 @@ class Served:
         self.engine: Engine = self._app.state.service.engines["tiny"]
         self.computed: list[int] = []
         self.pause = 0.0
-        self.ended: list[BaseException | None] = []
+        self.ended: list[str | None] = []
         self._go = threading.Event()
         self._go.set()
         self._fault: BaseException | None = None
@@ -74,7 +74,8 @@ class Served:
         self.engine.embedder.vectors = self._vectors  # type: ignore[method-assign]
 
     def _serve(self, on: socket.socket) -> None:
-        self.ended.append(serve(self._app, on, drain_delay=0.0, drain=5.0, started=lambda: None))
+        settings = {"drain_delay": 0.0, "drain": 5.0, "started": lambda: None, "stopping": lambda told: None}
+        self.ended.append(serve(self._app, on, **settings))
 
     def _vectors(self, passages: Sequence[Passage]) -> Any:
         self._go.wait(PATIENCE_S)

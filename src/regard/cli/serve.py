@@ -1,7 +1,12 @@
 """`regard serve`: models over HTTP."""
 
+import faulthandler
 import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import typer
@@ -15,6 +20,7 @@ _AS_TYPED: Final = (
     *(f"max_{what}" for what in ("queue", "tokens", "texts", "body", "memory")),
     *("index", "precision", "timeout", "access_log"),
 )
+_PACKAGES: Final = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus-client")
 
 
 def serve(
@@ -53,36 +59,81 @@ def serve(
     accepted. /health/ready and /metrics are for who operates it, /openapi.json describes the rest.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # which pays for many texts at once only
-    with status("starting"):
-        try:
-            from regard.serving import Settings, app_of, listen
-            from regard.serving import serve as run
-        except ImportError as error:
+    with _never_silent():
+        serving = _imported()
+        settings = serving.Settings(
+            keys=() if api_key_file is None else _keys(api_key_file),
+            dimensions=_sizes(dimensions),
+            **{name: ctx.params[name] for name in _AS_TYPED},
+        )
+        with serving.listen(host, port) as on:
+            app = serving.app_of(_named(model or [DEFAULT_MODEL], max_memory is None), settings=settings)
+            at = f"http://{f'[{host}]' if ':' in host else host}:{on.getsockname()[1]}"
+            names = ", ".join(app.state.service.engines)
+            failed = serving.serve(
+                app,
+                on,
+                drain_delay=drain_delay,
+                drain=drain,
+                started=lambda: say(f"{names} at {at}"),
+                stopping=_tell,
+            )
+        if failed is not None:
+            say(failed)
+        if app.state.service.is_at_work:  # torch aborts when Python ends beside it
+            os._exit(failed is not None)
+    raise typer.Exit(failed is not None)
+
+
+@contextmanager
+def _never_silent() -> Iterator[None]:
+    """A signal that comes before the server has handlers, and a crash, leave a word too."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        # An exception would be lost where what is being imported catches all.
+        del frame
+        _tell(f"stopped by {signal.Signals(number).name}")
+        os._exit(128 + number)
+
+    if not faulthandler.is_enabled():
+        faulthandler.enable(2)
+    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _tell(message: str) -> None:
+    """As `say`, in a signal's handler: stderr may be half written."""
+    with suppress(OSError):
+        os.write(2, f"regard: {message}\n".encode())
+
+
+def _imported() -> Any:
+    try:
+        with status("starting"):
+            from regard import serving
+    except ImportError as error:
+        if (error.name or "").partition(".")[0].replace("_", "-") in _PACKAGES:
             from regard.core.extras import missing
 
-            packages = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus-client")
-            raise missing("serving needs", error, *packages) from error
-    settings = Settings(
-        keys=() if api_key_file is None else _keys(api_key_file),
-        dimensions=_sizes(dimensions),
-        **{name: ctx.params[name] for name in _AS_TYPED},
-    )
-    with listen(host, port) as on:
-        models: dict[str, Any] = {}
-        for each in model or [DEFAULT_MODEL]:
-            name, _, where = each.rpartition("=")
-            name = name or (Path(where).resolve().name if Path(where).is_dir() else where)
-            if name in models:
-                raise InputError(
-                    f"--model {name!r} is there twice; give one of them another name: NAME={where}."
-                )
-            models[name] = where if max_memory is not None else load_model(where)
-        app = app_of(models, settings=settings)
-        at = f"http://{f'[{host}]' if ':' in host else host}:{on.getsockname()[1]}"
-        names = ", ".join(models)
-        dead = run(app, on, drain_delay=drain_delay, drain=drain, started=lambda: say(f"{names} at {at}"))
-    if dead is not None:
-        raise RegardError(f"a model's thread has ended: {type(dead).__name__}: {dead}")
+            raise missing("serving needs", error, *_PACKAGES) from error
+        raise RegardError(f"the server cannot start: {error}") from error
+    return serving
+
+
+def _named(models: list[str], load: bool) -> dict[str, Any]:
+    """Models by the names that requests give; not loaded, the names under which they are found."""
+    found: dict[str, Any] = {}
+    for each in models:
+        name, _, where = each.rpartition("=")
+        name = name or (Path(where).resolve().name if Path(where).is_dir() else where)
+        if name in found:
+            raise InputError(f"--model {name!r} is there twice; give one of them another name: NAME={where}.")
+        found[name] = load_model(where) if load else where
+    return found
 
 
 def _keys(file: Path) -> tuple[str, ...]:

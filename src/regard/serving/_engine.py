@@ -1,6 +1,7 @@
 """A model at work: one thread that reads and computes what waits."""
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
@@ -134,6 +135,11 @@ class Engine:
         return self._loaded.is_set()
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether its thread computes, or loads the model."""
+        return self._busy is not None
+
+    @property
     def is_idle(self) -> bool:
         """Whether the model is there, and nobody waits for it."""
         return self.is_loaded and not self._open
@@ -232,6 +238,8 @@ class Engine:
             self._work()
         except BaseException as error:
             self._die(error)
+        finally:
+            self._busy = None
 
     def _die(self, error: BaseException) -> None:
         self.dead = error
@@ -245,10 +253,12 @@ class Engine:
             self._die(TimeoutError(f"a computation has taken more than {self._settings.stall:g} seconds"))
 
     def _work(self) -> None:
+        self._busy = math.inf  # to load may take as long as it takes
         if isinstance(self._source, str):
             self.model = load(self._source)
         self.embedder = Embedder(self.model.loaded, Request(precision=self._settings.precision))
         self.width = self.embedder.sentences(["warm up"]).vectors.shape[1]
+        self._busy = None
         self._loaded.set()
         while (work := self.queue.take()) is not None:
             begun = self._busy = time.monotonic()

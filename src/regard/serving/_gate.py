@@ -50,6 +50,9 @@ class Gate:
             await error.response()(scope, receive, visit.send)
         except _Left:
             visit.status = _LEFT
+        except asyncio.CancelledError:
+            self._service.cut_off += 1
+            raise
         except Exception as error:
             # Not its message, which may quote a text.
             places = traceback.extract_tb(error.__traceback__)[-5:]

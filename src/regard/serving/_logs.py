@@ -13,7 +13,9 @@ class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """A record as a line; of an error its kind, not its message, which may quote a text."""
         told: dict[str, Any] = {"time": round(record.created, 3), "level": record.levelname.lower()}
-        told |= {"event": record.getMessage()} | getattr(record, "told", {})
+        # uvicorn tells of a start that failed by a whole traceback, whose last line says why.
+        event = record.getMessage().strip().rpartition("\n")[2]
+        told |= {"event": event} | getattr(record, "told", {})
         if record.exc_info and record.exc_info[0] is not None:
             told["error"] = record.exc_info[0].__name__
         return orjson.dumps(told).decode()

@@ -35,8 +35,14 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    app: FastAPI, on: socket.socket, *, drain_delay: float, drain: float, started: Callable[[], object]
-) -> BaseException | None:
+    app: FastAPI,
+    on: socket.socket,
+    *,
+    drain_delay: float,
+    drain: float,
+    started: Callable[[], object],
+    stopping: Callable[[str], object],
+) -> str | None:
     """Serve until a signal ends it, or a model's thread dies.
 
     Args:
@@ -45,9 +51,10 @@ def serve(
         drain_delay: seconds after SIGTERM in which readiness has fallen and requests are still accepted.
         drain: seconds after that in which requests that were accepted are answered.
         started: called once requests are answered.
+        stopping: called in a signal's handler, with what happens now.
 
     Returns:
-        What killed a model's thread; None after a signal.
+        What went wrong; None after a signal, and all that was accepted has its answer.
     """
     config = uvicorn.Config(
         app,
@@ -62,20 +69,34 @@ def serve(
         # Longer than clients keep theirs: who sends on one that is just being closed gets an error.
         timeout_keep_alive=75,
     )
-    server = _Server(config, app.state.service, drain_delay, started)
+    service: Service = app.state.service
     log_to_stderr()
-    server.run(sockets=[on])
-    return server.service.check()
+    try:
+        _Server(config, service, drain_delay, started, stopping).run(sockets=[on])
+    except OSError as error:
+        return f"the server cannot go on: {error}"
+    except SystemExit:
+        return "the server cannot start; the lines above say why"
+    if (dead := service.check()) is not None:
+        return f"a model's thread has ended: {type(dead).__name__}: {dead}"
+    if service.cut_off:
+        return f"{service.cut_off:,} accepted request{'s' * (service.cut_off > 1)} got no answer"
+    return None
 
 
 class _Server(uvicorn.Server):
     """uvicorn's, which on SIGTERM says first that it is not ready, and watches the models' threads."""
 
     def __init__(
-        self, config: uvicorn.Config, service: Service, delay: float, started: Callable[[], object]
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        delay: float,
+        started: Callable[[], object],
+        stopping: Callable[[str], object],
     ) -> None:
         super().__init__(config)
-        self.service, self._delay, self._told = service, delay, started
+        self.service, self._delay, self._told, self._stopping = service, delay, started, stopping
         self._ends = math.inf
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -92,7 +113,12 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal: the first begins the end, the second does not wait."""
+        name, delay = signal.Signals(sig).name, 0.0 if sig == signal.SIGINT else self._delay
         if self.service.draining:
             self.force_exit = self.should_exit = True
+            self._stopping(f"{name} again: it stops at once")
+            return
         self.service.draining = True
-        self._ends = time.monotonic() + (0.0 if sig == signal.SIGINT else self._delay)
+        self._ends = time.monotonic() + delay
+        more = f"new requests are taken for {delay:g} s, and " if delay else ""
+        self._stopping(f"{name}: {more}what was accepted is answered; then it stops")

@@ -25,6 +25,7 @@ class Service:
         engines: by the names that requests give, in order.
         usages: the concordance, where there is one.
         draining: whether it is about to stop.
+        cut_off: requests that the end of the server left without an answer.
 
     Raises:
         InputError: no model, or one that alone is more than may be in memory; an index that is none, or of no
@@ -34,7 +35,8 @@ class Service:
     def __init__(self, models: Mapping[str, Model | str], settings: Settings) -> None:
         if not models:
             raise InputError("models must hold one at least; got none.")
-        self.settings, self.metrics, self.draining = settings, Metrics(), False
+        self.settings, self.metrics = settings, Metrics()
+        self.draining, self.cut_off = False, 0
         self.engines = {name: Engine(name, model, settings, self.metrics) for name, model in models.items()}
         for engine in self.engines.values():
             if engine.bytes > (settings.max_memory or engine.bytes):
@@ -82,6 +84,11 @@ class Service:
                 told = f"there is no room for {engine.name} while other models are at work; try again later."
                 raise ApiError(503, told, code="memory_full", retry_after=2)
             idle.pop(0).stop()
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether any model is being computed with, or loaded."""
+        return any(engine.is_at_work for engine in self.engines.values())
 
     def check(self) -> BaseException | None:
         """What killed a model's thread, if any; a computation that hangs counts."""

@@ -24,11 +24,13 @@ WRONG = {
 }
 
 
-def refused(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+def refused(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int = 2
+) -> str:
     monkeypatch.setattr(sys, "argv", ["regard", "serve", *words])
     with pytest.raises(SystemExit) as end:
         main()
-    assert end.value.code == 2
+    assert end.value.code == code
     return capsys.readouterr().err.strip()
 
 
@@ -50,3 +52,23 @@ def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert (
         told == f"regard: port {port} of 127.0.0.1 cannot be used (Address already in use); choose another."
     )
+
+
+ABSENT = {
+    "fastapi": "serving needs fastapi, uvicorn, httptools, orjson and prometheus-client, which are not all",
+    "prometheus_client": "serving needs fastapi, uvicorn,",
+    "starlette.exceptions": "the server cannot start: import of starlette.exceptions halted",
+    "regard.serving._errors": "the server cannot start: import of regard.serving._errors halted",
+}
+
+
+@pytest.mark.parametrize("absent", ABSENT)
+def test_what_cannot_be_imported_is_named(
+    absent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("regard.serving")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("regard.serving", raising=False)
+    monkeypatch.setitem(sys.modules, absent, None)
+    told = refused([], monkeypatch, capsys, code=1)
+    assert told.startswith(f"regard: {ABSENT[absent]}")
