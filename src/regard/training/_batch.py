@@ -1,8 +1,8 @@
 """A micro-batch: what the network reads, and what it is to give."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -42,13 +42,14 @@ class Side:
     @property
     def mask(self) -> Mask | Tensor | None:
         """Who may attend to whom, beside what the network itself says."""
+        # None where nothing is padded: attention is quicker without a mask.
         padding = None if bool(self.is_token.all()) else self.is_token
         if self.segments is None:
             return padding
         segments = Segments(self.segments)
         return segments if padding is None else Padding(padding) & segments
 
-    def to(self, device: torch.device) -> "Side":
+    def to(self, device: torch.device) -> Self:
         """The same on a device."""
         moved = {name: value.to(device) for name, value in vars(self).items() if value is not None}
         return replace(self, **moved)
@@ -73,7 +74,14 @@ class Batch:
     labels: Tensor
     counts: Mapping[str, int]
     examples: int
-    more: Mapping[str, Tensor]
+    more: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], source: Side, labels: Tensor, target: Side | None = None) -> Self:
+        """A batch with one term of the loss, to which every label is a target."""
+        counts = {"loss": int((labels != NOT_A_TARGET).sum())}
+        examples = sum(map(len, rows))
+        return cls(source=source, target=target, labels=labels, counts=counts, examples=examples)
 
     @property
     def tokens(self) -> int:
@@ -81,7 +89,7 @@ class Batch:
         sides = (self.source, self.target)
         return sum(int(side.is_token.sum()) for side in sides if side is not None)
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device) -> Self:
         """The same on a device."""
         return replace(
             self,
@@ -110,12 +118,7 @@ def side(texts: Sequence[Sequence[np.ndarray[Any, Any]]], *, pad_id: int) -> Sid
 
 
 def filled(rows: Sequence[np.ndarray[Any, Any]], value: int) -> Tensor:
-    """int64 (rows, longest), filled up at the end.
-
-    Example:
-        >>> filled([np.array([1, 2]), np.array([3])], -1).tolist()
-        [[1, 2], [3, -1]]
-    """
+    """int64 (rows, longest), filled up at the end."""
     made = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
     for place, row in enumerate(rows):
         made[place, : len(row)] = row

@@ -84,6 +84,7 @@ class Checkpoints:
         def end() -> None:
             (temporary / _STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
             (temporary / _SUMS).write_text(json.dumps(_checksums(temporary)), encoding="utf-8")
+            # All of it is on disk before it gets the name of a checkpoint: what has that name is whole.
             _to_disk(temporary)
             temporary.rename(target)
             _to_disk(self.folder)

@@ -9,12 +9,7 @@ from regard.core.wording import reason
 
 
 def in_words(error: Exception) -> Exception:
-    """What memory, disk or the other processes refused, in one line with the way out; others as they are.
-
-    Example:
-        >>> in_words(MemoryError())
-        TrainingError('memory ran out; what was saved stays. ...')
-    """
+    """What memory, disk or the other processes refused, in one line with the way out; others as they are."""
     if isinstance(error, RegardError | BrokenPipeError):
         return error
     told = str(error)

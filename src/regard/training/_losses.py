@@ -121,17 +121,7 @@ def distillation(logits: Tensor, teacher: Tensor, *, temperature: float = 1.0) -
 
 
 def binary_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The sum of - log p of what each target is, with p = sigmoid(logit) that it is true, in nats.
-
-    Args:
-        logits: of any shape.
-        targets: bool, of the same shape.
-
-    Example:
-        >>> import torch
-        >>> round(float(binary_entropy(torch.zeros(2), torch.tensor([True, False]))), 4)
-        1.3863
-    """
+    """The sum of - log p of what each bool target is, with p = sigmoid(logit) that it is true, in nats."""
     wide = _wide(logits)
     return functional.binary_cross_entropy_with_logits(wide, targets.to(wide.dtype), reduction="sum")
 
@@ -147,32 +137,43 @@ _ENTRIES = 2**21  # of the logits of a piece; 8 MB in float32
 _ON_DEVICE = 2**28
 
 
-def loss_of(network: Transformer, state: Tensor, labels: Tensor, loss: Sum) -> Tensor:
-    """loss(logits of the targets, targets), with its gradient.
+def language_sums(
+    network: Transformer, state: Tensor, labels: Tensor, loss: Sum = cross_entropy
+) -> dict[str, Tensor]:
+    """The loss of a network that learns; of one that is scored, plain cross-entropy and how many were right.
 
-    Args:
-        network: whose head is read.
-        state: (rows, N, d_model), the last hidden state.
-        labels: int64 (rows, N); where they are `NOT_A_TARGET`, nothing is read.
-        loss: a sum over targets.
-
-    Returns:
-        One number. It can be differentiated once.
+    The head of the network reads the last hidden state, (rows, N, d_model), where labels, int64 (rows, N),
+    hold a target.
     """
+    if network.training:
+        return {"loss": _loss_of(network, state, labels, loss)}
+    # What is scored is the likelihood of the text itself, without smoothing.
+    return _sums_of(network, state, labels, {"loss": cross_entropy, "right": _right})
+
+
+def predicted(network: Transformer, state: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The targets, (M,), and the head's logits there, (M, V), of all at once."""
+    states, targets = _targets(state, labels)
+    return targets, _logits(network, states)
+
+
+def _loss_of(network: Transformer, state: Tensor, labels: Tensor, loss: Sum) -> Tensor:
+    """loss(logits of the targets, targets) and its gradient: one number, to be differentiated once."""
     states, targets = _targets(state, labels)
     pieces = _pieces(network, states)
     if len(pieces) == 1:
         return loss(_logits(network, states), targets)
     assert network.head is not None
+    # autograd asks for a gradient of every argument that has one: so the head's parameters are arguments.
     learned = [each for each in network.head.parameters() if each.requires_grad]
     found: Tensor = _InPieces.apply(states, targets, network, loss, pieces, *learned)  # type: ignore[no-untyped-call]
     return found
 
 
-def sums_of(
+def _sums_of(
     network: Transformer, state: Tensor, labels: Tensor, sums: Mapping[str, Sum]
 ) -> dict[str, Tensor]:
-    """Several sums over the targets by name, without gradients; arguments as of `loss_of`."""
+    """Several sums over the targets by name, without gradients."""
     states, targets = _targets(state, labels)
     found: dict[str, Tensor] = {}
     for rows in _pieces(network, states):
@@ -183,13 +184,7 @@ def sums_of(
     return found
 
 
-def predicted(network: Transformer, state: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The targets, (M,), and the head's logits there, (M, V), of all at once."""
-    states, targets = _targets(state, labels)
-    return targets, _logits(network, states)
-
-
-def right(logits: Tensor, targets: Tensor) -> Tensor:
+def _right(logits: Tensor, targets: Tensor) -> Tensor:
     """How many targets have the largest logit."""
     return (logits.argmax(dim=-1) == targets).sum()
 

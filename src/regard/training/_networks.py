@@ -64,17 +64,10 @@ class NetworkSpec:
 
 
 def network_of(wanted: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **more: Any) -> Transformer:
-    """The network, in training mode.
+    """The network in training mode; what it must fit is named as a setting where it does not.
 
-    Args:
-        wanted: which.
-        tokenizer: whose ids it must know.
-        head: what its head is for; one that a checkpoint lacks is new.
-        more: fields of the config that the objective decides, such as the number of labels.
-
-    Raises:
-        InputError: an unknown family or field (near ones are named), sizes that no network can have (they
-            are named as settings, such as model.num_heads), or a checkpoint that cannot take the texts.
+    A head that a checkpoint lacks is new. `more` are fields of the config that the objective decides, such as
+    the number of labels.
     """
     if wanted.start is not None:
         return _further(wanted, wanted.start, {"head": head, **more})
@@ -175,10 +168,6 @@ def stored_network(name: str | PathLike[str], **more: Any) -> Transformer:
     """The network of a checkpoint in training mode, in float32 and with the memory layout of a new one.
 
     GPT-2's files hold q, k and v as slices of one transposed matrix, with which products are slow.
-
-    Args:
-        name: of the checkpoint.
-        more: arguments of `load_checkpoint`.
     """
     network = our_own(load_checkpoint(name, **more).network).float().train()
     for parameter in network.parameters():

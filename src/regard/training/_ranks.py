@@ -34,6 +34,9 @@ _BEAT = 60.0
 _GRACE = 2.0
 """Seconds that a process with nothing to say stays: torchrun ends all of them as soon as one has ended."""
 
+_ANSWER = 10.0
+"""Seconds that a process which fails waits to hear whether another has failed before it."""
+
 
 def is_first_process() -> bool:
     """Whether this process of a run is the one that writes files and speaks; one alone is."""
@@ -70,6 +73,7 @@ class Ranks:
                     f"WORLD_SIZE is {self.world}, and the other processes cannot be found ({told}); start "
                     "the run by torchrun, or without WORLD_SIZE."
                 ) from error
+        # On the processor and with its own patience, also where steps exchange gradients between GPUs.
         self._waiting = dist.new_group(backend="gloo", timeout=_PATIENCE) if self.world > 1 else None
 
     @property
@@ -101,7 +105,7 @@ class Ranks:
 
             asking = Thread(target=ask, daemon=True)
             asking.start()
-            asking.join(5 * _GRACE)
+            asking.join(_ANSWER)
             by_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
             if answers == [1] or asking.is_alive() or (by_torchrun and not answers):
                 return error

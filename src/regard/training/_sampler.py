@@ -21,28 +21,15 @@ _POOL = 10_000
 
 
 def seed_of(seed: int, *parts: int, purpose: str) -> int:
-    """A seed for one place in a run, below 2 ** 63: the first bits of the SHA-256 of all that is given.
+    """A seed for one place in a run, such as epoch and step, below 2 ** 63: bits of the SHA-256 of all given.
 
-    Args:
-        seed: of the run.
-        parts: the place, as epoch and step.
-        purpose: what is drawn there. Two purposes have nothing to do with each other.
-
-    Example:
-        >>> import torch
-        >>> draw = torch.Generator().manual_seed(seed_of(0, 3, 17, purpose="dropout"))
+    What is drawn there is the `purpose`: two purposes have nothing to do with each other.
     """
     return int.from_bytes(_digest(seed, parts, purpose)[:8], "little") >> 1
 
 
 def generator(seed: int, *parts: int, purpose: str) -> np.random.Generator:
-    """Random numbers for one place in a run; arguments as of `seed_of`.
-
-    Example:
-        >>> one, again = (generator(0, 3, 17, purpose="mask").random() for _ in range(2))
-        >>> one == again, one == generator(0, 3, 18, purpose="mask").random()
-        (True, False)
-    """
+    """Random numbers for one place in a run; arguments as of `seed_of`."""
     return np.random.Generator(np.random.Philox(key=_key(seed, parts, purpose)))
 
 
@@ -59,10 +46,6 @@ def shuffled(count: int, *, seed: int, epoch: int, purpose: str = "examples") ->
 
     The order of random keys: of numpy's random streams only the bits themselves stay the same between
     versions.
-
-    Example:
-        >>> sorted(shuffled(5, seed=0, epoch=0).tolist())
-        [0, 1, 2, 3, 4]
     """
     keys = np.random.Philox(key=_key(seed, (epoch,), purpose)).random_raw(whole("count", count, least=0))
     return np.argsort(keys, kind="stable")
@@ -79,27 +62,9 @@ def buckets(
 ) -> list[Whole]:
     """Micro-batches of examples of like length, so that little of them is padding; in an order of chance.
 
-    The examples are shuffled, sorted by length within pools, and cut into batches. Every example comes once
-    an epoch.
-
-    Args:
-        lengths: of all examples.
-        seed, epoch: what the order depends on.
-        tokens: of a batch at most, padding included: its longest example times its examples. A longer
-            example is a batch by itself.
-        examples: of a batch at most; give one of the two, or both.
-        pool: batches that are sorted together, about.
-
-    Returns:
-        The numbers of the examples in each batch.
-
-    Raises:
-        InputError: neither `tokens` nor `examples` is given.
-
-    Example:
-        >>> batches = buckets([3, 9, 2, 8, 3, 1], seed=0, epoch=0, tokens=9)
-        >>> sorted(sorted(batch.tolist()) for batch in batches)
-        [[0], [1], [2, 4, 5], [3]]
+    The examples are shuffled, sorted by length within pools of about `pool` batches, and cut into batches: of
+    at most so many `tokens`, padding included, and so many `examples`, by their numbers. A longer example is
+    a batch by itself. Every example comes once an epoch.
     """
     sizes = _checked(lengths)
     if tokens is None and examples is None:
@@ -126,21 +91,7 @@ def buckets(
 def pack(lengths: ArrayLike, *, row_length: int, seed: int, epoch: int) -> list[Whole]:
     """Rows of several whole examples, nearly full: best-fit decreasing in shuffled pools.
 
-    Args:
-        lengths: of all examples.
-        row_length: the most tokens of a row.
-        seed, epoch: what the order, and which examples share a row, depend on.
-
-    Returns:
-        The numbers of the examples in each row, in an order of chance; every example once.
-
-    Raises:
-        InputError: an example does not fit into a row.
-
-    Example:
-        >>> rows = pack([5, 3, 7, 1, 2], row_length=10, seed=0, epoch=0)
-        >>> sorted(sorted(row.tolist()) for row in rows)
-        [[0, 3, 4], [1, 2]]
+    The numbers of the examples in each row, in an order of chance; every example comes once.
     """
     sizes, room = _checked(lengths), whole("row_length", row_length, least=1)
     if len(sizes) and sizes.max() > room:
@@ -182,18 +133,6 @@ def blocks(total: int, *, length: int, seed: int, epoch: int) -> Whole:
 
     The grid begins at another token each epoch, so that blocks are not always cut at the same places. A token
     is a target once an epoch, but for fewer than `length` at either end.
-
-    Args:
-        total: tokens of the text.
-        length: targets of a block.
-        seed, epoch: what the grid and the order depend on.
-
-    Raises:
-        InputError: the text is shorter than one block.
-
-    Example:
-        >>> sorted(blocks(9, length=4, seed=0, epoch=0).tolist())
-        [0, 4]
     """
     targets = whole("total", total, least=1) - 1
     length = whole("length", length, least=1)
@@ -210,15 +149,6 @@ def share(batches: Sequence[Batch], *, rank: int, world: int, accumulate: int) -
 
     A step takes the next `world` x `accumulate` of them, whoever computes them: so two processes take the
     steps that one takes which accumulates twice as many. The last step takes what is left.
-
-    Args:
-        batches: of all processes, in order.
-        rank: the number of the process, from 0.
-        world: processes.
-        accumulate: micro-batches of a process in each step but the last.
-
-    Returns:
-        For each step its micro-batches; on all processes as many, so that None stands where one has none.
 
     Example:
         >>> [share("abcdefg", rank=rank, world=2, accumulate=2) for rank in (0, 1)]

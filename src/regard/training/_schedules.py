@@ -11,12 +11,7 @@ Schedule = Callable[[int, int, int], float]
 
 
 def constant(step: int, warmup: int, steps: int) -> float:
-    """min(1, s / w).
-
-    Example:
-        >>> [constant(step, 4, 10) for step in (1, 4, 10)]
-        [0.25, 1.0, 1.0]
-    """
+    """min(1, s / w)."""
     del steps
     return min(1.0, step / max(1, warmup))
 
@@ -25,10 +20,6 @@ def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
     """min(s / w, sqrt(w / s)): the schedule of "Attention is all you need", as a share of its peak.
 
     There the peak is 1 / sqrt(d_model w), which `lr` replaces.
-
-    Example:
-        >>> [inverse_sqrt(step, 4, 99) for step in (1, 4, 16)]
-        [0.25, 1.0, 0.5]
 
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 5.3, equation 3.
     """
@@ -40,10 +31,6 @@ def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
 def cosine(step: int, warmup: int, steps: int) -> float:
     """s / w, then (1 + cos(pi t)) / 2, where t goes from 0 after warming up to 1 one step after the last.
 
-    Example:
-        >>> [round(cosine(step, 2, 9), 3) for step in (1, 2, 6, 9, 10)]
-        [0.5, 1.0, 0.5, 0.038, 0.0]
-
     Source: Loshchilov and Hutter 2017, arXiv 1608.03983, equation 5, without restarts.
     """
     return min(step / max(1, warmup), (1.0 + math.cos(math.pi * _through(step, warmup, steps))) / 2.0)
@@ -52,10 +39,6 @@ def cosine(step: int, warmup: int, steps: int) -> float:
 def linear(step: int, warmup: int, steps: int) -> float:
     """s / w, then 1 - t, with t as in `cosine`: the last step still moves.
 
-    Example:
-        >>> [linear(step, 2, 9) for step in (1, 2, 6, 9)]
-        [0.5, 1.0, 0.5, 0.125]
-
     Source: Devlin et al. 2019, arXiv 1810.04805, appendix A.2.
     """
     return min(step / max(1, warmup), 1.0 - _through(step, warmup, steps))
@@ -63,10 +46,6 @@ def linear(step: int, warmup: int, steps: int) -> float:
 
 def stable(step: int, warmup: int, steps: int) -> float:
     """Warm-up, stable, decay: s / w, then 1, then over the last fifth of the steps 1 - sqrt(t).
-
-    Example:
-        >>> [round(stable(step, 2, 15), 3) for step in (1, 2, 12, 13, 15)]
-        [0.5, 1.0, 1.0, 0.5, 0.134]
 
     Source: Hu et al. 2024, arXiv 2404.06395, section 4; the decay by a square root: Haegele et al. 2024,
     arXiv 2405.18392, section 3.

@@ -81,12 +81,3 @@ def test_texts_that_are_tokenised_already_are_cut_at_blanks(caplog: pytest.LogCa
     assert not caplog.records  # no remark that these look tokenised
     with pytest.raises(InputError, match=r"task\.bleu_tokenize must be 13a or none or .*; got 'moses'"):
         signatures("moses")
-
-
-@pytest.mark.parametrize(("name", "more"), [("blue", {}), ("bleu", {"task": {"bleu_texts": 0}}), ("f1", {})])
-def test_a_score_that_there_will_not_be_is_refused_before_the_first_step(
-    name: str, more: dict[str, Any], tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match=rf"best must be loss or perplexity or accuracy or .*; got '{name}'"):
-        train(settings_of("seq2seq", tmp_path, best=name, **more), tmp_path / "run")
-    assert not (tmp_path / "run" / "metrics.jsonl").exists()

@@ -39,12 +39,6 @@ def test_a_step_that_cannot_fit_is_refused(
     assert not (tmp_path / "refused" / "metrics.jsonl").exists()
 
 
-def test_a_network_that_cannot_be_trained_is_refused(tmp_path: Path) -> None:
-    settings = settings_of("clm", tmp_path, batch={"length": 10**9})
-    with pytest.raises(InputError, match=r"a network of 12,000,00.* needs 134.* lower batch.length or the"):
-        train(settings, tmp_path / "run")
-
-
 @pytest.mark.parametrize(("rows", "length"), [(7, 61), (1, 503)])
 def test_a_step_takes_more_than_is_asked_for(
     rows: int, length: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -52,7 +52,8 @@ def test_the_scores_of_classes_are_those_of_scikit_learn() -> None:
     assert scores["macro_f1"] == pytest.approx(f1_score(wanted, guessed, average="macro"))
 
 
-def test_nothing_found_is_no_score() -> None:
+def test_what_is_found_is_scored_and_nothing_is_no_score() -> None:
+    assert of_found([4, 2, 1]) == {"precision": 0.5, "recall": 0.25, "f1": pytest.approx(1 / 3)}
     assert of_found([0, 0, 0]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
 
 

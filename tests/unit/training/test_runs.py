@@ -141,6 +141,31 @@ def test_a_checkpoint_gets_a_new_head_or_keeps_its_own(tmp_path: Path) -> None:
     assert load_checkpoint(kept.model).network.config.labels == ("both", "money", "water")  # type: ignore[attr-defined]
 
 
+_BEST = "best must be loss or perplexity or accuracy or .*; got "
+CANNOT_BE: list[tuple[str, dict[str, Any], str]] = [
+    ("seq2seq", {"best": "blue"}, f"{_BEST}'blue'"),
+    ("seq2seq", {"best": "bleu", "task": {"bleu_texts": 0}}, f"{_BEST}'bleu'"),
+    ("seq2seq", {"best": "f1"}, f"{_BEST}'f1'"),
+    ("distil", {"task": {}}, r"task\.teacher must name the model to learn from"),
+    ("distil", {"model": {"d_model": 8}}, "model must be left out, or set .* has its sizes; got d_model"),
+    ("clm", {"batch": {"length": 10**9}}, "a network of 12,000,00.* needs 134.* lower batch.length or the"),
+    ("clm", {"watch": ["the " * 17]}, "^watch: 'the the.*cannot be traced: .*16"),
+    ("clm", {"watch_every": 0}, "^watch_every must be above 0; got 0"),
+    ("clm", {"tokenizer": {"path": "nowhere.json"}}, "tokenizer.path must be .*; nowhere.json: No such"),
+    ("clm", {"data": {"train": ["-"]}}, "data.train must be files"),
+    ("clm", {"epochs": 1.0}, "steps must be None where epochs says"),
+]
+
+
+@pytest.mark.parametrize(("name", "more", "told"), CANNOT_BE)
+def test_settings_that_cannot_be_are_refused_before_the_first_step(
+    name: str, more: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=told):
+        train(settings_of(name, tmp_path, **more), tmp_path / "run")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
 REFUSED = {
     "label": (
         "classify",

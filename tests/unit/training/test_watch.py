@@ -67,13 +67,6 @@ def test_the_last_trace_is_that_of_the_model_that_was_written(tmp_path: Path) ->
     assert not torch.equal(first.weights(kind="cross"), last.weights(kind="cross"))
 
 
-def test_a_text_that_cannot_be_read_stops_the_run_before_its_first_step(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^watch: 'the the.*cannot be traced: .*16"):
-        watched.run(tmp_path, watch=["the " * 17])
-    with pytest.raises(InputError, match=r"^watch_every must be above 0; got 0"):
-        watched.run(tmp_path, "other", watch_every=0)
-
-
 def test_a_film_says_what_it_has_not(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^run must be the folder of a run with traces"):
         film(tmp_path)

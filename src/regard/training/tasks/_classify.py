@@ -22,12 +22,7 @@ from regard.training.tasks._task import Task, TaskInputs, Values, run
 
 
 class Labelled(Task):
-    """A task whose targets are labels with names, which the network's config holds.
-
-    Args:
-        network: one whose head gives labels.
-        tokenizer: its tokenizer.
-    """
+    """A task whose targets are labels with names, which the network's config holds."""
 
     family = "bert"
     tokenizer_kind = "wordpiece"
@@ -178,14 +173,7 @@ class TextLabels(Labelled):
         read = side([[each["tokens"]] for each in examples], pad_id=self.pad_id)
         if self.reads_types:
             read = replace(read, types=filled([each["types"] for each in examples], 0))
-        labels = labels_of([[each["label"]] for each in examples])[:, 0]
-        return Batch(
-            source=read,
-            labels=labels,
-            counts={"loss": int((labels != NOT_A_TARGET).sum())},
-            examples=len(rows),
-            more={},
-        )
+        return Batch.of(rows, read, labels_of([[each["label"]] for each in examples])[:, 0])
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         logits = run(self.network, batch).logits
@@ -211,11 +199,5 @@ def shortly(names: Sequence[str]) -> str:
 
 
 def confusion(wanted: Tensor, guessed: Tensor, labels: int) -> Tensor:
-    """How often each label (row) was taken for each (column): int64 (labels, labels).
-
-    Example:
-        >>> import torch
-        >>> confusion(torch.tensor([0, 1, 1]), torch.tensor([1, 1, 1]), 2).tolist()
-        [[0, 1], [0, 2]]
-    """
+    """How often each label (row) was taken for each (column): int64 (labels, labels)."""
     return (labels * wanted + guessed).bincount(minlength=labels**2).reshape(labels, labels)

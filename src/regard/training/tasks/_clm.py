@@ -1,6 +1,7 @@
 """Next-token prediction."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from regard.core.errors import InputError
 from regard.models import FamilyConfig, Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Draws, Row, labels_of, side
-from regard.training._losses import NOT_A_TARGET, cross_entropy, loss_of, right, sums_of
+from regard.training._losses import NOT_A_TARGET, language_sums
 from regard.training.tasks._scores import of_language_model
 from regard.training.tasks._task import Task, Values, run
 
@@ -70,13 +71,10 @@ class NextToken(Task):
         del draws
         texts = [[each["tokens"] for each in row] for row in rows]
         labels = labels_of([[text[1:] for text in row] for row in texts])
-        return Batch(
-            source=side([[text[:-1] for text in row] for row in texts], pad_id=self.pad_id),
-            labels=labels,
-            counts={name: int((labels != NOT_A_TARGET).sum()) for name in self.weights},
-            examples=sum(map(len, rows)),
-            more={},
+        made = Batch.of(
+            rows, side([[text[:-1] for text in row] for row in texts], pad_id=self.pad_id), labels
         )
+        return replace(made, counts=dict.fromkeys(self.weights, made.counts["loss"]))
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         heard: dict[str, list[Tensor]] = {name: [] for name in self.penalties}
@@ -89,10 +87,7 @@ class NextToken(Task):
             name: torch.stack([(each * is_target).sum() for each in values]).sum()
             for name, values in heard.items()
         }
-        if self.training:
-            return {"loss": loss_of(self.network, state, batch.labels, cross_entropy)} | penalties
-        sums = {"loss": cross_entropy, "right": right}
-        return sums_of(self.network, state, batch.labels, sums) | penalties
+        return language_sums(self.network, state, batch.labels) | penalties
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         targets = {name: max(1.0, sums[f"targets.{name}"]) for name in self.penalties}

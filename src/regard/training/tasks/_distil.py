@@ -162,20 +162,7 @@ class Distillation(Task):
 
 
 def student_of(teacher: Transformer, **changes: Any) -> Transformer:
-    """A network of every second layer of another, with its embeddings and its head.
-
-    Args:
-        teacher: the other.
-        changes: fields of its config that are not the teacher's.
-
-    Example:
-        >>> from regard.models.families.bert import BertConfig
-        >>> sizes = {"vocab_size": 13, "d_model": 6, "num_heads": 2, "d_ff": 11, "head": "masked-lm"}
-        >>> teacher = new_network(BertConfig(num_layers=3, **sizes))
-        >>> ours, theirs = (each.encoder.layers for each in (student_of(teacher), teacher))
-        >>> len(ours), torch.equal(ours[1].ffn.hidden.weight, theirs[2].ffn.hidden.weight)
-        (2, True)
-    """
+    """A network of every second layer of another, with its embeddings and its head."""
     config: Any = teacher.config
     depth = config.num_layers
     a_layer = [each.name for each in fields(config) if each.name != "labels"]

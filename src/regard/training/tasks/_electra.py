@@ -136,13 +136,7 @@ class ReplacedTokens(Masked):
 
 
 def generator_of(config: ElectraConfig, size: float) -> ElectraConfig:
-    """The config of a generator: as deep as the discriminator, with a share of its heads.
-
-    Example:
-        >>> made = generator_of(ElectraConfig(d_model=256, num_heads=4, d_ff=1024), 0.25)
-        >>> made.d_model, made.num_heads, made.d_ff, made.d_embedding, made.head
-        (64, 1, 256, 128, 'masked-lm')
-    """
+    """The config of a generator: as deep as the discriminator, with a share of its heads."""
     if not 0.0 < size <= 1.0:
         raise InputError(f"task.size must be above 0 and at most 1; got {size}.")
     heads = max(1, round(size * config.num_heads))
@@ -158,13 +152,6 @@ def generator_of(config: ElectraConfig, size: float) -> ElectraConfig:
 @torch.no_grad()
 def drawn(logits: Tensor, chance: Tensor) -> Tensor:
     """A class for each row, with the probabilities softmax(logits): the first where their sum exceeds chance.
-
-    Args:
-        logits: (M, V).
-        chance: (M,), in [0, 1), drawn evenly: all that is random in it.
-
-    Returns:
-        int64 (M,).
 
     Example:
         >>> import torch

@@ -10,7 +10,7 @@ from regard.core.errors import InputError
 from regard.models import Transformer
 from regard.text import Frame, Tokenizer
 from regard.training._batch import Batch, Draws, Row, labels_of, side
-from regard.training._losses import NOT_A_TARGET, cross_entropy, loss_of, right, sums_of
+from regard.training._losses import NOT_A_TARGET, language_sums
 from regard.training.tasks._scores import of_language_model
 from regard.training.tasks._task import Task, Values
 
@@ -49,13 +49,7 @@ class Masking:
     def __call__(
         self, tokens: np.ndarray[Any, Any], words: np.ndarray[Any, Any], draw: np.random.Generator
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """What is seen, and what is to be predicted.
-
-        Args:
-            tokens: ids of a text.
-            words: the word of each token, -1 for those that are never masked.
-            draw: where the random numbers come from.
-        """
+        """What is seen, and what is to be predicted."""
         units = words if self.whole_words else np.where(words < 0, -1, np.arange(len(words)))
         candidates = np.unique(units[units >= 0])
         seen, labels = tokens.copy(), np.full_like(tokens, NOT_A_TARGET)
@@ -107,14 +101,8 @@ class Masked(Task):
             [self.masking(each["tokens"], each["words"], draw) for each, draw in zip(*row, strict=True)]
             for row in zip(rows, draws, strict=True)
         ]
-        labels = labels_of([[labels for _, labels in row] for row in masked])
-        return Batch(
-            source=side([[seen for seen, _ in row] for row in masked], pad_id=self.pad_id),
-            labels=labels,
-            counts={"loss": int((labels != NOT_A_TARGET).sum())},
-            examples=sum(map(len, rows)),
-            more={},
-        )
+        source = side([[seen for seen, _ in row] for row in masked], pad_id=self.pad_id)
+        return Batch.of(rows, source, labels_of([[labels for _, labels in row] for row in masked]))
 
 
 def masking_of(tokenizer: Tokenizer, share: float, whole_words: bool, **more: Any) -> Masking:
@@ -180,9 +168,7 @@ class MaskedTokens(Masked):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         state = self.state(batch).last_hidden_state
-        if self.training:
-            return {"loss": loss_of(self.network, state, batch.labels, cross_entropy)}
-        return sums_of(self.network, state, batch.labels, {"loss": cross_entropy, "right": right})
+        return language_sums(self.network, state, batch.labels)
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         return of_language_model(sums)

@@ -21,12 +21,8 @@ _WAYS = ("13a", "none", "intl", "char", "zh")  # of sacrebleu's those that need 
 def of_language_model(sums: Mapping[str, Any]) -> dict[str, float]:
     """Loss in nats a target, perplexity, the share guessed right; where bytes are known, bits a byte.
 
-        perplexity    = exp(loss)
-        bits a byte   = (sum of the losses) / ln 2 / bytes of the texts in UTF-8
-
-    Example:
-        >>> of_language_model({"loss": 6.0, "targets.loss": 3, "right": 1, "bytes": 5})
-        {'loss': 2.0, 'perplexity': 7.38905609893065, 'accuracy': 0.333..., 'bits_per_byte': 1.7312...}
+    perplexity    = exp(loss)
+    bits a byte   = (sum of the losses) / ln 2 / bytes of the texts in UTF-8
     """
     targets = max(1.0, sums["targets.loss"])
     loss = sums["loss"] / targets
@@ -42,10 +38,6 @@ def of_classes(sums: Mapping[str, Any]) -> dict[str, float]:
         F1 of a label = 2 right / (texts that have it + texts that were given it)
 
     A label that neither occurs nor was given has no F1, and is left out of the mean.
-
-    Example:
-        >>> of_classes({"loss": 1.5, "targets.loss": 3, "right": 2, "confusion": [[0, 1], [0, 2]]})
-        {'loss': 0.5, 'accuracy': 0.666..., 'macro_f1': 0.4}
     """
     table, targets = sums["confusion"], max(1.0, sums["targets.loss"])
     both = [sum(row) + sum(column) for row, column in zip(table, zip(*table, strict=True), strict=True)]
@@ -60,13 +52,6 @@ def of_classes(sums: Mapping[str, Any]) -> dict[str, float]:
 def of_found(counts: Sequence[float]) -> dict[str, float]:
     """Precision, recall and F1 of what is found in texts; a span is right with its kind, beginning and end.
 
-    Args:
-        counts: how many there are, how many were found, and how many of these are right.
-
-    Example:
-        >>> of_found([4, 2, 1])
-        {'precision': 0.5, 'recall': 0.25, 'f1': 0.333...}
-
     Source: Tjong Kim Sang and De Meulder 2003, arXiv cs/0306050, section 2.4.
     """
     there, found, right = counts
@@ -78,15 +63,7 @@ def of_found(counts: Sequence[float]) -> dict[str, float]:
 
 
 def texts_scored(wanted: int | None) -> int:
-    """How many texts are translated for a score.
-
-    Args:
-        wanted: 0 for none; None for 200 where sacrebleu is installed, else none.
-
-    Raises:
-        InputError: below 0.
-        MissingExtraError: texts are asked for, and sacrebleu is not installed.
-    """
+    """How many texts are translated for a score."""
     if wanted is None:
         return AS_A_RULE if find_spec("sacrebleu") is not None else 0
     if wanted < 0:
@@ -100,19 +77,6 @@ def of_translations(
     found: Sequence[str], wanted: Sequence[str], *, tokenize: str = USUAL
 ) -> dict[str, float]:
     """BLEU and chrF of translations, each against one reference, in percent; 0 without any.
-
-    Args:
-        found: the translations.
-        wanted: the references.
-        tokenize: how BLEU cuts both into words: "13a", "intl", "char" or "zh" as sacrebleu does, or
-            "none", at blanks alone, for texts that are tokenised already.
-
-    Raises:
-        InputError: another way.
-
-    Example:
-        >>> of_translations(["a river and a bank"], ["a river and a bank"])
-        {'bleu': 100.0..., 'chrf': 100.0}
 
     Source: Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation"; Popović
     2015, "chrF: character n-gram F-score"; as Post 2018, arXiv 1804.08771, computes them.

@@ -13,7 +13,7 @@ from regard.decoding import Beams, decode_texts
 from regard.models import Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Draws, Row, labels_of, side
-from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence, loss_of, right, sums_of
+from regard.training._losses import cross_entropy, kl_divergence, language_sums
 from regard.training.tasks._scores import USUAL, of_language_model, of_translations, signatures, texts_scored
 from regard.training.tasks._task import Task, Values
 
@@ -107,16 +107,10 @@ class Translation(Task):
 
     def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
         del draws
-        labels = labels_of([[each["target"] for each in row] for row in rows])
+        source = side([[each["source"] for each in row] for row in rows], pad_id=self.pad_id)
         read = [[self.shifted(each["target"]) for each in row] for row in rows]
-        return Batch(
-            source=side([[each["source"] for each in row] for row in rows], pad_id=self.pad_id),
-            target=side(read, pad_id=self.pad_id),
-            labels=labels,
-            counts={"loss": int((labels != NOT_A_TARGET).sum())},
-            examples=sum(map(len, rows)),
-            more={},
-        )
+        labels = labels_of([[each["target"] for each in row] for row in rows])
+        return Batch.of(rows, source, labels, target=side(read, pad_id=self.pad_id))
 
     def shifted(self, target: np.ndarray) -> np.ndarray:
         """What the decoder reads to give the target: the start token, then the target but for its end."""
@@ -125,11 +119,8 @@ class Translation(Task):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         state = self.state(batch).last_hidden_state
-        if self.training:
-            loss = partial(self.loss, smoothing=self.smoothing)
-            return {"loss": loss_of(self.network, state, batch.labels, loss)}
-        # What is scored is the likelihood of the text itself, without smoothing.
-        return sums_of(self.network, state, batch.labels, {"loss": cross_entropy, "right": right})
+        loss = partial(self.loss, smoothing=self.smoothing)
+        return language_sums(self.network, state, batch.labels, loss)
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         return of_language_model(sums)

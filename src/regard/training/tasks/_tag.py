@@ -90,14 +90,8 @@ class WordTags(Labelled):
 
     def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
         del draws
-        labels = labels_of([[each["labels"] for each in row] for row in rows])
-        return Batch(
-            source=side([[each["tokens"] for each in row] for row in rows], pad_id=self.pad_id),
-            labels=labels,
-            counts={"loss": int((labels != NOT_A_TARGET).sum())},
-            examples=sum(map(len, rows)),
-            more={},
-        )
+        source = side([[each["tokens"] for each in row] for row in rows], pad_id=self.pad_id)
+        return Batch.of(rows, source, labels_of([[each["labels"] for each in row] for row in rows]))
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         logits = run(self.network, batch).logits
@@ -140,12 +134,7 @@ class WordTags(Labelled):
 
 
 def is_bio(tags: Sequence[str]) -> bool:
-    """Whether tags tell spans: each is "O", or begins with one of B-, I-, E- and S-.
-
-    Example:
-        >>> is_bio(["O", "B-LOC", "I-LOC"]), is_bio(["NOUN", "O"])
-        (True, False)
-    """
+    """Whether tags tell spans: each is "O", or begins with one of B-, I-, E- and S-."""
     return all(tag == "O" or tag[:2] in ("B-", "I-", "E-", "S-") for tag in tags) and set(tags) != {"O"}
 
 
@@ -158,10 +147,6 @@ def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """The spans that the tags of a text tell: kind, first word, and the word after the last.
 
     An I- that does not go on from a word of its kind begins a span, as in IOB1 and in what a model says.
-
-    Example:
-        >>> sorted(spans(["B-LOC", "I-LOC", "B-LOC", "O", "I-PER", "I-LOC"]))
-        [('LOC', 0, 2), ('LOC', 2, 3), ('LOC', 5, 6), ('PER', 4, 5)]
 
     Source: conlleval.pl, Tjong Kim Sang 2004, "endOfChunk" and "startOfChunk"; seqeval has the same rules.
     """

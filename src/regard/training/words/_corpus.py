@@ -59,11 +59,7 @@ class Corpus:
     def made(
         cls, folder: Path, settings: WordDataSettings, min_count: int, say: Callable[[str], None]
     ) -> "Corpus":
-        """That of the folder; made from the texts if there is none.
-
-        Raises:
-            InputError: the texts cannot be used.
-        """
+        """The corpus in a folder; made from the texts where there is none."""
         if not (folder / _FILE).exists():
             say("reading the texts")
             read_corpus(settings, min_count).save(folder)
@@ -73,13 +69,9 @@ class Corpus:
 
 
 def read_corpus(settings: WordDataSettings, min_count: int) -> Corpus:
-    """The words of the texts, read once.
-
-    Raises:
-        InputError: a text cannot be read, or fewer than two words are frequent enough.
-    """
+    """The words of the texts, read once."""
     numbers: dict[str, int] = {}
-    ids, ends = array("i"), array("q")
+    ids, ends = array("i"), array("q")  # a list would take nine times the memory
     unit, csv, encoding = settings.unit, settings.csv, settings.encoding
     for row in Rows(settings.train, (settings.text,), unit=unit, csv=csv, encoding=encoding):
         text = row.text(settings.text)
@@ -95,6 +87,7 @@ def read_corpus(settings: WordDataSettings, min_count: int) -> Corpus:
             f"data.train must hold at least two words that occur {min_count} times (min_count); of "
             f"{len(numbers):,} words {len(order)} does."
         )
+    # The new number of each word; -1 of one that is too rare.
     place = np.full(len(numbers), -1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
     placed = place[found]
@@ -164,6 +157,7 @@ class Draws:
 
     def examples(self, epoch: int, step: int) -> Examples:
         """Of one step of an epoch; both begin with 0."""
+        # A generator a step: so a run goes on from any step without what was drawn before.
         draw = np.random.default_rng([self.settings.seed, epoch, step])
         low, high = self._edges[step : step + 2]
         starts = self.corpus.starts[low : high + 1]
@@ -183,7 +177,7 @@ class Draws:
         width = draw.integers(1, window, len(ids), endpoint=True)
         apart = np.concatenate([np.arange(-window, 0), np.arange(1, window + 1)])
         places = np.arange(len(ids))[:, None] + apart
-        inside = places.clip(0, len(ids) - 1)
+        inside = places.clip(0, len(ids) - 1)  # so that there is a word to look at; it does not count
         is_near = (np.abs(apart) <= width[:, None]) & (places == inside) & (text[inside] == text[:, None])
         around = ids[inside[is_near]]
         counts = is_near.sum(axis=1)

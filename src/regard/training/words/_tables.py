@@ -41,11 +41,7 @@ class Tables:
         write_tensors(tensors, folder / _FILE, metadata={"step": str(step)})
 
     def load(self, folder: Path) -> int:
-        """Take up the checkpoint of a folder, if there is one.
-
-        Returns:
-            Its step; 0 where there is none.
-        """
+        """Take up the checkpoint of a folder, if there is one."""
         step = last_step(folder)
         if step:
             file = SafetensorsFile(folder / _FILE)
@@ -85,6 +81,7 @@ def new_tables(corpus: Corpus, settings: WordSettings, width: int) -> Tables:
     is_own = np.zeros(len(pieces), bool)
     is_own[first[:-1]] = True
     pieces[is_own], pieces[~is_own] = np.arange(count), count + places
+    # Of n-grams only those that occur have rows: a table of all two million buckets would be mostly empty.
     read = np.zeros((count + len(buckets), width), np.float32)
     reach = (1.0 if is_parted else 0.5) / settings.size
     read[:, : settings.size] = np.random.default_rng(settings.seed).uniform(
@@ -95,11 +92,7 @@ def new_tables(corpus: Corpus, settings: WordSettings, width: int) -> Tables:
 
 
 class Learner:
-    """Takes steps with the kernel.
-
-    Raises:
-        MissingExtraError: llvmlite is not installed.
-    """
+    """Takes steps with the kernel."""
 
     def __init__(self, settings: WordSettings) -> None:
         try:
@@ -111,11 +104,7 @@ class Learner:
         self.width: int = self._kernel.width
 
     def step(self, tables: Tables, examples: Examples, rate: float) -> float:
-        """Change the tables.
-
-        Returns:
-            The mean loss of the examples; 0 where there are none.
-        """
+        """Change the tables."""
         both, words = (tables.read, tables.predicted), (examples.first, examples.words)
         total: float = self._kernel(both, tables.pieces, words, examples.targets, rate)
         return total / max(1, len(examples.targets))

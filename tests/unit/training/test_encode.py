@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from regard.core.errors import InputError
 from regard.text import Tokenizer
 from regard.training import Settings, read_settings, train
 
@@ -53,24 +52,3 @@ def test_a_text_goes_on_over_its_lines_for_clm_alone(tmp_path: Path) -> None:
     }
     assert rows["clm"] == 1
     assert rows["mlm"] > 30
-
-
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        ({"epochs": 1.0}, "steps must be None where epochs says"),
-        (
-            {"tokenizer": {"path": "nowhere.json"}},
-            "tokenizer.path must be .*; nowhere.json: No such",
-        ),
-        ({"data": {"train": ["-"]}}, "data.train must be files"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(
-    more: dict[str, object], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = read_settings("clm", **({"data": {"train": ["a.txt"]}, "steps": 1, "model": TINY} | more))
-    (tmp_path / "a.txt").write_text(TEXT)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=told):
-        train(given, tmp_path / "run")
