@@ -414,7 +414,7 @@ def test_a_long_measure_says_how_far_it_is_and_can_be_stopped(lab: BrowserPage, 
 def test_what_python_refuses_is_said_in_the_widget(lab: BrowserPage) -> None:
     shown = widget_of(lab, WRONG)
     shown.get_by_label("What is drawn").select_option("gradient")
-    expect(shown.locator(".strip")).to_contain_text("of must give one floating-point number")
+    expect(shown.locator(".strip")).to_contain_text("of must give one number")
     shown.get_by_label("What is drawn").select_option("weights")
     expect(shown.locator(".strip")).to_be_hidden()
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         ImportanceMethod,
         Layers,
         Mean,
-        Metric,
         Part,
         Patching,
         PatchingMethod,
@@ -98,7 +97,7 @@ if TYPE_CHECKING:
         TracedStack,
         kept_bytes,
     )
-    from regard.tracing.run import Forecast, forecast, rerun
+    from regard.tracing.run import Forecast, Metric, forecast, rerun
 
 __all__ = [
     "Add",
@@ -194,7 +193,7 @@ __getattr__, __dir__ = _lazy_exports(
         "regard.tracing._trace": "Trace trace_ids trace_read trace_rows trace_text trace_texts",
         "regard.tracing.comparison": "Comparison Divergence Likeness compare difference divergence movement",
         "regard.tracing.edits": (
-            "Add Edit ExampleMetric ImportanceMethod Layers Mean Metric Part Patching PatchingMethod Per "
+            "Add Edit ExampleMetric ImportanceMethod Layers Mean Part Patching PatchingMethod Per "
             "Positions Progress Replace Resample Scale SiteName Write Zero edited head_importance patch"
         ),
         "regard.tracing.measures": "DirectAttribution IntegratedGradients LogitLens Statistics TokenLens",
@@ -208,6 +207,6 @@ __getattr__, __dir__ = _lazy_exports(
             "default_patterns heads heads_of_trace repeated_tokens"
         ),
         "regard.tracing.record": "AttentionTrace Keep KeepPolicy Numbers Selector TracedStack kept_bytes",
-        "regard.tracing.run": "Forecast forecast rerun",
+        "regard.tracing.run": "Forecast Metric forecast rerun",
     },
 )

@@ -1,7 +1,6 @@
 """Two traces or more: one word between sentences, heads between texts or models."""
 
-from regard.tracing.comparison._compare import compare
-from regard.tracing.comparison._comparison import Comparison
+from regard.tracing.comparison._comparison import Comparison, compare
 from regard.tracing.comparison._difference import Difference, difference
 from regard.tracing.comparison._divergence import Divergence, divergence
 from regard.tracing.comparison._likeness import Likeness

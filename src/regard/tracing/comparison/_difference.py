@@ -10,7 +10,7 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import Kind
-from regard.tracing.comparison._compare import cosines_of
+from regard.tracing.comparison._comparison import cosines_of
 from regard.tracing.comparison._divergence import Divergence, divergence, partners_of, told_texts
 from regard.tracing.record import Trace
 from regard.views import plain

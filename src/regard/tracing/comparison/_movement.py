@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from regard.core.errors import InputError
-from regard.tracing.comparison._compare import found_words
+from regard.tracing.comparison._comparison import found_words
 from regard.tracing.record import Trace
 from regard.views import plain
 

@@ -4,9 +4,8 @@ from regard.tracing.edits._ablation import ablation
 from regard.tracing.edits._changes import Add, Mean, Replace, Resample, Scale, Write, Zero
 from regard.tracing.edits._edit import Edit, Part
 from regard.tracing.edits._importance import ExampleMetric, ImportanceMethod, head_importance
-from regard.tracing.edits._metric import Metric, Progress
 from regard.tracing.edits._network import edited
-from regard.tracing.edits._patching import Patching, PatchingMethod, Per, patch
+from regard.tracing.edits._patching import Patching, PatchingMethod, Per, Progress, patch
 from regard.tracing.edits._sites import Layers, Positions, SiteName
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "ImportanceMethod",
     "Layers",
     "Mean",
-    "Metric",
     "Part",
     "Patching",
     "PatchingMethod",

@@ -12,7 +12,7 @@ from regard.core.shown import Shown, plain_table
 from regard.models import Kind, Loaded, Output
 from regard.text import Encoding
 from regard.tracing.edits._changes import Zero
-from regard.tracing.edits._variants import outputs_of
+from regard.tracing.edits._network import outputs_of
 from regard.tracing.record import Trace
 
 if TYPE_CHECKING:

@@ -11,8 +11,18 @@ from regard.core import Mask
 from regard.core.errors import InputError
 from regard.models import Kind, StackKind
 from regard.text import Encoding
-from regard.tracing.edits._capture import Captured, encodings_of
-from regard.tracing.edits._sites import SITES, Axis, Layer, Layers, Positions, Site, SiteName, stack_along
+from regard.tracing.edits._sites import (
+    SITES,
+    Axis,
+    Captured,
+    Layer,
+    Layers,
+    Positions,
+    Site,
+    SiteName,
+    encodings_of,
+    stack_along,
+)
 from regard.tracing.record import Numbers, Trace, chosen_of, numbers_of, unique
 
 Chosen = Mapping[Axis, tuple[int, ...] | None]

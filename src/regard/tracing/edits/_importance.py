@@ -10,14 +10,12 @@ from torch import Tensor
 from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.models import Kind, Loaded, Network, Output, stack_of
-from regard.tracing.edits._capture import seen_at
 from regard.tracing.edits._changes import Replace
-from regard.tracing.edits._metric import Metric, Progress, number_of
-from regard.tracing.edits._patching import gradients_at
+from regard.tracing.edits._network import outputs_of
+from regard.tracing.edits._patching import Progress
 from regard.tracing.edits._sites import SITES, taps_of
-from regard.tracing.edits._variants import outputs_of
 from regard.tracing.record import Trace
-from regard.tracing.run import check_mode
+from regard.tracing.run import Metric, check_mode, gradients_at, number_of, seen_at
 
 ImportanceMethod = Literal["gradient", "zero", "mean"]
 """By the gradient of a head mask, or by putting zero or the mean in the place of a head's context."""
@@ -114,7 +112,7 @@ def _by_gradient(
     """The sum over the examples of |A_h^T d metric / d A_h|."""
     sums: dict[int, Tensor] = {}
     for done, (trace, metric) in enumerate(measured, start=1):
-        found, moves, _ = gradients_at(network, trace, list(taps.values()), metric)
+        found, moves, _ = gradients_at(trace, network, list(taps.values()), metric, called="metric")
         for layer, tap in taps.items():
             product = found[tap][0].double() * moves[tap][0].double()
             sums[layer] = sums.get(layer, 0.0) + product.sum(dim=(1, 2)).abs()
@@ -142,7 +140,7 @@ def _by_ablation(
     for (trace, metric), before in zip(measured, whole, strict=True):
         outputs = outputs_of(network, trace, variants, batch=batch)
         for (layer, head), output in zip(heads, outputs, strict=True):
-            found[layer][head] += number_of(metric(output)) - before
+            found[layer][head] += number_of("metric", metric(output)) - before
             done += 1
             if progress is not None:
                 progress(done, total)
@@ -156,7 +154,7 @@ def _whole(
     whole, sums, count = [], dict[int, Tensor](), 0
     for trace, metric in measured:
         output, kept = seen_at(taps.values(), trace, network, logits=True)
-        whole.append(number_of(metric(output)))
+        whole.append(number_of("metric", metric(output)))
         for layer, tap in taps.items():
             sums[layer] = sums.get(layer, 0.0) + kept[tap][0].double().sum(dim=1)
         count += kept[tap].shape[2]

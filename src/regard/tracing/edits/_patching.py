@@ -1,26 +1,35 @@
 """Activation patching, and its estimate by one gradient: where the difference of two texts is carried."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.core import Taps
 from regard.core.arguments import check_function, one_of
 from regard.core.errors import InputError
-from regard.models import Kind, Loaded, Network, StackKind
+from regard.models import Kind, Loaded, StackKind
 from regard.text import Encoding
-from regard.tracing.edits._capture import encodings_of, seen_at
 from regard.tracing.edits._changes import Replace
-from regard.tracing.edits._metric import Metric, Progress, number_of
-from regard.tracing.edits._sites import SITES, Layer, Layers, Site, SiteName, stack_along, taps_of
-from regard.tracing.edits._variants import outputs_of
+from regard.tracing.edits._network import outputs_of
+from regard.tracing.edits._sites import (
+    SITES,
+    Layer,
+    Layers,
+    Site,
+    SiteName,
+    encodings_of,
+    stack_along,
+    taps_of,
+)
 from regard.tracing.record import Trace
-from regard.tracing.run import check_mode, rerun
+from regard.tracing.run import Metric, check_mode, gradients_at, number_of, seen_at
+
+Progress = Callable[[int, int], None]
+"""Called as long work goes on, with what is done and what there is."""
 
 Per = Literal["position", "head", "neuron"]
 
@@ -155,12 +164,12 @@ def patch(
     dim, names = at.axes.index(axis), list(taps.values())
     with torch.no_grad():
         output, kept = seen_at(names, clean, network, logits=True)
-        of_clean = number_of(metric(output))
+        of_clean = number_of("metric", metric(output))
     if at.is_matrix:  # a sink is no key, and stays
         keys = len(encodings_of(clean)[stack_along(kind, "key")].tokens)
         kept = {tap: value[..., :keys] for tap, value in kept.items()}
     if method == "attribution":
-        found, moves, of_corrupted = gradients_at(network, corrupted, names, metric)
+        found, moves, of_corrupted = gradients_at(corrupted, network, names, metric, called="metric")
         rows = [
             _summed(_difference(kept[tap], found[tap], tap) * moves[tap].double(), dim) + of_corrupted
             for tap in names
@@ -175,7 +184,7 @@ def patch(
         outputs = outputs_of(network, corrupted, [None, *cells], batch=batch)
         numbers = []
         for done, output in enumerate(outputs):
-            numbers.append(number_of(metric(output)))
+            numbers.append(number_of("metric", metric(output)))
             if progress is not None and done:
                 progress(done, len(cells))
         of_corrupted, values = numbers[0], torch.tensor(numbers[1:], dtype=torch.float64)
@@ -195,30 +204,6 @@ def patch(
 def _summed(values: Tensor, dim: int) -> Tensor:
     """The sum over all axes but one, which is counted without the batch; on the CPU."""
     return values.sum(dim=[each for each in range(values.ndim) if each != 1 + dim]).cpu()
-
-
-def gradients_at(
-    network: Network, trace: Trace, names: Sequence[str], metric: Metric
-) -> tuple[dict[str, Tensor], dict[str, Tensor], float]:
-    """What passes some taps, the gradient of a metric there, and the metric: one pass forward, one back."""
-    found: dict[str, Tensor] = {}
-    moves: dict[str, Tensor] = {}
-
-    def listener(tap: str) -> Any:
-        def listen(value: Tensor) -> Tensor:
-            # A leaf of zeros: its gradient is the gradient here, whatever led here.
-            found[tap] = value.detach()
-            moves[tap] = torch.zeros_like(value, requires_grad=True)
-            return value + moves[tap]
-
-        return listen
-
-    with torch.enable_grad():
-        output = rerun(trace, network, taps=Taps({each: listener(each) for each in names}), logits=True)
-        value: Any = metric(output)
-        number, leaves = number_of(value, differentiable=True), list(moves.values())
-        gradients = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
-    return found, dict(zip(moves, gradients, strict=True)), number
 
 
 def _per(site: Site, per: Per | None) -> Per:

@@ -1,12 +1,17 @@
-"""Where a model can be edited: the sites by name, with the tap of each in every layer, and their axes."""
+"""Where a model can be edited: the sites by name, their taps and axes, and what a traced text has there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.models import Kind, Network, StackKind, attention_name, keys_of, stack_of
-from regard.tracing.record import Numbers, Selector, numbers_of
+from regard.text import Encoding
+from regard.tracing.record import Numbers, Selector, Trace, numbers_of
+from regard.tracing.run import seen_at
 
 SiteName = Literal[
     "weights", "scores", "q", "k", "v", "context", "head", "attention", "middle", "neuron", "ffn", "residual"
@@ -23,6 +28,9 @@ Layers = Numbers | str | list[int | str]
 
 Positions = Selector | None
 """Some tokens, as in `Trace.weights`; None is all."""
+
+Captured = tuple[Trace, Mapping[str, Tensor]]
+"""A traced text, with what it has at some taps, without the batch."""
 
 
 @dataclass(frozen=True)
@@ -132,3 +140,35 @@ def at_tap(name: str, network: Network) -> tuple[Site, Kind, Layer]:
                     return site, kind, layer
     stacks = [stack for stack, prefix in network.prefixes.items() if name.startswith(prefix)]
     return Site(name, ()), (stacks or list(network.prefixes))[0], None
+
+
+def captured(trace: Trace, taps: Iterable[tuple[Site, Any, Layer, str]]) -> Captured:
+    """What a traced text has at some taps: as the trace holds it, the rest from one more run of its model."""
+    held = {tap: _held(trace, site, kind, layer) for site, kind, layer, tap in taps}
+    kept = {tap: value for tap, value in held.items() if value is not None}
+    left = [tap for tap in held if tap not in kept]
+    if left:
+        with torch.no_grad():
+            _, seen = seen_at(left, trace, trace.require_model().network)
+        kept |= {tap: value[0] for tap, value in seen.items()}
+    return trace, kept
+
+
+def encodings_of(trace: Trace) -> dict[StackKind, Encoding]:
+    """What each stack of a traced model read."""
+    stacks: dict[StackKind, Any] = {"encoder": trace.encoder, "decoder": trace.decoder}
+    return {kind: traced.encoding for kind, traced in stacks.items() if traced is not None}
+
+
+def _held(trace: Trace, site: Site, kind: Any, layer: Layer) -> Tensor | None:
+    """What a trace itself has of a site, without the batch; None where it was not kept as it was."""
+    try:
+        if site.name == "context" and isinstance(layer, int):
+            kept = trace.sides(kind)[0].keeping
+            return trace.attention_of(layer, kind).context if kept.dtype is None else None
+        if site.name == "residual":
+            traced = trace.stack(kind)
+            return traced.embeddings(layer) if traced.keeping.dtype is None else None  # type: ignore[arg-type]
+    except InputError:  # of a part that was not kept, or of another model
+        return None
+    return None

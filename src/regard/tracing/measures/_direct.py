@@ -10,8 +10,7 @@ from regard.blocks import PostNorm, PreNorm, Residual, SandwichNorm
 from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Kind, Network, StackKind, bound_of, relative_error
-from regard.tracing.measures._needed import hidden_of, output_of, projection_of
-from regard.tracing.measures._norms import pull_back, widened
+from regard.tracing.measures._needed import hidden_of, output_of, projection_of, widened
 from regard.tracing.measures._readout import check_head, outermost, vocabulary_ids
 from regard.tracing.record import Selector, Trace, chosen_of
 from regard.tracing.run import rerun
@@ -144,7 +143,7 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
     u, head_bias, value = _target(trace, network, target, hidden_of(trace, kind)[-1][rows])
     steps, last, after = _steps(trace, network, kind, rows)
     edited = (u * after).sum(dim=1)
-    u, norm_bias = pull_back(network.final_norm(kind), last, u)
+    u, norm_bias = _pull_back(network.final_norm(kind), last, u)
     heads: dict[str, list[Tensor]] = {"attention": [], "cross_attention": []}
     biases, ffn = torch.zeros(2, len(rows), network.depth(kind), dtype=torch.float64, device=u.device)
     for step in reversed(steps):
@@ -270,10 +269,10 @@ def _through(step: _Step, u: Tensor) -> tuple[Tensor, Tensor, Tensor | float]:
     """The directions at what a sublayer wrote, and at what it read, and the constants of its norm."""
     residual = step.residual
     if isinstance(residual, PostNorm):
-        back, constant = pull_back(residual.norm, step.x + step.output, u)
+        back, constant = _pull_back(residual.norm, step.x + step.output, u)
         return back, back, constant
     if isinstance(residual, SandwichNorm):
-        back, constant = pull_back(residual.after, step.output, u)
+        back, constant = _pull_back(residual.after, step.output, u)
         return back, u, constant
     return u, u, 0.0
 
@@ -308,3 +307,36 @@ def _target(trace: Trace, network: Network, target: Target, state: Tensor) -> tu
         down, below = head.rows(minus[0])
         u, bias, value = u - down, bias - below, value - logits[at, minus[0]]
     return u, bias, value
+
+
+def _pull_back(norm: nn.Module | None, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+    """The directions and constants by which u . norm(x') = u' . x' + c where x' has x's statistics.
+
+        LayerNorm  y = (x - mean x) r g + b,  r = 1 / sqrt(var x + eps):  u' = r (u g - mean(u g)),  c = u . b
+        RMSNorm    y = x r g,  r = 1 / sqrt(mean x^2 + eps):              u' = r u g,                c = 0
+
+    Only r is frozen: to subtract the mean is linear. x is what the norm was given, and u directions after it,
+    both (.., d); a norm of None is the identity.
+
+    Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", section "Handling Layer
+    Normalization".
+    """
+    nothing = u.new_zeros(u.shape[:-1])
+    if norm is None or type(norm) is nn.Identity:
+        return u, nothing
+    if type(norm) is nn.LayerNorm:
+        scale = torch.rsqrt(x.var(dim=-1, unbiased=False, keepdim=True) + norm.eps)
+        weighted = u if norm.weight is None else u * norm.weight.detach().double()
+        constant = nothing if norm.bias is None else u @ norm.bias.detach().double()
+        return (weighted - weighted.mean(dim=-1, keepdim=True)) * scale, constant
+    eps = getattr(norm, "eps", getattr(norm, "variance_epsilon", None))
+    weight = getattr(norm, "weight", None)
+    if isinstance(eps, float) and isinstance(weight, Tensor):
+        scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
+        with torch.no_grad():
+            made = norm(x.to(weight.dtype)).double()
+        for offset in (0.0, 1.0):  # Gemma's weight is an offset from 1
+            gain = (offset + weight.detach().double()) * scale
+            if relative_error(x * gain, made) <= bound_of(weight.dtype):
+                return u * gain, nothing
+    raise InputError(f"direct attribution knows LayerNorm and RMSNorm; this model has {type(norm).__name__}.")

@@ -1,4 +1,4 @@
-"""Gradients of any number that a model gives, by any tensor on the way to it."""
+"""Gradients of any number that a model gives: by any tensor on the way to it, and times attention."""
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -7,14 +7,15 @@ import torch
 from torch import Tensor
 
 from regard.core import Taps
-from regard.core.arguments import check_function
 from regard.core.errors import InputError
-from regard.models import Network, Output
-from regard.tracing.record import Trace
-from regard.tracing.run import rerun
+from regard.models import Kind, Network, Output
+from regard.tracing.measures._needed import attention_tap
+from regard.tracing.measures._rollout import own_attention
+from regard.tracing.record import Selector, Trace, check_cost, chosen_of
+from regard.tracing.run import gradients_at
 
 Scalar = Callable[[Output], Tensor]
-"""From what a network returns, for a batch of one, to one number."""
+"""From what a network returns, for a batch of one, to one number, with its graph."""
 
 _RECORDS = ".inputs"
 """The taps that show a record, which nothing can be differentiated by."""
@@ -48,17 +49,8 @@ def gradients(trace: Trace, *, of: Scalar, at: str | Sequence[str]) -> dict[str,
         torch.Size([1, 12, 7, 7])
     """
     network = trace.require_model().network
-    _, found = gradients_at(trace, of, tap_names(network, at))
+    _, found, _ = gradients_at(trace, network, tap_names(network, at), of)
     return {name: each.detach().cpu() for name, each in found.items()}
-
-
-def gradients_at(
-    trace: Trace, of: Scalar, names: Sequence[str]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The tensors at some taps, and the gradients of the number by them."""
-    _, values, value = watched_pass(trace, trace.require_model().network, of, names)
-    found = torch.autograd.grad(value, list(values.values()), allow_unused=True, materialize_grads=True)
-    return values, dict(zip(values, found, strict=True))
 
 
 def tap_names(network: Network, at: str | Sequence[str]) -> list[str]:
@@ -80,57 +72,99 @@ def tap_names(network: Network, at: str | Sequence[str]) -> list[str]:
     ]
 
 
-def watched_pass(
-    trace: Trace,
-    network: Network,
-    of: Scalar,
-    names: Sequence[str],
-    write: Callable[[str, Tensor], Tensor | None] | None = None,
-) -> tuple[Output, dict[str, Tensor], Tensor]:
-    """One pass with a graph: the output, the tensors at the taps `names`, and the number `of` it.
+def attention_gradients(
+    trace: Trace, layer: int, head: int | None = None, *, of: Scalar, kind: "Kind | None" = None
+) -> Tensor:
+    """Attention weights times the gradient of a number with respect to them.
 
-    `write` may put another tensor in the place of one; where it returns None, the tensor stays.
+        A_h * dA_h,  dA_h = d of(output) / d A_h
+
+    Args:
+        layer, head, kind: as in `Trace.weights`.
+        of: from the model's output to one number, as in `gradients`.
+
+    Returns:
+        float32 on the CPU, (queries, keys), or (heads, queries, keys) where head is None; with sinks one
+        column more, as the weights have it. Positive entries raise the number.
+
+    Raises:
+        InputError: as `gradients`; a layer or head that is not there; or a text that is too long.
+
+    Example:
+        >>> import regard
+        >>> trace = regard.load().trace("time flies like an arrow")
+        >>> trace.attention_gradients(5, 0, of=lambda out: out.last_hidden_state[0, 0, 0]).shape
+        torch.Size([7, 7])
+
+    Source: Barkan et al. 2021, "Grad-SAM", arXiv 2204.11073, section 3 (there with a ReLU and a mean); Chefer
+    et al. 2021, arXiv 2103.15679, equation 5.
     """
-    check_function("of", of, "from the model's output to one number")
-    if torch.is_inference_mode_enabled():
-        raise InputError(
-            "gradients cannot be taken inside torch.inference_mode(): call this outside it. torch.no_grad() "
-            "may stay."
-        )
-    values: dict[str, Tensor] = {}
-
-    def listener(name: str) -> Callable[[Tensor], Tensor]:
-        def watch(value: Tensor) -> Tensor:
-            written = None if write is None else write(name, value)
-            # A tensor of its own is handed on even where nothing changes: through the lens, weights that
-            # nobody writes are looked at beside a kernel that does not go through them.
-            own = value.view_as(value) if written is None else written
-            if not own.requires_grad:
-                own = own.detach().requires_grad_()
-            values[name] = own
-            return own
-
-        return watch
-
-    with torch.enable_grad():
-        output = rerun(trace, network, logits=True, taps=Taps({name: listener(name) for name in names}))
-        value = of(output)
-    _check_scalar(value)
-    return output, values, value
+    kind = trace.kind(kind)
+    layer = trace.layer_index(layer, kind)
+    network = trace.require_model().network
+    _check_memory(trace, kind, 1, "take gradients at q, k and v, which are small")
+    name = f"{attention_tap(network, kind, layer)}.weights"
+    [product] = _products(trace, of, [name])
+    return (product if head is None else product[trace.head_index(head, kind, layer)]).float().cpu()
 
 
-def _check_scalar(value: object) -> None:
-    if not isinstance(value, Tensor) or value.numel() != 1 or not value.is_floating_point():
-        got = (
-            f"{value.dtype} of shape {tuple(value.shape)}"
-            if isinstance(value, Tensor)
-            else type(value).__name__
-        )
-        raise InputError(f"of must give one floating-point number, a tensor; got {got}.")
-    if not value.requires_grad:
-        raise InputError(
-            "of must give a number that the model computed, with its graph: no .item(), .detach() or numpy; "
-            "or choose taps that it depends on."
-        )
-    if not bool(value.isfinite()):
-        raise InputError(f"of must give a finite number; got {float(value.detach())}.")
+def relevance(
+    trace: Trace, token: Selector | None = None, *, of: Scalar, kind: "Kind | None" = None
+) -> Tensor:
+    """How much a number depends on each token, by weights times gradients through all layers of a stack.
+
+        R_0 = I,  R <- R + E_l R,  E_l = mean_h max(0, A_h * dA_h)
+
+    Rows are propagated from the last layer down, r <- r + r E: no product of whole matrices. The weights and
+    their gradients of all layers are held at once, which is O(L H N^2) memory and forecast first.
+
+    Args:
+        token: the rows of R that are wanted, such as the position that `of` reads: an index, a slice or a
+            word; None gives all.
+        of: from the model's output to one number.
+        kind: "encoder" or "decoder"; needed only where there are both.
+
+    Returns:
+        float32 on the CPU, (tokens, N); each row holds the 1 of the token itself.
+
+    Raises:
+        InputError: as `gradients`; kind "cross"; or a text that is too long.
+
+    Example:
+        >>> import regard
+        >>> trace = regard.load().trace("time flies like an arrow")
+        >>> trace.relevance(0, of=lambda out: out.last_hidden_state[0, 0, 0]).shape
+        torch.Size([1, 7])
+
+    Source: Chefer, Gur and Wolf 2021, arXiv 2103.15679, section 3, equations 5 and 6 (self-attention).
+    """
+    stack = own_attention(trace, kind, "relevance")
+    network = trace.require_model().network
+    encoding = trace.stack(stack).encoding
+    rows = list(chosen_of("token", encoding, token))
+    layers, count = range(network.depth(stack)), len(encoding.tokens)
+    _check_memory(trace, stack, len(layers), "take attention_gradients of one layer, or rollout")
+    products = _products(trace, of, [f"{attention_tap(network, stack, layer)}.weights" for layer in layers])
+    flow = torch.zeros(len(rows), count, dtype=torch.float64, device=products[0].device)
+    flow[range(len(rows)), rows] = 1.0
+    for each in reversed(products):
+        flow = flow + flow @ each[..., :count].clamp(min=0.0).double().mean(dim=0)
+    return flow.float().cpu()
+
+
+def _check_memory(trace: Trace, kind: Kind, layers: int, instead: str) -> None:
+    queries, keys = (len(side.tokens) for side in trace.sides(kind))
+    network = trace.require_model().network
+    check_cost(
+        f"attention of {queries} tokens, with gradients, in {layers} layers of {trace.model}",
+        seconds=0.0,
+        device=next(network.parameters()).device,
+        # Scores, weights, gradients: some six numbers of float32.
+        num_bytes=24.0 * network.config.num_heads * layers * queries * keys,
+        way_out=f"give a shorter text, or {instead}",
+    )
+
+
+def _products(trace: Trace, of: Scalar, names: list[str]) -> list[Tensor]:
+    values, found, _ = gradients_at(trace, trace.require_model().network, names, of)
+    return [(values[name] * found[name])[0] for name in names]

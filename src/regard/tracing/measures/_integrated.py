@@ -11,9 +11,9 @@ from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.models import StackKind
 from regard.text import Encoding
-from regard.tracing.measures._gradients import Scalar, watched_pass
+from regard.tracing.measures._gradients import Scalar
 from regard.tracing.record import Trace
-from regard.tracing.run import rerun
+from regard.tracing.run import rerun, watched_pass
 
 _MOST_STEPS = 1000
 """The nodes of more are not worth their time: the error falls exponentially where the model is smooth."""

@@ -1,12 +1,16 @@
 """What a measure reads of a trace and its network; refused by name where that is not there."""
 
 from collections.abc import Sequence
+from copy import deepcopy
+from typing import TypeVar
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core.errors import InputError
 from regard.models import Kind, Network, Projection, StackKind, attention_name, stack_of
 from regard.tracing.record import Trace
+
+M = TypeVar("M", bound=nn.Module)
 
 
 def hidden_of(trace: Trace, kind: "StackKind") -> Sequence[Tensor]:
@@ -47,3 +51,8 @@ def projection_of(trace: Trace, kind: Kind, layer: int) -> Projection:
             f"{kind} layer {layer} of {trace.model} none can be seen. Ask for weights or context."
         )
     return found
+
+
+def widened(module: M) -> M:
+    """A copy in float64."""
+    return deepcopy(module).double().requires_grad_(False)

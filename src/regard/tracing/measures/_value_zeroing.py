@@ -10,8 +10,7 @@ from regard.blocks import DecoderLayer, SelfAttentionLayer
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
 from regard.models import Kind, Network, attention_name, stack_of
-from regard.tracing.measures._needed import attention_tap, hidden_of, output_of, projection_of
-from regard.tracing.measures._norms import widened
+from regard.tracing.measures._needed import attention_tap, hidden_of, output_of, projection_of, widened
 from regard.tracing.record import Selector, Trace, check_cost, chosen_of
 from regard.tracing.run import rerun
 

@@ -15,8 +15,7 @@ from regard.tracing.patterns._patterns import (
     Sides,
     default_patterns,
 )
-from regard.tracing.patterns._probe import repeated_tokens
-from regard.tracing.patterns._reading import TextOrIds
+from regard.tracing.patterns._reading import TextOrIds, repeated_tokens
 from regard.tracing.patterns._table import HeadCard, HeadExample, HeadFinding, HeadTable
 from regard.tracing.patterns._table_file import check_heads_file
 

@@ -235,15 +235,19 @@ def test_texts_of_other_lengths(models: Any) -> None:
         (
             lambda output: output.last_hidden_state,
             "activation",
-            r"one number; got a tensor of shape \(1, 7, 30\)",
+            r"metric must give one number; got torch.float64 of shape \(1, 7, 30\)",
         ),
-        (lambda output: "many", "activation", "metric must return one number; got str"),
-        (lambda output: float("nan"), "activation", "metric must be finite; got nan"),
-        (lambda output: 1.0, "attribution", "metric must be a tensor with a gradient, .*; got float"),
+        (lambda output: "many", "activation", "metric must give one number; got str"),
+        (lambda output: float("nan"), "activation", "metric must give a finite number; got nan"),
+        (
+            lambda output: 1.0,
+            "attribution",
+            "metric must give a number that the model .*; got float",
+        ),
         (
             lambda output: output.last_hidden_state.detach().sum(),
             "attribution",
-            r"got a tensor of shape \(\) without a gradient",
+            r"no \.item.*; got torch.float64 of shape \(\)",
         ),
     ],
 )

@@ -158,8 +158,8 @@ def test_what_a_number_does_not_depend_on_is_zero() -> None:
 @pytest.mark.parametrize(
     ("of", "at", "message"),
     [
-        (lambda out: out.last_hidden_state, "layers.0.input", r"one floating-point number.*\(1, 7, 30\)"),
-        (lambda out: 3.0, "layers.0.input", "a tensor; got float"),
+        (lambda out: out.last_hidden_state, "layers.0.input", r"of must give one number; got .*\(1, 7, 30\)"),
+        (lambda out: 3.0, "layers.0.input", "with its graph .*; got float"),
         (lambda out: out.last_hidden_state.argmax(), "layers.0.input", "got torch.int64"),
         (lambda out: out.last_hidden_state.sum().detach(), "layers.0.input", "no .item"),
         (lambda out: out.last_hidden_state.sum() / 0, "layers.0.input", "of must give a finite number; got"),

@@ -12,7 +12,7 @@ import lens_models
 import regard
 from regard.core.errors import InputError
 from regard.tracing import Trace
-from regard.tracing.measures import _flow
+from regard.tracing.measures._rollout import _most
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced
@@ -167,7 +167,7 @@ def test_a_flow_that_has_to_turn_back() -> None:
     edges = np.zeros((8, 8), dtype=np.int64)
     for depth, matrix in enumerate([[[1, 1], [0, 0]], [[1, 1], [1, 0]], [[1, 0], [1, 0]]]):
         edges[2 * depth : 2 * depth + 2, 2 * depth + 2 : 2 * depth + 4] = matrix
-    found = [_flow._most(edges.copy(), source, sink) for source, sink in ((0, 6), (0, 7), (1, 6))]
+    found = [_most(edges.copy(), source, sink) for source, sink in ((0, 6), (0, 7), (1, 6))]
     assert found == [2, 0, 0]
 
 

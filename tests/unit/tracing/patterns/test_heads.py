@@ -11,7 +11,8 @@ import torch
 
 from regard.checkpoints import Source
 from regard.core import Causal
-from regard.models import Loaded, gpt2, llama
+from regard.models import Loaded
+from regard.models.families import gpt2, llama
 from regard.models.families.bert import BertConfig
 from regard.models.families.bert import build as build_bert
 from regard.positions import Rotary
