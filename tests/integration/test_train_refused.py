@@ -110,7 +110,7 @@ def test_parallel_files_of_unequal_length(tmp_path: Path) -> None:
         ({"epochs": 1}, "steps must be None where epochs says how long to train; give one of them."),
         ({"batch": {"rows": 0}}, "batch.rows must be above 0; got 0."),
         ({"batch": {"tokens": 3}}, "batch.tokens must be at least batch.length, 13,"),
-        ({"optimiser": {"lr": float("nan")}}, "optimiser.lr must be above 0; got nan."),
+        ({"optimiser": {"lr": 0.0}}, "optimiser.lr must be above 0; got 0.0."),
         ({"optimiser": {"warmup": -3}}, "optimiser.warmup must be at least 0; got -3."),
         ({"optimiser": {"floor": 2.0}}, "optimiser.floor must be from 0 to 1; got 2.0."),
         (

@@ -1,8 +1,8 @@
 """A model's `config.json`, read so that no field which would change the result is passed over."""
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -10,8 +10,9 @@ from typing import TypeVar, overload
 
 from regard.checkpoints._ignored import IGNORED_FIELDS, IGNORED_FIELDS_AT
 from regard.checkpoints._layout import CONFIG
-from regard.core.errors import CheckpointError
-from regard.core.json import json_kind, read_object, read_objects
+from regard.core.errors import CheckpointError, InputError
+from regard.core.json import read_object, read_objects
+from regard.core.schema import KINDS, plain, shown
 from regard.core.wording import joined
 
 _T = TypeVar("_T", bool, int, float, str, list[object], dict[str, object])
@@ -59,9 +60,7 @@ class Fields:
         """
         self._read.add(key)
         if key not in self.values:
-            raise CheckpointError(
-                f"{self.file}: the field {self.path + key!r} is missing; wanted {_kind_name(kind)}"
-            )
+            raise self._error(key, f"must be {KINDS[kind]}; it is missing")
         return self._typed(key, kind)
 
     @overload
@@ -100,8 +99,8 @@ class Fields:
         >>> config = Fields(file=Path("config.json"), values={"position_embedding_type": "relative_key"})
         >>> config.expect("position_embedding_type", ("absolute",), "absolute")
         Traceback (most recent call last):
-        regard.core.errors.CheckpointError: config.json: the field 'position_embedding_type' is
-            'relative_key'; regard supports only 'absolute'
+        regard.core.errors.CheckpointError: config.json: the field 'position_embedding_type' must be
+            'absolute', all that regard supports; got 'relative_key'
 
         Raises:
             CheckpointError: the field, or its default, has another value.
@@ -111,11 +110,9 @@ class Fields:
         for candidate in allowed:
             if _same(candidate, value):
                 return candidate
-        state = "is" if key in self.values else "is missing, which means"
-        raise CheckpointError(
-            f"{self.file}: the field {self.path + key!r} {state} {value!r}; "
-            f"regard supports only {joined(repr(candidate) for candidate in allowed)}"
-        )
+        state = "got" if key in self.values else "it is missing, which means"
+        listed = joined(repr(candidate) for candidate in allowed)
+        raise self._error(key, f"must be {listed}, all that regard supports; {state} {value!r}")
 
     def sub(self, key: str) -> "Fields | None":
         """The object in a field, to be read as this one is, or None where the field is absent or `null`.
@@ -154,8 +151,7 @@ class Fields:
         >>> config = Fields(file=Path("config.json"), values={"layer_types": ["full_attention", 3]})
         >>> config.list_of("layer_types", str, None)
         Traceback (most recent call last):
-        regard.core.errors.CheckpointError: config.json: the field 'layer_types[1]' must be string, got int
-            (3)
+        regard.core.errors.CheckpointError: config.json: the field 'layer_types[1]' must be a text; got 3.
 
         Raises:
             CheckpointError: the field is no list, or one of its values is of another type.
@@ -183,20 +179,21 @@ class Fields:
         """
         passed = {key for key in self.values if key in inert or self._is_inert_at_its_value(key)}
         if unread := self._unread(passed):
-            listed = joined(f"{name} = {_short(value)}" for name, value in unread)
             raise CheckpointError(
-                f"{self.file}: regard does not know these fields, which may change the result: {listed}; "
-                "a field that changes nothing can be taken out of the file"
+                f"{self.file}: regard does not know these fields, which may change the result: "
+                f"{joined(unread)}; a field that changes nothing can be taken out of the file"
             )
 
         self._read.update(passed)
 
-    def _unread(self, passed: Collection[str]) -> list[tuple[str, object]]:
-        """The fields neither read nor passed over, with their paths, here and in the objects inside."""
+    def _unread(self, passed: Collection[str]) -> list[str]:
+        """The fields neither read nor passed over, here and in the objects inside, as errors list them."""
         unread = []
         for key in sorted(self.values):
             if key not in self._read and key not in passed:
-                unread.append((self.path + key, self.values[key]))
+                near = get_close_matches(key, self._read - self.values.keys(), n=1, cutoff=0.85)
+                hint = f" (did you mean {near[0]}?)" if near else ""
+                unread.append(f"{self.path}{key} = {shown(self.values[key])}{hint}")
             elif key in self._inside:
                 unread += self._inside[key]._unread(())
         return unread
@@ -205,16 +202,13 @@ class Fields:
         return key in IGNORED_FIELDS_AT and _same(IGNORED_FIELDS_AT[key], self.values[key])
 
     def _typed(self, key: str, kind: type[_T]) -> _T:
-        value = self.values[key]
-        if kind is float and type(value) is int:
-            value = _as_float(value)
-        is_finite = not isinstance(value, float) or math.isfinite(value)
-        if type(value) is kind and is_finite:
-            return value
-        raise CheckpointError(
-            f"{self.file}: the field {self.path + key!r} must be {_kind_name(kind)}, "
-            f"got {json_kind(value) if is_finite else 'a number out of range'} ({_short(self.values[key])})"
-        )
+        try:
+            return plain(f"the field {self.path + key!r}", self.values[key], kind)
+        except InputError as error:
+            raise CheckpointError(f"{self.file}: {error}") from None
+
+    def _error(self, key: str, told: str) -> CheckpointError:
+        return CheckpointError(f"{self.file}: the field {self.path + key!r} {told}")
 
 
 def read_config(folder: str | PathLike[str], name: str = CONFIG) -> Fields:
@@ -249,25 +243,8 @@ def read_config_list(folder: str | PathLike[str], name: str) -> list[Fields]:
     ]
 
 
-def _kind_name(kind: type) -> str:
-    names: dict[type, str] = {str: "string", dict: "object"}
-    return names.get(kind, kind.__name__)
-
-
-def _as_float(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
-
-
 def _same(wanted: object, value: object) -> bool:
     """Equality as JSON has it: True is not 1, but 1 is 1.0."""
     if isinstance(wanted, bool) or isinstance(value, bool):
         return wanted is value
     return wanted == value
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -2,7 +2,7 @@
 
 from abc import ABC
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import torch
@@ -12,6 +12,7 @@ from regard.checkpoints import Fields
 from regard.core import DilatedWindow, Kernel, Mask
 from regard.core.arguments import one_of
 from regard.core.errors import CheckpointError, InputError
+from regard.core.schema import built
 from regard.models._config import FamilyConfig
 from regard.models._init import RandomProjection, Scheme
 
@@ -165,17 +166,7 @@ def attention_named(value: Any, names: tuple[str, ...]) -> AttentionChoice | Non
     if name in CHOICES and name not in names:
         raise InputError(f"attention must be softmax, {', '.join(names)} for this family; got {name!r}.")
     one_of("attention", name, ("softmax", *names))
-    kind, given = CHOICES[name], {key: each for key, each in table.items() if key != "name"}
-    known = {each.name: each for each in fields(kind)}
-    for key, each in given.items():
-        if key not in known:
-            listed = ", ".join(known) or "none"
-            raise InputError(f"attention.{key} is not a hyperparameter of {name}, which has {listed}.")
-        wanted = bool if isinstance(known[key].default, bool) else int
-        if not (type(each) is wanted or (each is None and known[key].default is None)):
-            said = "true or false" if wanted is bool else "a whole number"
-            raise InputError(f"attention.{key} must be {said} for {name}; got {each!r}.")
-    return kind(**given)
+    return built("attention", {key: each for key, each in table.items() if key != "name"}, CHOICES[name])
 
 
 CAUSAL = tuple(name for name, kind in CHOICES.items() if kind.is_causal)

@@ -3,19 +3,16 @@
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from regard.core.errors import InputError
-from regard.training._names import check_names
+from regard.core.schema import built
 from regard.training._settings import WORD_OBJECTIVES, Settings, WordSettings
 
 AnySettings = Settings | WordSettings
-
-Section = TypeVar("Section")
 
 
 def read_settings(
@@ -54,7 +51,7 @@ def read_word_settings(
         >>> read_word_settings("fasttext", changes=["ngrams.longest=5"]).ngrams.longest
         5
     """
-    return parsed(WordSettings, _given(objective, file, changes, given))
+    return built("", _given(objective, file, changes, given), WordSettings)
 
 
 def _given(
@@ -74,16 +71,7 @@ def _given(
 
 def as_settings(values: Mapping[str, Any]) -> Settings:
     """Settings from nested mappings, as `as_mapping` gives them."""
-    return parsed(Settings, values)
-
-
-def parsed(kind: type[Section], values: Mapping[str, Any]) -> Section:
-    """Settings of a kind from nested mappings.
-
-    Raises:
-        InputError: an unknown key (near ones are named), or a value of another type.
-    """
-    return _section(kind, values, "")
+    return built("", values, Settings)
 
 
 def type_of(objective: str) -> type[AnySettings]:
@@ -173,47 +161,3 @@ def _merge(values: dict[str, Any], given: Mapping[str, Any]) -> None:
             _merge(values[name], value)
         elif value is not None:
             values[name] = value
-
-
-def _section(kind: type[Section], values: Any, path: str) -> Section:
-    known = {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
-    if not isinstance(values, Mapping):
-        raise InputError(f"{path.rstrip('.')} must be a table of settings; got {values!r}.")
-    kinds = get_type_hints(kind)
-    check_names(values, set(known), path.rstrip("."))
-    for name, each in known.items():
-        if name not in values and each.default is MISSING and each.default_factory is MISSING:
-            raise InputError(f"{path}{name} must be given.")
-    return kind(**{name: _checked(kinds[name], value, f"{path}{name}") for name, value in values.items()})
-
-
-def _checked(kind: Any, value: Any, path: str) -> Any:
-    """The value as its field's type has it."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if is_dataclass(kind):
-        return _section(kind, value, f"{path}.")  # type: ignore[arg-type]
-    if origin in (Union, UnionType):
-        if value is None and NoneType in inner:
-            return None
-        [plain] = [each for each in inner if each is not NoneType]
-        return _checked(plain, value, path)
-    if origin is Literal:
-        if value not in inner:
-            raise InputError(f"{path} must be {' or '.join(map(str, inner))}; got {value!r}.")
-        return value
-    if origin is tuple:
-        listed = [value] if isinstance(value, str) else value
-        open_ended = inner[-1] is Ellipsis
-        if not isinstance(listed, list | tuple) or not (open_ended or len(listed) == len(inner)):
-            wanted = "a list" if open_ended else f"a list of {len(inner)}"
-            raise InputError(f"{path} must be {wanted}; got {value!r}.")
-        return tuple(_checked(inner[0], each, path) for each in listed)
-    plain = Mapping if origin is not None else kind
-    if plain is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if plain is str and type(value) is int:  # such as the column 1
-        return str(value)
-    if not isinstance(value, plain) or (plain is int and isinstance(value, bool)):
-        words = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-        raise InputError(f"{path} must be {words.get(plain, 'a table')}; got {value!r}.")
-    return value

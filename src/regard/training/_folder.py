@@ -8,8 +8,9 @@ from typing import Any
 
 from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.core.files import write_whole
+from regard.core.schema import built
 from regard.core.wording import reason
-from regard.training._configuration import AnySettings, as_mapping, parsed, type_of
+from regard.training._configuration import AnySettings, as_mapping, type_of
 
 SETTINGS, TOKENIZER, DATA, LABELS = "settings.json", "tokenizer", "data", "labels.json"
 CHECKPOINTS, MODEL, WATCH = "checkpoints", "model", "watch"
@@ -76,7 +77,7 @@ def _theirs(file: Path, ours: AnySettings) -> dict[str, Any]:
         values = json.loads(file.read_text(encoding="utf-8"))
         objective = values["objective"]
         if type(ours) is type_of(objective):
-            return as_mapping(parsed(type(ours), values))
+            return as_mapping(built("", values, type(ours)))
     except (OSError, ValueError, KeyError, TypeError) as error:  # also an InputError
         raise CheckpointError(
             f"{file} cannot be read ({reason(error)}); choose another folder, or put back what it held."

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from os import PathLike
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 
@@ -13,6 +13,7 @@ from regard.checkpoints import HeadKind
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.core.memory import check_room
+from regard.core.schema import plain, table
 from regard.models import (
     FAMILIES,
     FamilyConfig,
@@ -26,7 +27,6 @@ from regard.models import (
     our_own,
 )
 from regard.text import Tokenizer
-from regard.training._names import check_names
 
 _SMALL = {"d_model": 256, "num_layers": 4, "num_heads": 4, "d_ff": 1024}
 """A network that learns something in minutes on a processor; the settings say otherwise."""
@@ -79,7 +79,11 @@ def network_of(wanted: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **m
             f"model.attention must be left out for {wanted.family}; families with a choice of attention are "
             f"{', '.join(able)}."
         )
-    check_names(wanted.sizes, known, "model")
+    plainly = {
+        name: value for name, value in wanted.sizes.items() if name != "attention" and value is not None
+    }
+    kinds = get_type_hints(kind)
+    sizes = table("model", plainly, {name: kinds[name] for name in known})
     with _settings_named(known):
         special = tokenizer.special_ids
         given: dict[str, Any] = {
@@ -93,6 +97,7 @@ def network_of(wanted: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **m
             "decoder_start_token_id": special.pad if special.bos is None else special.bos,
             **more,
             **wanted.sizes,
+            **sizes,
             **_rates(wanted.sizes, kind, wanted.sizes.get("attention")),
         }
         given |= {name: given[one] for name, one in _LIKE.items() if name not in given}
@@ -116,8 +121,6 @@ def _settings_named(fields: Collection[str]) -> Iterator[None]:
     """An error about a field names the setting that it came from."""
     try:
         yield
-    except TypeError as error:
-        raise InputError(f"model: {error}.") from error
     except InputError as error:
         name = re.match(r"\w+", str(error))
         if name is None or name[0] not in fields:
@@ -134,7 +137,7 @@ def _rates(sizes: Mapping[str, Any], kind: type[Any], attention: Any) -> dict[st
     own = {each.name: each.default for each in fields(kind) if each.name.endswith(_DROPOUT)}
     given = {name: sizes[name] for name in own if sizes.get(name) is not None}
     for name, rate in given.items():
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0.0 <= rate < 1.0:
+        if not 0.0 <= plain(f"model.{name}", rate, float) < 1.0:
             raise InputError(f"model.{name} must be a number from 0 to below 1; got {rate!r}.")
     main = given.get(_DROPOUT)
     found = {name: main for name in own if own[name] == own.get(_DROPOUT) or main == 0.0}

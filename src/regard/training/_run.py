@@ -14,9 +14,11 @@ from typing import Any
 
 import torch
 
+from regard.core.arguments import one_of
 from regard.core.errors import TrainingError
 from regard.core.json import read_object
 from regard.core.locks import locked
+from regard.core.schema import table
 from regard.models import load_checkpoint
 from regard.text import Tokenizer
 from regard.training._checkpoints import Progress, last_checkpoint, what_stays
@@ -25,7 +27,6 @@ from regard.training._encode import encode_split, form_of, make_tokenizer
 from regard.training._examples import Examples
 from regard.training._feed import FORMS, Feed
 from regard.training._folder import DATA, LABELS, TOKENIZER, Say, lock_settings, make_folder
-from regard.training._names import check_names
 from regard.training._networks import NetworkSpec
 from regard.training._products import fastest_products
 from regard.training._ranks import Ranks
@@ -143,9 +144,9 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
 
 def check(settings: Settings) -> type[Task]:
     """The objective, once the settings do not contradict each other."""
-    check_names([settings.objective], TASKS)
+    one_of("objective", settings.objective, TASKS)
     kind = TASKS[settings.objective]
-    check_names(settings.task, list(kind.options()), "task")
+    table("task", settings.task, kind.options())
     check_limits(settings)
     return kind
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.core.arguments import one_of
 from regard.core.errors import InputError, RegardError
 from regard.core.json import read_object
 from regard.models import Loaded, Network, load_checkpoint
@@ -20,7 +21,6 @@ from regard.training._data import splits_of
 from regard.training._encode import encode_split
 from regard.training._feed import Feed
 from regard.training._folder import DATA, MODEL, SETTINGS
-from regard.training._names import check_names
 from regard.training._ranks import Ranks
 from regard.training._run import Run, check, feed_of, task_of
 from regard.training._settings import Settings
@@ -236,7 +236,7 @@ def _settings(run: Path | None, loaded: Loaded, objective: str | None, changes: 
         if objective in (None, own):
             return read_settings(own, file=run / SETTINGS, changes=changes)
     settings = read_settings(objective or _objective_of(loaded), changes=changes)
-    check_names([settings.objective], TASKS)
+    one_of("objective", settings.objective, TASKS)
     if any(change.startswith("batch.length") for change in changes):
         return settings
     limits = [loaded.network.limit(kind) or _LONGEST for kind in loaded.network.prefixes]

@@ -188,21 +188,27 @@ def test_prompts(tmp_path: Path) -> None:
             "_Pooling/config.json: the field 'pooling_mode' is 'attention'",
         ),
         ({"pooling": {"pooling_mode": []}}, "'pooling_mode' names no pooling"),
-        ({"pooling": {"pooling_mode": 3}}, "'pooling_mode' must be list, got int"),
-        ({"pooling": {"pooling_mode_cls_token": 1}}, "'pooling_mode_cls_token' must be bool"),
+        ({"pooling": {"pooling_mode": 3}}, "'pooling_mode' must be a list; got 3"),
+        ({"pooling": {"pooling_mode_cls_token": 1}}, "'pooling_mode_cls_token' must be true or false; got 1"),
         ({"pooling": {"pooling_mode_median_tokens": True}}, "pooling_mode_median_tokens = True"),
         ({"sentence_bert_config": {"max_seq_length": 0}}, "'max_seq_length' must be 1 or more, got 0"),
-        ({"sentence_bert_config": {"max_seq_length": "256"}}, "'max_seq_length' must be int"),
+        ({"sentence_bert_config": {"max_seq_length": "256"}}, "'max_seq_length' must be a whole number"),
         ({"sentence_bert_config": "{"}, "sentence_bert_config.json: not valid JSON"),
-        ({"sentence_bert_config": {"transformer_task": "fill-mask"}}, "'transformer_task' is 'fill-mask'"),
-        ({"sentence_bert_config": {"query_length": 32}}, "'query_length' is 32"),
+        (
+            {"sentence_bert_config": {"transformer_task": "fill-mask"}},
+            "'transformer_task' must be 'feature-ex",
+        ),
+        ({"sentence_bert_config": {"query_length": 32}}, "'query_length' must be None, .* got 32"),
         ({"sentence_bert_config": {"model_args": {"rope": 2}}}, "model_args.rope = 2"),
         ({"sentence_bert_config": {"processing_kwargs": {"text": {}}}}, "processing_kwargs.text"),
         ({"sentence_bert_config": {"modality_config": {"message": {}}}}, "modality_config.message"),
         ({"sentence_bert_config": {"pooling": 1}}, "pooling = 1"),
         ({"tokenizer_config": {"model_max_length": -1}}, "'model_max_length' must be 1 or more, got -1"),
-        ({"tokenizer_config": {"model_max_length": "512"}}, "'model_max_length' must be int"),
-        ({"config_sentence_transformers": {"prompts": {"query": 1}}}, "'prompts.query' must be string"),
+        ({"tokenizer_config": {"model_max_length": "512"}}, "'model_max_length' must be a whole number"),
+        (
+            {"config_sentence_transformers": {"prompts": {"query": 1}}},
+            "'prompts.query' must be a text; got 1",
+        ),
         (
             {"config_sentence_transformers": {"default_prompt_name": "q"}},
             "'default_prompt_name' is 'q'.*there are none",
@@ -210,7 +216,7 @@ def test_prompts(tmp_path: Path) -> None:
         ({"config_sentence_transformers": {"truncate_dim": 0}}, "'truncate_dim' must be 1 or more"),
         (
             {"config_sentence_transformers": {"model_type": "SparseEncoder"}},
-            "'model_type' is 'SparseEncoder'",
+            "'model_type' must be .* got 'SparseEncoder'",
         ),
     ],
 )
@@ -235,7 +241,7 @@ def test_what_would_change_the_result_is_refused(tmp_path: Path, files: dict[str
         (["Transformer", module("Pooling", "../elsewhere")], r"'\[1\].path' must stay inside"),
         (["Transformer", module("Pooling", "nowhere")], "nowhere/config.json: no such file"),
         (["Transformer", module("Pooling") | {"kwargs": ["task"]}], "takes arguments"),
-        (["Transformer", module("Pooling") | {"path": None}], r"'\[1\].path' must be string, got null"),
+        (["Transformer", module("Pooling") | {"path": None}], r"'\[1\].path' must be a text; got None"),
     ],
 )
 def test_modules_that_are_something_else_are_refused(

@@ -82,12 +82,12 @@ def test_tanh_is_what_an_absent_activation_means(tmp_path: Path) -> None:
             "'activation_function' is 'torch.nn.*Softsign'",
         ),
         ({"activation_function": "mine.Tanh"}, "'activation_function' is 'mine.Tanh'"),
-        ({"activation_function": None}, "'activation_function' must be string, got null"),
-        ({"in_features": "3"}, "'in_features' must be int, got string"),
+        ({"activation_function": None}, "'activation_function' must be a text; got None"),
+        ({"in_features": "3"}, "'in_features' must be a whole number; got '3'"),
         ({"in_features": 4}, r"linear.weight of shape \(5, 4\); got .*linear.weight of shape \(5, 3\)"),
         ({"bias": False}, r"must be linear.weight of shape \(5, 3\); got linear.bias"),
         ({"use_residual": True}, r"residual.weight of shape \(5, 3\); got"),
-        ({"module_input_name": "token_embeddings"}, "'module_input_name' is 'token_embeddings'"),
+        ({"module_input_name": "token_embeddings"}, "'module_input_name' must be .* got 'token_embeddings'"),
         ({"scale": 2.0}, "scale = 2.0"),
     ],
 )
@@ -113,5 +113,5 @@ def test_a_norm_is_read(tmp_path: Path) -> None:
 def test_normalising_tokens_is_refused(tmp_path: Path) -> None:
     read_unit(tmp_path)
     read_unit(stored(tmp_path, {"module_input_name": "sentence_embedding", "module_output_name": None}, {}))
-    with pytest.raises(CheckpointError, match="'module_input_name' is 'token_embeddings'"):
+    with pytest.raises(CheckpointError, match=r"'module_input_name' must be .* got 'token_embeddings'"):
         read_unit(stored(tmp_path, {"module_input_name": "token_embeddings"}, {}))

@@ -119,7 +119,7 @@ def test_names_of_older_files() -> None:
     [
         (GEMMA3, {"layer_types": LISTED[1:]}, 13, "one entry for each of 7 layers; got 6"),
         (GEMMA3, {"layer_types": ["chunked_attention"] * 7}, 13, "holds 'chunked_attention'"),
-        (GEMMA3, {"layer_types": [3] * 7}, 13, r"layer_types\[0\]' must be string"),
+        (GEMMA3, {"layer_types": [3] * 7}, 13, r"layer_types\[0\]' must be a text; got 3"),
         (GEMMA3, {"sliding_window_pattern": 0}, 13, "sliding_window_pattern' must be at least 1; got 0"),
         (GEMMA3, {"_sliding_window_pattern": 3}, 13, "'_sliding_window_pattern' is 3, .* is 6"),
         (GEMMA3, {}, None, "no field gives the window"),

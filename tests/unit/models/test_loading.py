@@ -62,11 +62,11 @@ def test_an_unknown_family_lists_the_known_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("vocab_size", REMOVED, "the field 'vocab_size' is missing"),
-        ("vocab_size", "31", "the field 'vocab_size' must be int, got string"),
-        ("vocab_size", 31.0, "the field 'vocab_size' must be int"),
-        ("vocab_size", True, "the field 'vocab_size' must be int"),
-        ("max_position_embeddings", None, "the field 'max_position_embeddings' must be int"),
+        ("vocab_size", REMOVED, "the field 'vocab_size' must be a whole number; it is missing"),
+        ("vocab_size", "31", "the field 'vocab_size' must be a whole number; got '31'"),
+        ("vocab_size", 31.0, "the field 'vocab_size' must be a whole number; got 31.0"),
+        ("vocab_size", True, "the field 'vocab_size' must be a whole number; got True"),
+        ("max_position_embeddings", None, "the field 'max_position_embeddings' must be a whole number"),
         ("max_position_embeddings", 0, "max_(seq_len|position_embeddings'?) must be at least .*; got 0"),
         ("vocab_size", 10**21, "vocab_size must be at least 1 and below 2.31; got 1"),
         ("vocab_size", -1, "vocab_size must be at least 1 and below 2.31; got -1"),
@@ -78,7 +78,7 @@ def test_an_unknown_family_lists_the_known_ones(tmp_path: Path) -> None:
         ("num_hidden_layers", 10**9, "must be at most [0-9]+, the number of stored tensors; got 1000000000"),
         ("num_attention_heads", 0, "num_heads must be at least 1 and below 2.31; got 0"),
         ("hidden_act", "gelo", "config.json: activation must be one of gelu, .*; got 'gelo'"),
-        ("hidden_act", 3, "must be str"),
+        ("hidden_act", 3, "must be a text"),
         ("hidden_dropout_prob", 1.5, "dropout_p must be .*; got 1.5"),
         ("rope_theta", 10_000.0, "may change the result: rope_theta"),
         ("quantization_config", {}, "may change the result: quantization_config"),
@@ -100,7 +100,7 @@ def test_a_field_that_does_not_fit(tmp_path: Path, field: str, value: Any, messa
 def test_what_bert_could_be_and_regard_s_is_not(tmp_path: Path, field: str, value: object) -> None:
     refuse(
         write(tmp_path, fields={field: value}),
-        f"the field '{field}' is {value!r}; regard supports only|may change the result: {field} = ",
+        f"'{field}' must be .*, all that regard supports; got {value!r}|may change the result: {field} = ",
     )
 
 

@@ -157,9 +157,7 @@ def test_fields_that_are_not_known(family: str) -> None:
 
 @pytest.mark.parametrize("family", sorted(FIELDS.keys() - {"distilbert"}))
 def test_relative_positions_are_refused(family: str) -> None:
-    refuse(
-        family, "position_embedding_type.*supports only 'absolute'", position_embedding_type="relative_key"
-    )
+    refuse(family, "position_embedding_type' must be 'absolute'", position_embedding_type="relative_key")
 
 
 @WITH_POOLER
@@ -212,7 +210,7 @@ class TestRoberta:
         assert read("roberta", pad_token_id=11).max_seq_len == 1
 
     def test_an_id_is_needed(self) -> None:
-        refuse("roberta", "'pad_token_id' must be int, got null", pad_token_id=None)
+        refuse("roberta", "'pad_token_id' must be a whole number; got None", pad_token_id=None)
 
     def test_both_names(self) -> None:
         assert read("xlm-roberta").model_type == "xlm-roberta"
@@ -267,5 +265,5 @@ def test_a_size_that_a_file_must_have(family: str) -> None:
     for name in FIELDS[family]:
         values = {"model_type": family, **FIELDS[family]}
         del values[name]
-        with pytest.raises(CheckpointError, match=f"the field '{name}' is missing; wanted int"):
+        with pytest.raises(CheckpointError, match=f"'{name}' must be a whole number; it is missing"):
             family_of(family).read_config(Fields(file=Path("config.json"), values=values), [])

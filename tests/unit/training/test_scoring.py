@@ -70,7 +70,7 @@ def test_a_head_that_is_not_there_is_not_made_up(tmp_path: Path) -> None:
         (bare, "mlm", "has none. Train one with `regard train mlm --from"),
         (bare, None, "must have a head that can be scored"),
         (electra, None, "must have its generator in a folder of that name"),
-        (masked, "mln", "mln is not a setting; did you mean mlm"),
+        (masked, "mln", "objective must be one of .*; got 'mln'. Did you mean 'mlm'"),
         (tmp_path / "run", None, "must be a run that has a model; it has none yet"),
     ]:
         with pytest.raises(InputError, match=told):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_type_hints
 
 from torch import Tensor, nn
 
@@ -118,10 +118,10 @@ class Task(nn.Module, ABC):
         return start
 
     @classmethod
-    def options(cls) -> Sequence[str]:
-        """The settings under `task` that it knows."""
-        parameters = signature(cls).parameters.values()
-        return [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    def options(cls) -> dict[str, Any]:
+        """The settings under `task` that it knows, each with its type."""
+        parameters, kinds = signature(cls).parameters.values(), get_type_hints(cls.__init__)
+        return {each.name: kinds[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
 
     @classmethod
     def fields(cls, options: Mapping[str, Any]) -> Sequence[str]:

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from regard.core.arguments import one_of
 from regard.core.errors import InputError, TrainingError
 from regard.core.locks import locked
 from regard.training._card import word_card_of
 from regard.training._errors import in_words
 from regard.training._folder import DATA, MODEL, lock_settings, make_folder
 from regard.training._journal import Journal
-from regard.training._names import check_names
 from regard.training._ranks import Ranks
 from regard.training._result import Result
 from regard.training._settings import WORD_OBJECTIVES, WordSettings, check_word_limits
@@ -168,7 +168,7 @@ def _diverged(what: str) -> TrainingError:
 
 
 def _check(settings: WordSettings) -> None:
-    check_names([settings.objective], WORD_OBJECTIVES)
+    one_of("objective", settings.objective, WORD_OBJECTIVES)
     check_word_limits(settings)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError(f"{settings.objective} trains in one process; start it without torchrun.")
