@@ -249,7 +249,8 @@ def test_a_word_that_the_model_does_not_know_is_said_to_be_so(open_page: OpenPag
     expect(page.locator(".panel-title")).to_contain_text("[UNK] 🍕")
     expect(page.locator("h1 .unknown-word")).to_have_text("🍕")
     expect(page.locator(".facts")).to_contain_text(
-        "The model does not know 🍕: it reads [UNK] there. The model has no word for نهر: it reads letter by letter."
+        "The model does not know 🍕: it reads [UNK] there. "
+        "The model has no word for نهر: it reads letter by letter."
     )
     assert _complaints(page) == []
     page.get_by_role("tab", name="Calculation").click()

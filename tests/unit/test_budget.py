@@ -9,10 +9,10 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 
 BUDGET = {
     "blocks": (2_800, 32),
-    "checkpoints": (2_350, 36),
+    "checkpoints": (2_400, 36),
     "cli": (3_600, 1),
     "concordance": (3_450, 18),
-    "core": (4_700, 43),
+    "core": (4_750, 43),
     "data": (1_450, 25),
     "decoding": (2_900, 41),
     "embedding": (5_750, 32),
