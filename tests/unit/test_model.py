@@ -1,5 +1,6 @@
 """`regard.Model`: where all capabilities meet, on the default model."""
 
+import inspect
 import json
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ import transformers
 
 import regard
 from regard.core.errors import InputError, RegardError
+from regard.embedding import Request
+from regard.model._embedding import OfSentences, OfWords
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 FISHING = "Write a poem about a man fishing on a river bank."
@@ -91,6 +94,16 @@ def test_token_ids_in_place_of_a_text(model: regard.Model) -> None:
         model.trace(FISHING, target_ids=[1])  # type: ignore[call-overload]
     with pytest.raises(InputError, match="target must be None: this model has no decoder"):
         model.trace(FISHING, target=MONEY)
+
+
+def test_embed_shows_and_types_the_fields_of_a_request(model: regard.Model) -> None:
+    fields = inspect.signature(Request).parameters
+    shown = inspect.signature(model.embed).parameters
+    assert list(shown) == ["texts", *fields, "progress"]
+    typed = {*OfSentences.__annotations__} | {*OfWords.__annotations__}
+    assert typed == {*fields, "progress"} - {"level"}
+    with pytest.raises(TypeError, match="truncat_dim"):
+        model.embed(["a"], truncat_dim=3)  # type: ignore[call-overload]
 
 
 def test_parity(model: regard.Model) -> None:

@@ -62,27 +62,7 @@ class Mix:
 class Request:
     """Which vectors are wanted.
 
-    Args:
-        level: "sentence": one vector a text; "word": one for each word that the text has; "token": one for
-            each piece.
-        layer: an embedding layer: 0 is the learned (static) embedding, the row of the table; i >= 1 what
-            attention layer i - 1 hands on; -1 the contextual embedding. A list adds an axis, in its order;
-            `Mix` gives a weighted sum. The pass ends at the highest.
-        pooling: how a text's vectors become one, one of `KINDS`; several are joined. None: the checkpoint's
-            own, with the steps that follow it. Where it is given, nothing follows but `normalize`. Of level
-            "word": how the vectors of a word's pieces become one, "mean", "first", "last" or "max".
-        normalize: whether vectors get the length 1; None: as the checkpoint's own pooling has it.
-        window: what becomes of texts that are longer than the model takes.
-        prompt, prompt_name: what is put before a text of level "sentence": a text, or one of the
-            checkpoint's by name; by default the one that the checkpoint names.
-        truncate_dim: how many entries of a vector are kept.
-        precision: what the model computes in. "float32" is exact to 1e-5 everywhere. "bfloat16", "int16" and
-            "int8" (the last two for matrix products only) are faster on processors made for them; their loss
-            is measured. "fast": the fastest of them on this machine whose smallest cosine to float32 is at
-            least 0.999 (int8 only for sentences that are means over their tokens), or float32.
-        storage: how vectors are stored; see `packed`.
-        batch_tokens: the most tokens that run together.
-        threads: how many cores are used; None: those that the process may use.
+    `regard.Model.embed` says what each field means.
 
     Raises:
         InputError: a value that is none of these.

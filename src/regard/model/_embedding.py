@@ -1,18 +1,17 @@
 """Vectors of many texts."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import count, islice
-from typing import Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
 from regard.core.arguments import check_function
 from regard.embedding import (
-    BATCH_TOKENS,
     Embeddings,
     KeptEmbedder,
     Kind,
-    Level,
     Mix,
     Precision,
     Report,
@@ -31,6 +30,44 @@ from regard.text import each_text
 # Texts that are sorted by length together: tokens of more would only wait in memory.
 _AT_ONCE = 8192
 
+Texts = Iterable[str | Sequence[str]]
+Told = Callable[[int, int], object]
+
+
+class _Options(TypedDict, total=False):
+    layer: int | Sequence[int] | Mix
+    normalize: bool | None
+    window: Windows | Truncate | None
+    truncate_dim: int | None
+    precision: Precision
+    storage: Storage
+    batch_tokens: int
+    threads: int | None
+    progress: Told | None
+
+
+class OfSentences(_Options, total=False):
+    """The options of `embed` for sentences: fields of `Request`."""
+
+    pooling: Kind | Sequence[Kind] | None
+    prompt: str | None
+    prompt_name: str | None
+
+
+class OfWords(_Options, total=False):
+    """The options of `embed` for words and tokens: fields of `Request`."""
+
+    pooling: WordKind | Sequence[WordKind] | None
+
+
+def _with_fields(method: Any) -> Any:
+    """Lets help() and completion show the fields of a request for the method's `**options`."""
+    own = inspect.signature(method)
+    level, *fields = inspect.signature(Request).parameters.values()
+    *named, _ = own.parameters.values()
+    method.__signature__ = own.replace(parameters=[*named[:-1], level, *fields, named[-1]])
+    return method
+
 
 class Embedding(Held):
     """What a model makes of texts: vectors."""
@@ -41,57 +78,15 @@ class Embedding(Held):
 
     @overload
     def embed(
-        self,
-        texts: Iterable[str | Sequence[str]],
-        *,
-        level: Literal["sentence"] = "sentence",
-        layer: int | Sequence[int] | Mix = -1,
-        pooling: Kind | Sequence[Kind] | None = None,
-        normalize: bool | None = None,
-        window: Windows | Truncate | None = None,
-        prompt: str | None = None,
-        prompt_name: str | None = None,
-        truncate_dim: int | None = None,
-        precision: Precision = "float32",
-        storage: Storage = "float32",
-        batch_tokens: int = BATCH_TOKENS,
-        threads: int | None = None,
-        progress: Callable[[int, int], object] | None = None,
+        self, texts: Texts, *, level: Literal["sentence"] = "sentence", **options: Unpack[OfSentences]
     ) -> SentenceVectors: ...
     @overload
     def embed(
-        self,
-        texts: Iterable[str | Sequence[str]],
-        *,
-        level: Literal["word", "token"],
-        layer: int | Sequence[int] | Mix = -1,
-        pooling: WordKind | Sequence[WordKind] | None = None,
-        normalize: bool | None = None,
-        window: Windows | Truncate | None = None,
-        truncate_dim: int | None = None,
-        precision: Precision = "float32",
-        storage: Storage = "float32",
-        batch_tokens: int = BATCH_TOKENS,
-        threads: int | None = None,
-        progress: Callable[[int, int], object] | None = None,
+        self, texts: Texts, *, level: Literal["word", "token"], **options: Unpack[OfWords]
     ) -> Embeddings: ...
+    @_with_fields
     def embed(
-        self,
-        texts: Iterable[str | Sequence[str]],
-        *,
-        level: Level = "sentence",
-        layer: int | Sequence[int] | Mix = -1,
-        pooling: Kind | WordKind | Sequence[Kind | WordKind] | None = None,
-        normalize: bool | None = None,
-        window: Windows | Truncate | None = None,
-        prompt: str | None = None,
-        prompt_name: str | None = None,
-        truncate_dim: int | None = None,
-        precision: Precision = "float32",
-        storage: Storage = "float32",
-        batch_tokens: int = BATCH_TOKENS,
-        threads: int | None = None,
-        progress: Callable[[int, int], object] | None = None,
+        self, texts: Texts, *, progress: Told | None = None, **options: Any
     ) -> SentenceVectors | Embeddings:
         """Embed texts: sentences, words or tokens, at any layer.
 
@@ -103,20 +98,27 @@ class Embedding(Held):
         Args:
             texts: any number, in a list, a column of a table (such as a pandas Series), or an iterator: each
                 a string, or a list of the words that it is cut into (see `regard.text.Words`).
-            level: what gets a vector. `regard.embedding.Request` has more on this and the next arguments.
-            layer: 0 is the learned embedding, -1 the contextual one; a number, a list, or a `regard.Mix`.
-            pooling: how tokens become a sentence vector; None for the checkpoint's own way, with all its
-                steps. How pieces become a word's vector: "mean" (the default), "first", "last" or "max".
-            normalize: whether to scale vectors to length 1.
-            window: `regard.Windows(size, overlap)` or `regard.Truncate(size)`.
-            prompt, prompt_name: a text to put before each text, or the name of a prompt of the checkpoint.
+            level: what gets a vector: "sentence" each text, "word" each word that the text has, "token" each
+                piece.
+            layer: 0 is the learned (static) embedding, the row of the table; i >= 1 what attention layer
+                i - 1 hands on; -1 the contextual embedding. A list adds an axis, in its order; a
+                `regard.Mix` is a weighted sum.
+            pooling: how tokens become a sentence vector, one of `regard.embedding.KINDS`, or several, which
+                are joined; None for the checkpoint's own way, with all its steps. How pieces become a word's
+                vector: "mean" (the default), "first", "last" or "max".
+            normalize: whether to scale vectors to length 1; None is as the checkpoint's own pooling has it.
+            window: `regard.Windows(size, overlap)` or `regard.Truncate(size)`, for texts beyond the limit.
+            prompt, prompt_name: of sentences, a text to put before each text, or the name of a prompt of the
+                checkpoint; by default the one that the checkpoint names.
             truncate_dim: how many entries of a vector to keep.
             precision: the type to compute in. "float32" is exact to 1e-5 on every processor. "int16" loses
-                next to nothing, "int8" and "bfloat16" more; "fast" takes the fastest whose cosines to
-                float32 are at least 0.999. `.report.computed` has the type that was used, and the loss.
+                next to nothing, "int8" and "bfloat16" more, and each is faster on processors made for it;
+                "fast" takes the fastest here whose cosines to float32 are at least 0.999 ("int8" only for
+                sentences that are means over their tokens). `.report.computed` has the type that was used,
+                and the loss.
             storage: how to store vectors: "float32", "float16", "int8" or "ubinary".
             batch_tokens: the most tokens that run together.
-            threads: how many cores to use.
+            threads: how many cores to use; None for those that the process may use.
             progress: called now and then with (done, total) texts; for an iterator the total is the number
                 read so far. None: after 3 seconds a bar on stderr, in a terminal or a notebook.
 
@@ -140,20 +142,9 @@ class Embedding(Held):
             >>> bool((words.vectors[2, 0] == words.vectors[4, 0]).all())  # "bank", not yet in its context
             True
         """
-        request = Request(
-            level=level,
-            layer=layer,
-            pooling=pooling,
-            normalize=normalize,
-            window=Windows() if window is None else window,
-            prompt=prompt,
-            prompt_name=prompt_name,
-            truncate_dim=truncate_dim,
-            precision=precision,
-            storage=storage,
-            batch_tokens=batch_tokens,
-            threads=threads,
-        )
+        if "window" in options and options["window"] is None:
+            del options["window"]
+        request = Request(**options)
         check_function("progress", progress, "of what is done and what there is", optional=True)
         embedder = self._embedder.of(self.loaded, request)
         portions = ((n * _AT_ONCE, each) for n, each in enumerate(_portions(texts)))
@@ -163,7 +154,7 @@ class Embedding(Held):
                 total = len(texts) if isinstance(texts, Sized) else first + count
                 return lambda done: (progress or bar)(first + done, total)
 
-            if level == "sentence":
+            if request.level == "sentence":
                 made = [
                     embedder.sentences(part, first=first, told=told(first, len(part)))
                     for first, part in portions

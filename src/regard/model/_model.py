@@ -2,12 +2,11 @@
 
 from regard.model._embedding import Embedding
 from regard.model._interventions import Interventions
-from regard.model._live import Live
 from regard.model._pruning import Pruning
 from regard.model._writing import Writing
 
 
-class Model(Interventions, Pruning, Embedding, Writing, Live):
+class Model(Interventions, Pruning, Embedding, Writing):
     """A network with its tokenizer, as `regard.load` and `regard.lens` return it.
 
     `model.trace(text)` records a run, `model.embed` makes vectors, `model.edited` changes what the network
