@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +32,19 @@ if sys.argv[2] == "index":  # stops where the table is written and its index is 
         sys.stdin.read()
     _anyword._batches = batches
 Concordance(sys.argv[1]).embed_all(lambda done, of: print(done, flush=True))
+print("end", flush=True)
+"""
+
+
+WHOLE = """
+import sys, time
+from regard.concordance import Concordance, _building, _vectors, build_index
+import lancedb, regard
+regard.load()
+_building._TEXTS_AT_ONCE, _vectors._USES_AT_ONCE = 10, 100
+print("begin", flush=True)
+build_index([sys.argv[1]], sys.argv[2], progress=lambda texts, file: print(f"text {texts}", flush=True))
+Concordance(sys.argv[2]).embed_all(lambda done, of: print(done, flush=True))
 print("end", flush=True)
 """
 
@@ -84,3 +100,48 @@ def test_a_killed_job_loses_nothing_that_it_told_and_goes_on(tmp_path: Path) -> 
     assert [line.place.use for line in killed.find("bank", **asked)] == [
         line.place.use for line in whole.find("bank", **asked)
     ]
+
+
+@pytest.mark.slow
+def test_killed_at_twenty_instants(tmp_path: Path) -> None:
+    """What `regard index --all` does, from the first text to the last file: killed, and gone on with."""
+    whole = make(tmp_path / "whole")
+    embed = Concordance(whole).vectors.embed
+    Concordance(whole, embed.loaded).embed_all()
+    corpus, vectors = tmp_path / "whole" / "a.txt", "SELECT use, v FROM vector ORDER BY use"
+    asked = {"sentence": "the *bank* of a river", "any_word": True, "k": 3}
+    wanted = [line.place.use for line in Concordance(whole, embed.loaded).find("bank", **asked)]
+    with closing(sqlite3.connect(whole / "index.sqlite")) as db:
+        exact = db.execute(vectors).fetchall()
+    ends, seconds = set[str](), 60.0
+    for instant in range(21):  # the first is not killed: it is timed
+        index = tmp_path / "index"
+        shutil.rmtree(index, ignore_errors=True)
+        command = [sys.executable, "-c", WHOLE, str(corpus), str(index)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            begun = time.monotonic()
+            if instant:
+                time.sleep(seconds * instant / 21)
+                child.send_signal(signal.SIGKILL)
+            told = child.stdout.read().splitlines()
+        seconds = seconds if instant else time.monotonic() - begun
+        ends.add(told[-1] if told else "")
+        last = max((int(line) for line in told if line.isdecimal()), default=0)
+        if (index / "index.sqlite").exists():
+            with closing(sqlite3.connect(index / "index.sqlite")) as db:
+                assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+                kept = db.execute(vectors).fetchall()
+                assert [use for use, _ in kept if use <= last] == [use for use, _ in exact if use <= last]
+        build_index([corpus], index)
+        again = Concordance(index, embed.loaded)
+        again.embed_all()
+        assert sorted(each.name for each in index.iterdir() if each.is_dir()) == ["any"]
+        kept = again._store.rows(vectors)
+        assert [use for use, _ in kept] == [use for use, _ in exact]
+        both = (np.frombuffer(b"".join(v for _, v in each), np.float16) for each in (kept, exact))
+        assert np.abs(np.subtract(*both)).max() < 2e-3  # float16
+        assert [line.place.use for line in again.find("bank", **asked)] == wanted
+        again._store.db.close()
+    assert len(ends) >= 5  # at different places

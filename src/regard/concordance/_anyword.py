@@ -10,7 +10,7 @@ import numpy as np
 from regard.concordance._store import Store, writer
 from regard.concordance._uses import Found, Uses
 from regard.concordance._vectors import VectorCache, Vectors
-from regard.concordance._where import JOINED, conditions, forms_of
+from regard.concordance._where import JOINED, conditions, forms_of, listed
 from regard.core.errors import InputError
 from regard.core.extras import missing
 from regard.text import fold, split_words
@@ -106,7 +106,7 @@ class AnyWord:
             wanted *= 8
         if not len(kept):
             raise InputError(f"the corpus has no other word with {', '.join(where)}.")
-        others = store.one(f"SELECT sum(n) FROM form WHERE is_word AND id NOT IN ({_list(own)})")
+        others = store.one(f"SELECT sum(n) FROM form WHERE is_word AND id NOT IN ({listed(own)})")
         return Found(kept[:k]), min(total, others or 0)
 
     def own(self, word: str) -> list[int]:
@@ -123,10 +123,6 @@ class AnyWord:
         """The numbers of the nearest k uses whose forms are none of these."""
         search = self._table.search(query, vector_column_name="v").distance_type("cosine")
         if len(barred):
-            search = search.where(f"form NOT IN ({_list(barred)})", prefilter=True)
+            search = search.where(f"form NOT IN ({listed(barred)})", prefilter=True)
         search = search.nprobes(_PROBES).refine_factor(_REFINE).select(["use", "_distance"])
         return np.asarray(search.limit(k).to_arrow()["use"], np.int64)
-
-
-def _list(ids: Sequence[int]) -> str:
-    return ",".join(map(str, ids)) or "-1"

@@ -4,22 +4,22 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from regard.concordance import _examples, _senses
+from regard.concordance import _senses, _teach
 from regard.concordance._anyword import AnyWord, make_any
 from regard.concordance._counts import UNITS, Counts, by_field, collocates, frequencies, keywords
 from regard.concordance._drift import Drift, drift, parts_of
-from regard.concordance._lines import Line, Lines, ranked
+from regard.concordance._lines import Line, Lines, scored
 from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
 from regard.concordance._senses import Senses
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, sort_order
-from regard.concordance._vectors import Span, UsageEmbedder, VectorCache, Vectors
+from regard.concordance._vectors import Progress, UsageEmbedder, VectorCache, Vectors
 from regard.concordance._where import save_subcorpus
 from regard.core.arguments import whole
 from regard.core.errors import InputError
@@ -116,7 +116,7 @@ class Concordance:
         less: Sequence[int] = (),
         why: bool = False,
         any_word: bool = False,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Progress = None,
     ) -> Lines:
         """The uses of a word: as they come, sorted, or those first that mean what it means in a sentence.
 
@@ -150,26 +150,42 @@ class Concordance:
             if span is None:
                 raise InputError("word must be given, or a sentence in which it is marked.")
             word = span.text[span.start : span.stop]
+        by_meaning = span is not None or len(more) > 0
         if any_word:
             if sort or sample is not None or k is None:
                 raise InputError("any_word goes with a number k, and without sort and sample.")
-            return self._other_words(word, span, k, where, more, less, why)
-        found = select(self._store, word, where, sample=sample, seed=seed)
-        total = len(found.uses)
-        if span is None and not len(more):
-            if less or why:
-                raise InputError("less and why go with a sentence, or with more.")
-            order = sort_order(self._store, found, sort) if sort else np.arange(total)
-            chosen = Found(found.uses[order[:k]], found.size)
-            about = f"sorted by {', '.join(sort)}" if sort else "in the order of the corpus"
-            return Lines(tuple(Line(place) for place in places(self._store, chosen)), total, about)
-        if sort:
-            raise InputError("sort does not go with a sentence, by whose meaning lines are ranked.")
-        vectors = self.vectors.of(found, progress)
-        query = self._query(span, found, vectors, more, less)
-        lines = ranked(places(self._store, found), vectors @ query, self.calibration, most=k)
-        lines = self._told(lines, query) if why else lines
-        return Lines(lines, total, "the likest in meaning first")
+            if not by_meaning:
+                raise InputError("any_word goes with a sentence, or with more.")
+            examples = Found(np.array(sorted({*more, *less}), np.int64))
+            query = self._query(span, examples, self.vectors.of(examples), more, less)
+            found, total = self._any.find(query, word, where, k)
+            vectors, calibration, about = self.vectors.of(found), None, "other words that are used so"
+        else:
+            found = select(self._store, word, where, sample=sample, seed=seed)
+            total = len(found.uses)
+            if not by_meaning:
+                if less or why:
+                    raise InputError("less and why go with a sentence, or with more.")
+                order = sort_order(self._store, found, sort) if sort else np.arange(total)
+                about = f"sorted by {', '.join(sort)}" if sort else "in the order of the corpus"
+                return Lines(self._lines(found.at(order[:k])), total, about)
+            if sort:
+                raise InputError("sort does not go with a sentence, by whose meaning lines are ranked.")
+            found, vectors, left_out = self.vectors.there(found, progress)
+            query, calibration = self._query(span, found, vectors, more, less), self.calibration
+            about = f"the likest in meaning first{left_out}"
+        cosines = vectors @ query
+        order = np.argsort(-cosines, kind="stable")[:k]
+        lines = self._lines(found.at(order))
+        lines = tuple(map(partial(scored, calibration), lines, cosines[order].tolist()))
+        if why:
+            spans = self.vectors.spans([line.place for line in lines])
+            told = reasons(self._store, self.vectors.embed, spans, query)
+            lines = tuple(replace(line, reasons=each) for line, each in zip(lines, told, strict=True))
+        return Lines(lines, total, about)
+
+    def _lines(self, found: Found) -> tuple[Line, ...]:
+        return tuple(map(Line, places(self._store, found)))
 
     def count(
         self,
@@ -243,35 +259,11 @@ class Concordance:
         """
         save_subcorpus(self._store, name, where)
 
-    def _told(self, lines: tuple[Line, ...], query: Vectors) -> tuple[Line, ...]:
-        embed = self.vectors.embed
-        spans = self.vectors.spans([line.place for line in lines])
-        found = [tuple(reasons(embed, span, query)) for span in spans]
-        return tuple(replace(line, reasons=each) for line, each in zip(lines, found, strict=True))
-
-    def _other_words(
-        self,
-        word: str,
-        span: Span | None,
-        k: int,
-        where: Sequence[str],
-        more: Sequence[int],
-        less: Sequence[int],
-        why: bool,
-    ) -> Lines:
-        if span is None and not len(more):
-            raise InputError("any_word goes with a sentence, or with more.")
-        examples = np.array(sorted({*more, *less}), np.int64)
-        query = self._query(span, Found(examples), self.vectors.of(Found(examples)), more, less)
-        found, total = self._any.find(query, word, where, k)
-        lines = ranked(places(self._store, found), self.vectors.of(found) @ query, None, most=k)
-        return Lines(self._told(lines, query) if why else lines, total, "other words that are used so")
-
     @cached_property
     def _any(self) -> AnyWord:
         return AnyWord(self._store)
 
-    def embed_all(self, progress: Callable[[int, int], object] | None = None) -> None:
+    def embed_all(self, progress: Progress = None) -> None:
         """Compute the vectors of all words, and make what finds other words: `find(.., any_word=True)`.
 
         Stopped, by whatever, it goes on where it was.
@@ -309,7 +301,7 @@ class Concordance:
         file: str | os.PathLike[str] | None = None,
         sample: int | None = None,
         seed: int = 0,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Progress = None,
     ) -> Senses:
         """The uses of a word in groups: found by their vectors, or labelled by the examples in a file.
 
@@ -326,9 +318,10 @@ class Concordance:
             MissingExtraError: scikit-learn is not installed.
         """
         found = select(self._store, word, where, sample=sample, seed=seed)
+        found, vectors, left_out = self.vectors.there(found, progress)
         file = None if file is None else Path(file)
         return _senses.senses(
-            self._store, self.vectors, word, found, groups=groups, file=file, seed=seed, progress=progress
+            self._store, self.vectors.embed, word, found, vectors, groups, file, seed, about=left_out
         )
 
     def teach(
@@ -339,7 +332,7 @@ class Concordance:
         *,
         where: Sequence[str] = (),
         most: int = 20,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Progress = None,
     ) -> int:
         """Ask for the senses of those uses that would decide most; each answer is saved at once.
 
@@ -353,10 +346,8 @@ class Concordance:
         Returns:
             How many lines were labelled. `senses(word, file=file)` then labels all.
         """
-        found = select(self._store, word, where)
-        return _examples.teach(
-            self._store, self.vectors, word, found, Path(file), ask, most=most, progress=progress
-        )
+        found, vectors, _ = self.vectors.there(select(self._store, word, where), progress)
+        return _teach.teach(self.vectors.embed, word, self._lines(found), vectors, Path(file), ask, most)
 
     def drift(
         self,
@@ -368,7 +359,7 @@ class Concordance:
         file: str | os.PathLike[str] | None = None,
         samples: int = 999,
         seed: int = 0,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Progress = None,
     ) -> Drift:
         """How the use of a word differs between periods, or between parts of the corpus.
 
@@ -385,14 +376,11 @@ class Concordance:
         """
         samples = whole("samples", samples, least=1)
         found = select(self._store, word, where)
-        parted = parts_of(places(self._store, found), by, bins)
+        parts, names = parts_of(places(self._store, found), by, bins)
+        known = {use: part for use, part in zip(found.uses.tolist(), parts, strict=True) if part is not None}
         senses = self.senses(word, where=where, file=file, seed=seed, progress=progress)
-        with self._store.of(found.uses):
-            docs = self._store.rows(
-                "SELECT t.doc FROM wanted w JOIN use u ON u.id = w.use JOIN text t ON t.id = u.text "
-                "ORDER BY w.rowid"
-            )
-        vectors = self.vectors.of(found)
-        return drift(
-            word, senses.lines, [doc for (doc,) in docs], vectors, parted, samples=samples, seed=seed
-        )
+        rows = [row for row, line in enumerate(senses.lines) if line.place.use in known]
+        lines = [senses.lines[row] for row in rows]
+        of = [known[line.place.use] for line in lines]
+        changes = drift(lines, senses.vectors[rows], of, names, samples=samples, seed=seed)
+        return Drift(word, changes, len(parts) - len(rows))

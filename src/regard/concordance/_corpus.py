@@ -26,7 +26,9 @@ from regard.text import split_words
 ANNOTATED: Final = {".conllu": "conllu", ".conll": "conllu", ".vrt": "vrt", ".vert": "vrt"}
 """Formats with the words given, by the ends of file names."""
 
-_TEI: Final = (".xml", ".tei")
+_XML: Final = (".xml", ".tei")
+_TEI: Final = (b"<TEI", b"<teiCorpus", b"http://www.tei-c.org/ns/")
+_BEGINS: Final = 4096  # bytes that are looked at
 _PACKED: Final = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _COLUMNS: Final = ("word", "pos", "lemma", "_")
 
@@ -80,13 +82,15 @@ class Reading:
         for source in opened:
             ends = Path(source.opened.label.lower()).suffixes
             ending = next((each for each in reversed(ends) if each not in _PACKED), "")
-            if ending in _TEI and self.format is None:
+            kind = self.format or ANNOTATED.get(ending) or source.opened.format
+            begins = source.opened.head[:_BEGINS].removeprefix(b"\xef\xbb\xbf").lstrip()
+            is_tei = kind == "text" and begins[:1] == b"<" and any(mark in begins for mark in _TEI)
+            if self.format is None and (is_tei or ending in _XML):
                 raise InputError(
                     "corpus must be text, JSON lines, CSV, Parquet, CoNLL-U or VRT; "
                     f"{source.opened.name!r} is TEI or other XML. "
                     "Convert it: to text by the TEI stylesheets, or by a tagger to CoNLL-U."
                 )
-            kind = self.format or ANNOTATED.get(ending) or source.opened.format
             if kind in FORMATS:
                 source.check(self._names)
             found.append((source, kind))

@@ -1,5 +1,6 @@
 """Counts: of words, over the parts of a corpus, in one part against another, and around a word."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, neighbours, select
-from regard.concordance._where import JOINED, column_of, conditions, forms_of
+from regard.concordance._where import JOINED, column_of, conditions, forms_of, listed
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.core.printable import excerpt, printable
@@ -124,96 +125,75 @@ def dispersion(counts: Any, sizes: Any) -> float:
     return float(np.abs(counts / counts.sum() - shares).sum() / 2 / (1 - shares.min()))
 
 
-class _Words:
-    """The forms of an index under the names by which they are counted."""
+def _unit(store: Store, by: str) -> str:
+    """The SQL of the names by which words are counted."""
+    one_of("by", by, UNITS)
+    if by == "lemma" and not store.one("SELECT 1 FROM form WHERE lemma != '' LIMIT 1"):
+        raise InputError("by must be form: the index has no lemmas; make it with those of en, say.")
+    return UNITS[by]
 
-    def __init__(self, store: Store, by: str) -> None:
-        self._store = store
-        one_of("by", by, UNITS)
-        if by == "lemma" and not store.one("SELECT 1 FROM form WHERE lemma != '' LIMIT 1"):
-            raise InputError("by must be form: the index has no lemmas; make it with those of en, say.")
-        rows = store.rows(f"SELECT f.id, {UNITS[by]}, f.is_word, f.n FROM form f")
-        self.names = list(dict.fromkeys(row[1] for row in rows))
-        places = {name: place for place, name in enumerate(self.names)}
-        self._code, self._words, self._n = np.zeros((3, max(row[0] for row in rows) + 1), np.int64)
-        for form, name, *of in rows:
-            self._code[form], (self._words[form], self._n[form]) = places[name], of
 
-    def of(self, forms: Any, times: Any = None) -> Numbers:
-        """How often each name is there, of forms."""
-        return np.bincount(self._code[np.asarray(forms, np.int64)], times, len(self.names)).astype(np.float64)
-
-    def under(
-        self, where: Sequence[str], forms: Sequence[int] | None = None, *, of_documents: bool = False
-    ) -> Numbers:
-        """How often each name is there under conditions, of all words or of some forms."""
-        n = self._n
-        if where:
-            condition, values = conditions(self._store, where, of_documents=of_documents)
-            n = np.zeros_like(n)
-            found = self._store.rows(
-                "SELECT u.form, count(*) FROM use u NOT INDEXED CROSS JOIN form f ON f.id = u.form "
-                "CROSS JOIN text t ON t.id = u.text CROSS JOIN doc d ON d.id = t.doc "
-                f"WHERE {condition} GROUP BY u.form",
-                values,
-            )
-            n[[form for form, _ in found]] = [count for _, count in found]
-        chosen = np.flatnonzero(self._words) if forms is None else np.array(forms, np.int64)
-        return self.of(chosen, n[chosen])
+def _counted(
+    store: Store, by: str, where: Sequence[str], forms: Sequence[int] | None = None, **of: bool
+) -> Counter[str]:
+    """How often each name is there under conditions, of all words or of some forms."""
+    chosen = "f.is_word" if forms is None else f"f.id IN ({listed(forms)})"
+    condition, values = conditions(store, where, **of)
+    source = "(SELECT id form, n FROM form)"
+    if where:
+        source = (
+            "(SELECT u.form, count(*) n FROM use u NOT INDEXED CROSS JOIN form f ON f.id = u.form CROSS JOIN "
+            f"text t ON t.id = u.text CROSS JOIN doc d ON d.id = t.doc WHERE {condition} GROUP BY u.form)"
+        )
+    query = f"SELECT {_unit(store, by)}, sum(c.n) FROM {source} c JOIN form f ON f.id = c.form WHERE {chosen}"
+    return Counter(dict(store.rows(f"{query} GROUP BY 1", values)))
 
 
 def frequencies(store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None) -> Counts:
     """The words of a corpus, or of one that is asked for its forms, lemmas or parts of speech."""
-    forms = None if word is None else forms_of(store, word)
-    if forms is not None and len(forms) > 1:
+    forms = [None] if word is None else forms_of(store, word)
+    if len(forms) > 1:
         raise InputError(f"word must be one word to be counted by {by}; got {word!r}.")
-    words = _Words(store, by)
-    counts = words.under(where, None if forms is None else forms[0])
+    counts = _counted(store, by, where, forms[0])
     size = sum(_sizes(store, None, where).values())
-    found = sorted((-int(counts[at]), words.names[at]) for at in np.flatnonzero(counts).tolist())
-    rows = tuple({by: name, "count": -n, "per_million": -1e6 * n / size} for n, name in found[:k])
-    return Counts(rows, len(found), _told(word, int(counts.sum()), size, where))
+    found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows = tuple({by: name, "count": n, "per_million": 1e6 * n / size} for name, n in found[:k])
+    return Counts(rows, len(found), _told(word, counts.total(), size, where))
 
 
 def by_field(store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None) -> Counts:
     """How often a word is used in the texts with each value of a field; without one, their words."""
     sizes = _sizes(store, by, where)
-    size = uses = sum(sizes.values())
+    size = sum(sizes.values())
     name = f"meta.{by}" if by in ("count", "words", "per_million", "share") else by
     if word is None:
         rows = [{name: value, "words": n, "share": 100 * n / size} for value, n in sizes.items()]
-        return Counts(_ordered(rows, "share")[:k], len(rows), _told(None, uses, size, where), bar="share")
-    found = select(store, word, where)
-    with store.of(found.uses):
-        column, uses = column_of(store, by, "by"), len(found.uses)
+        return Counts(_ordered(rows, "share")[:k], len(rows), _told(None, size, size, where), bar="share")
+    with store.of(select(store, word, where).uses):
         joined = f"wanted w CROSS JOIN {JOINED} WHERE u.id = w.use"
-        counts = dict(store.rows(f"SELECT {column}, count(*) FROM {joined} GROUP BY 1"))
+        counts = Counter(
+            dict(store.rows(f"SELECT {column_of(store, by, 'by')}, count(*) FROM {joined} GROUP BY 1"))
+        )
     rows = [
-        {
-            name: value,
-            "count": counts.get(value, 0),
-            "words": n,
-            "per_million": 1e6 * counts.get(value, 0) / n,
-        }
+        {name: value, "count": counts[value], "words": n, "per_million": 1e6 * counts[value] / n}
         for value, n in sizes.items()
     ]
     spread = dispersion([row["count"] for row in rows], list(sizes.values())) if len(rows) > 1 else None
-    told = _told(word, uses, size, where)
+    told = _told(word, counts.total(), size, where)
     told += "" if spread is None else f"; dispersion over {by} {spread:.2f}"
     return Counts(_ordered(rows, "per_million")[:k], len(rows), told, spread, "per_million")
 
 
 def keywords(store: Store, where: Sequence[str], against: Sequence[str], *, by: str, k: int | None) -> Counts:
     """The words that are more frequent in one part of a corpus than in another, the surest first."""
-    rest, words = list(against) == [REST], _Words(store, by)
+    rest, every = list(against) == [REST], _counted(store, by, ())
     if rest and not where:
         raise InputError("against must be conditions where there are none of where; got rest.")
-    every = words.under(())
-    a = words.under(where) if where else every - words.under(against)
-    b = every - a if rest else words.under(against)
-    if where and not rest and words.under([*where, *against]).any():
+    a = _counted(store, by, where) if where else every - _counted(store, by, against)
+    b = every - a if rest else _counted(store, by, against)
+    if where and not rest and _counted(store, by, [*where, *against]):
         raise InputError("against must have no text of where; rest stands for all that are not in where.")
-    return _compared(by, words.names, {}, a, b, k, f"{_called(where)} against {_called(against)}")
+    return _compared(by, {}, a, b, k, f"{_called(where)} against {_called(against)}")
 
 
 def collocates(
@@ -232,45 +212,47 @@ def collocates(
     A word at a place is counted once, however many of the uses are near. Elsewhere is all else in the
     documents for which `where` holds. Punctuation does not count.
     """
-    words = _Words(store, by)
+    names = dict(store.rows(f"SELECT f.id, {_unit(store, by)} FROM form f"))
 
-    def around(uses: Found) -> tuple[NDArray[np.int64], Numbers, Numbers]:
+    def around(uses: Found) -> tuple[NDArray[np.int64], Counter[str], Counter[str]]:
         near = neighbours(store, uses, *span)
         tokens, at = np.unique(near.use, return_index=True)
         forms, left = near.form[at], near.distance[at] < 0
-        return tokens, words.of(forms[left]), words.of(forms[~left])
+        before, after = (Counter(map(names.__getitem__, forms[side].tolist())) for side in (left, ~left))
+        return tokens, before, after
 
     tokens, left, right = around(found)
     if against is not None:
-        b = np.sum(around(against)[1:], 0)
+        b = Counter[str]()
+        for side in around(against)[1:]:
+            b += side
     else:
         with store.of(np.setdiff1d(found.uses[:, None] + np.arange(found.size), tokens)):
             own = store.rows(
                 "SELECT f.id FROM wanted w JOIN use u ON u.id = w.use "
                 "JOIN form f ON f.id = u.form AND f.is_word"
             )
-        b = words.under(where, of_documents=True) - left - right - words.of([form for (form,) in own])
-    return _compared(by, words.names, {"left": left, "right": right}, left + right, b, k, about)
+        every = _counted(store, by, where, of_documents=True)
+        b = every - left - right - Counter(names[form] for (form,) in own)
+    return _compared(by, {"left": left, "right": right}, left + right, b, k, about)
 
 
 def _compared(
-    by: str, names: Sequence[str], columns: dict[str, Any], a: Numbers, b: Numbers, k: int | None, about: str
+    by: str, columns: dict[str, Counter[str]], a: Counter[str], b: Counter[str], k: int | None, about: str
 ) -> Counts:
     """The words of two samples, those first that are surest to be more frequent in the first."""
-    sizes = a.sum(), b.sum()
+    sizes = a.total(), b.total()
     if not all(sizes):
         raise InputError("against must leave words on both sides; one of them has none.")
-    g2, ratio = log_likelihood(a, b, *sizes)
-    there = np.flatnonzero(a + b)
-    order = there[np.argsort(-g2[there], kind="stable")]
-    columns = {**columns, "count": a, "other": b, "log_ratio": ratio, "g2": g2}
-    whole = ("left", "right", "count", "other")
+    names, columns = sorted(a.keys() | b.keys()), {**columns, "count": a, "other": b}
+    g2, ratio = log_likelihood([a[name] for name in names], [b[name] for name in names], *sizes)
     rows = [
         {by: names[at]}
-        | {name: (int if name in whole else float)(each[at]) for name, each in columns.items()}
-        for at in order[:k].tolist()
+        | {column: of[names[at]] for column, of in columns.items()}
+        | {"log_ratio": float(ratio[at]), "g2": float(g2[at])}
+        for at in np.argsort(-g2, kind="stable")[:k].tolist()
     ]
-    return Counts(tuple(rows), len(order), f"{about}: {sizes[0]:,.0f} and {sizes[1]:,.0f} words")
+    return Counts(tuple(rows), len(names), f"{about}: {sizes[0]:,} and {sizes[1]:,} words")
 
 
 def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]:

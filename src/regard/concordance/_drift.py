@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.concordance._lines import Lines
+from regard.concordance._lines import Line, Lines
 from regard.concordance._uses import Place
 from regard.concordance._vectors import Vectors
 from regard.core.errors import InputError
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _MOST_PARTS: Final = 6
-_MEASURES: Final = ("apd", "prt", "jsd")
 _AT_ONCE: Final = 100
+_MOST_LINES: Final = 5
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,11 @@ class Change:
     jsd: Measure | None
     lines: tuple[Lines, ...]
 
+    def measures(self) -> list[tuple[str, Measure]]:
+        """Those that there are, by their names."""
+        found = (("apd", self.apd), ("prt", self.prt), ("jsd", self.jsd))
+        return [(name, measure) for name, measure in found if measure is not None]
+
 
 @dataclass(frozen=True, eq=False)
 class Drift(Shown):
@@ -74,68 +79,65 @@ class Drift(Shown):
     Attributes:
         word: whose uses they are.
         changes: of each pair of parts, in their order.
-        left_out: how many uses have no date, or no such field.
+        left_out: how many uses have no date, or no such field; or no vector, where the tokenizer drops them.
     """
 
     word: str
     changes: tuple[Change, ...]
-    left_out: int = 0
+    left_out: int
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each measure of each pair."""
-        return [
-            {
-                "first": each.first,
-                "second": each.second,
-                "uses_first": each.uses[0],
-                "uses_second": each.uses[1],
-            }
-            | {"measure": name}
-            | vars(measure)
-            for each in self.changes
-            for name in _MEASURES
-            if (measure := getattr(each, name)) is not None
-        ]
+        rows = []
+        for each in self.changes:
+            uses_first, uses_second = each.uses
+            pair: dict[str, Any] = {"first": each.first, "second": each.second}
+            pair |= {"uses_first": uses_first, "uses_second": uses_second}
+            rows += [pair | {"measure": name} | vars(measure) for name, measure in each.measures()]
+        return rows
 
     def _parts(self) -> "Iterator[RenderableType]":
         from rich.text import Text
 
         yield Text(self.word + f", without {self.left_out:,} uses that have none" * (self.left_out > 0))
         for each in self.changes:
-            (first, here), (second, there) = zip((each.first, each.second), each.uses, strict=True)
-            yield Text(f"\n{first}, {here:,} uses | {second}, {there:,} uses", style="bold")
-            rows = []
-            for name in _MEASURES:
-                if (of := getattr(each, name)) is not None:
-                    between = f"{of.low:.3f} to {of.high:.3f}"
-                    rows.append([name.upper(), f"{of.value:.3f}", between, f"{of.chance:.3f}", f"{of.p:.3f}"])
+            here, there = each.uses
+            yield Text(f"\n{each.first}, {here:,} uses | {each.second}, {there:,} uses", style="bold")
+            rows = [
+                [
+                    name.upper(),
+                    f"{of.value:.3f}",
+                    f"{of.low:.3f} to {of.high:.3f}",
+                    f"{of.chance:.3f}",
+                    f"{of.p:.3f}",
+                ]
+                for name, of in each.measures()
+            ]
             yield plain_table(["", "value", "95 %", "by chance", "p"], rows)
             if len(self.changes) == 1:
-                for name, lines in zip((first, second), each.lines, strict=True):
+                for name, lines in zip((each.first, each.second), each.lines, strict=True):
                     yield Text(f"\nWhat sets {name} apart", style="bold")
                     yield from lines._parts()
 
 
 def parts_of(places: Sequence[Place], by: str, bins: Sequence[str]) -> tuple[list[str | None], list[str]]:
     """The part that each use is in, None where it has none; and the parts in their order: see `drift`."""
-    values: list[Any]
     if by == "date":
-        values = [None if each.date is None else _date("date", each.date) for each in places]
-        known = sorted(each for each in values if each is not None)
+        dates = [None if each.date is None else _date("date", each.date) for each in places]
+        known = sorted(each for each in dates if each is not None)
         begins = {_date("bins", each): each.strip() for each in bins}
         if not bins and known:
             middle = known[len(known) // 2]
             middle = middle if middle > known[0] else next((each for each in known if each > middle), middle)
             begins = {middle: "-".join(f"{number:02d}" for number in middle)}
         starts = sorted(begins)
-        names = [
-            f"before {begins[starts[0]]}" if starts else "",
-            *(f"from {begins[each]}" for each in starts),
+        names = [f"before {begins[each]}" for each in starts[:1]] + [
+            f"from {begins[each]}" for each in starts
         ]
-        parts = [None if each is None else names[bisect_right(starts, each)] for each in values]
+        parts = [None if each is None else names[bisect_right(starts, each)] for each in dates]
+    elif bins:
+        raise InputError("bins must be left out where by is not date: they are where periods begin.")
     else:
-        if bins:
-            raise InputError("bins must be left out where by is not date: they are where periods begin.")
         values = [json.loads(each.meta).get(by) for each in places]
         parts = [None if each is None else str(each) for each in values]
         names = sorted({each for each in parts if each is not None})
@@ -155,51 +157,42 @@ def _date(name: str, text: str) -> tuple[int, ...]:
 
 
 def drift(
-    word: str,
-    lines: Lines,
-    docs: Sequence[int],
+    lines: Sequence[Line],
     vectors: Vectors,
-    parted: tuple[Sequence[str | None], Sequence[str]],
+    parts: Sequence[str],
+    names: Sequence[str],
     *,
     samples: int = 999,
-    most: int = 5,
     seed: int = 0,
-) -> Drift:
+) -> tuple[Change, ...]:
     """The change between each two parts, of uses with the labels of their senses.
 
     Documents are drawn and dealt, for uses in one document are not independent.
     """
     unit = np.asarray(vectors, np.float64)
     unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
-    part, kinds = np.array(parted[0], object), sorted({str(line.label) for line in lines})
-    sense = np.array([kinds.index(str(line.label)) for line in lines])
-    changes = []
-    for names in combinations(parted[1], 2):
-        rows = np.flatnonzero((part == names[0]) | (part == names[1]))
-        doc = np.unique(np.array(docs)[rows], return_inverse=True)[1]
+    kinds, sense = np.unique([str(line.label) for line in lines], return_inverse=True)
+    docs = np.array([line.place.doc for line in lines])
+    features = np.c_[np.ones(len(unit)), unit, np.eye(len(kinds))[sense]]
+    found = []
+    for pair in combinations(names, 2):
+        own = [np.flatnonzero(np.array(parts) == name) for name in pair]
+        rows = np.concatenate(own)
+        doc = np.unique(docs[rows], return_inverse=True)[1]
         # Of each document how many uses, their sum, and how many of each sense.
-        sums = np.zeros((doc.max() + 1, 1 + unit.shape[1] + len(kinds)))
-        np.add.at(sums, doc, np.c_[np.ones(len(rows)), unit[rows], np.eye(len(kinds))[sense[rows]]])
-        here = np.zeros(len(sums), bool)
-        here[doc[part[rows] == names[0]]] = True
-        measures = _measured(sums, unit.shape[1], here, samples, np.random.default_rng(seed))
-        own = [np.flatnonzero(part == name) for name in names]
+        sums = np.zeros((doc.max() + 1, features.shape[1]))
+        np.add.at(sums, doc, features[rows])
+        here = np.isin(np.arange(len(sums)), doc[: len(own[0])])
+        apd, prt, jsd = _measured(sums, unit.shape[1], here, samples, np.random.default_rng(seed))
         way = unit[own[0]].mean(0) - unit[own[1]].mean(0)
         best = [
-            at[np.argsort(sign * (unit[at] @ way), kind="stable")]
-            for sign, at in zip((-1, 1), own, strict=True)
+            at[np.argsort(-(unit[at] @ side), kind="stable")]
+            for side, at in zip((way, -way), own, strict=True)
         ]
-        changes.append(
-            Change(
-                *names,
-                (len(own[0]), len(own[1])),
-                measures[0],
-                measures[1],
-                measures[2] if len(kinds) > 1 else None,
-                tuple(Lines(tuple(lines[at] for at in each[:most].tolist()), len(each)) for each in best),
-            )
-        )
-    return Drift(word, tuple(changes), sum(each is None for each in parted[0]))
+        told = tuple(Lines(tuple(lines[at] for at in each[:_MOST_LINES]), len(each)) for each in best)
+        uses = (len(own[0]), len(own[1]))
+        found.append(Change(*pair, uses, apd, prt, jsd if len(kinds) > 1 else None, told))
+    return tuple(found)
 
 
 def _measured(sums: Any, size: int, here: Any, samples: int, rng: np.random.Generator) -> list[Measure]:
@@ -232,9 +225,9 @@ def _measures(sums: Any, size: int, first: Any, second: Any) -> NDArray[np.float
     product = (a[:, :size] * b[:, :size]).sum(1)
     lengths = np.linalg.norm(a[:, :size], axis=1) * np.linalg.norm(b[:, :size], axis=1)
     p, q = a[:, size:], b[:, size:]
-    middle = (p + q) / 2
-    jsd = sum(
-        (each * np.log2(np.where(each > 0, each / np.where(middle > 0, middle, 1), 1))).sum(1) / 2
-        for each in (p, q)
-    )
+    jsd = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
     return np.stack([1 - product, 1 - product / lengths, jsd])
+
+
+def _entropy(shares: NDArray[np.float64]) -> Any:
+    return -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(1)

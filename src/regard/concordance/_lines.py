@@ -1,13 +1,11 @@
 """Concordance lines: each use with what stands to its left and right."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from regard.concordance._meaning import Reason
+from regard.concordance._meaning import Calibration, Reason
 from regard.concordance._uses import Place
 from regard.core.printable import excerpt, printable
 from regard.core.shown import Shown
@@ -162,14 +160,9 @@ def _before(text: str) -> str:
     return " " * (_SHOWN - cell_len(text)) + text
 
 
-def ranked(
-    places: Sequence[Place], cosines: np.ndarray[Any, Any], calibration: Any, *, most: int | None
-) -> tuple[Line, ...]:
-    """Lines by their likeness, the likest first; of equals in the order of the corpus."""
-    order = np.argsort(-cosines, kind="stable")[:most]
-    lines = []
-    for at in order.tolist():
-        probability = None if calibration is None else float(calibration(cosines[at]))
-        answer = None if probability is None else calibration.answer(probability)
-        lines.append(Line(places[at], float(cosines[at]), probability, answer))
-    return tuple(lines)
+def scored(calibration: Calibration | None, line: Line, cosine: float) -> Line:
+    """A line with its likeness, and what that says."""
+    if calibration is None:
+        return replace(line, similarity=cosine)
+    probability = float(calibration(cosine))
+    return replace(line, similarity=cosine, probability=probability, answer=calibration.answer(probability))

@@ -1,18 +1,20 @@
 """How alike two uses are, what that says of their senses, and which words of the context say so."""
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from regard.concordance._store import Store
 from regard.concordance._vectors import Span, UsageEmbedder, Vectors
 from regard.core.errors import InputError
 from regard.text import fold, split_words
 
-Answer = str
-"""What a probability says: "same", "unsure" or "other"."""
+_REASONS: Final = 5
+_LEAST: Final = 0.001
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,8 @@ class Calibration:
         """The probability, of a number or an array."""
         return 1.0 / (1.0 + np.exp(-(self.slope * nearness(cosine) + self.intercept)))
 
-    def answer(self, probability: float) -> Answer:
-        """What a probability says."""
+    def answer(self, probability: float) -> str:
+        """What a probability says: "same", "unsure" or "other"."""
         low, high = self.unsure
         return "same" if probability > high else "other" if probability < low else "unsure"
 
@@ -116,32 +118,45 @@ class Reason:
     drop: float
 
 
-def reasons(embed: UsageEmbedder, span: Span, query: Vectors, *, most: int = 5) -> list[Reason]:
-    """The words of the context that make a use like the query, the strongest first.
+def reasons(
+    store: Store, embed: UsageEmbedder, spans: Sequence[Span], query: Vectors
+) -> Iterator[tuple[Reason, ...]]:
+    """For each use the words of its context that make it like the query, the strongest first.
 
-    Each word is hidden in its turn: [MASK] stands for it, or where the model has none it is left out.
+    Each word is hidden in its turn: [MASK] stands for it, or where the model has none it is left out. The
+    fall is weighed by the bits of the word, -log2 of its share of the corpus: so "of" and "the" come late,
+    unless they decide. Words without effect, less than 0.001, are left out.
 
     Source: occlusion; Zeiler and Fergus 2014, arXiv 1311.2901, section 4.2.
     """
     tokenizer = embed.loaded.require_tokenizer()
     mask = tokenizer.special_ids.mask
     hidden = "" if mask is None else tokenizer.token_of(mask)
-    others = [
-        (start, stop)
-        for start, stop in split_words(span.text)
-        if (stop <= span.start or start >= span.stop) and any(map(str.isalnum, span.text[start:stop]))
-    ]
-    if not others:
-        return []
-    without = []
-    for start, stop in others:
-        moved = len(hidden) - (stop - start) if start < span.start else 0
-        text = span.text[:start] + hidden + span.text[stop:]
-        without.append(Span(text, span.start + moved, span.stop + moved))
-    cosines = embed([span, *without]) @ query
-    drops = cosines[0] - cosines[1:]
-    order = np.argsort(-drops, kind="stable")[:most]
-    return [Reason(span.text[slice(*others[at])], float(drops[at])) for at in order]
+    total = store.one("SELECT sum(n) FROM form WHERE is_word")
+    for span in spans:
+        others = [
+            (start, stop)
+            for start, stop in split_words(span.text)
+            if (stop <= span.start or start >= span.stop) and any(map(str.isalnum, span.text[start:stop]))
+        ]
+        without = []
+        for start, stop in others:
+            moved = len(hidden) - (stop - start) if start < span.start else 0
+            text = span.text[:start] + hidden + span.text[stop:]
+            without.append(Span(text, span.start + moved, span.stop + moved))
+        cosines = embed([span, *without]) @ query
+        words = [span.text[start:stop] for start, stop in others]
+        counts = store.rows(
+            "SELECT key, sum(n) FROM form WHERE key IN (SELECT value FROM json_each(?)) GROUP BY key",
+            [json.dumps([fold(word) for word in words])],
+        )
+        bits = {key: math.log2(total / count) for key, count in counts}
+        found = [
+            (drop * bits.get(fold(word), math.log2(total)), Reason(word, drop))
+            for word, drop in zip(words, (cosines[0] - cosines[1:]).tolist(), strict=True)
+            if drop >= _LEAST
+        ]
+        yield tuple(reason for _, reason in sorted(found, key=lambda each: -each[0])[:_REASONS])
 
 
 def voted(likeness: Vectors, labels: Sequence[str], count: int = 5) -> list[str]:

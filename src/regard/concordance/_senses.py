@@ -1,7 +1,8 @@
 """The uses of a word in groups: found by their vectors, or labelled by examples in a file."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -9,22 +10,22 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.concordance._counts import log_likelihood
-from regard.concordance._examples import (
+from regard.concordance._counts import collocates
+from regard.concordance._grouping import grouping
+from regard.concordance._lines import Line, Lines
+from regard.concordance._store import Store
+from regard.concordance._teach import (
     UNSURE,
     Examples,
     head_of,
     marked,
     read_examples,
+    shared,
     span_at,
     write_examples,
 )
-from regard.concordance._grouping import grouping
-from regard.concordance._lines import Line, Lines
-from regard.concordance._store import Store
-from regard.concordance._teach import shared
-from regard.concordance._uses import Found, neighbours, places
-from regard.concordance._vectors import VectorCache, Vectors
+from regard.concordance._uses import Found, places
+from regard.concordance._vectors import UsageEmbedder, Vectors
 from regard.core.errors import InputError
 from regard.core.printable import printable
 from regard.core.shown import Shown
@@ -77,6 +78,7 @@ class Senses(Shown):
         stability: mean adjusted Rand index between this grouping and those that half of the uses give: 1 is
             the same, 0 is chance; None of one group, and of uses that were labelled by examples.
         about: how the groups were found, in words.
+        vectors: of the uses, (uses, d).
     """
 
     word: str
@@ -84,7 +86,7 @@ class Senses(Shown):
     lines: Lines
     stability: float | None
     about: str
-    _vectors: Vectors = field(repr=False)
+    vectors: Vectors = field(repr=False)
     _loaded: "Loaded" = field(repr=False)
 
     def __repr__(self) -> str:
@@ -126,7 +128,7 @@ class Senses(Shown):
         shown = [row for rows in typical for row in rows]
         kept = np.random.default_rng(0).permutation(len(self.lines))[:_ON_PAGE]
         place = {row: number for number, row in enumerate(np.union1d(kept, shown).tolist())}
-        centred = self._vectors - self._vectors.mean(0)
+        centred = self.vectors - self.vectors.mean(0)
         _, sizes, ways = np.linalg.svd(centred, full_matrices=False)
         short = [row for row in shown if len(self.lines[row].place.body) <= _TRACED]
         traced = short or [min(place, key=lambda row: len(self.lines[row].place.body))]
@@ -158,38 +160,42 @@ class Senses(Shown):
 
 def senses(
     store: Store,
-    cache: VectorCache,
+    embed: UsageEmbedder,
     word: str,
     found: Found,
+    vectors: Vectors,
+    groups: int | None,
+    file: Path | None,
+    seed: int,
     *,
-    groups: int | None = None,
-    file: Path | None = None,
-    seed: int = 0,
-    progress: Callable[[int, int], object] | None = None,
+    about: str,
 ) -> Senses:
-    """The uses of a word in groups: see `Concordance.senses`."""
+    """The uses of a word in groups: see `Concordance.senses`; `about` is what is to be said of others."""
     examples = read_examples(file, word) if file is not None and file.exists() else None
     if examples is not None and groups is not None:
         raise InputError("groups must be left out where the file has senses: it says which there are.")
-    vectors, lines = cache.of(found, progress), [Line(place) for place in places(store, found)]
-    stability = None
+    lines, stability = [Line(place) for place in places(store, found)], None
     if examples is None:
-        numbers, stability, about = grouping(vectors, groups, seed)
+        numbers, stability, told = grouping(vectors, groups, seed)
         lines = [replace(line, label=str(number + 1)) for line, number in zip(lines, numbers, strict=True)]
     else:
-        lines = _labelled(cache, lines, vectors, examples)
-        about = (
+        lines = _labelled(embed, lines, vectors, examples)
+        told = (
             f"Labelled by {sum(map(len, examples.values()))} examples of {len(examples)} senses in {file}; "
             f"{UNSURE} is what is likely by less than {100 * SURE:.0f} %."
         )
     members = _members(lines, vectors)
-    described = _described(store, cache, found, lines, members)
+    described = []
+    for name, own in members:
+        typical = Lines(tuple(lines[row] for row in own[:_TYPICAL]), len(own), "the most typical first")
+        beside = _beside(store, found, own) if len(members) > 1 else ()
+        instead = _substitutes(embed.loaded, typical)
+        described.append(Sense(name, len(own), len(own) / len(lines), typical, beside, instead))
     if file is not None and examples is None:
         spans = {name: [span_at(lines[row].place) for row in own[:_EXAMPLES]] for name, own in members}
         write_examples(file, word, spans)
-    return Senses(
-        word, described, Lines(tuple(lines), len(lines)), stability, about, vectors, cache.embed.loaded
-    )
+    every = Lines(tuple(lines), len(lines))
+    return Senses(word, tuple(described), every, stability, told + about, vectors, embed.loaded)
 
 
 def _members(lines: Sequence[Line], vectors: Vectors) -> list[tuple[str, NDArray[np.int64]]]:
@@ -204,32 +210,14 @@ def _members(lines: Sequence[Line], vectors: Vectors) -> list[tuple[str, NDArray
     return found
 
 
-def _described(
-    store: Store,
-    cache: VectorCache,
-    found: Found,
-    lines: Sequence[Line],
-    members: Sequence[tuple[str, NDArray[np.int64]]],
-) -> tuple[Sense, ...]:
-    around = neighbours(store, found, _WINDOW, _WINDOW)
-    keys = dict(store.rows("SELECT id, key FROM form"))
-    words, at = np.unique(np.array([keys[form] for form in around.form.tolist()], str), return_inverse=True)
-    total = np.bincount(at, minlength=len(words))
-    groups = []
-    for name, own in members:
-        counts = np.bincount(at[np.isin(around.row, own)], minlength=len(words))
-        there, elsewhere = counts.sum(), (total - counts).sum()
-        score = np.zeros(len(words))
-        if there and elsewhere:  # of one group there is nothing to set it apart from
-            score = np.where(counts > 1, log_likelihood(counts, total - counts, there, elsewhere)[0], 0)
-        best = [each for each in np.argsort(-score, kind="stable")[:_WORDS] if score[each] > _LIKELY]
-        typical = Lines(tuple(lines[row] for row in own[:_TYPICAL]), len(own), "the most typical first")
-        beside = tuple((str(words[each]), float(score[each])) for each in best)
-        share = len(own) / len(lines)
-        groups.append(
-            Sense(name, len(own), share, typical, beside, _substitutes(cache.embed.loaded, typical))
-        )
-    return tuple(groups)
+def _beside(store: Store, found: Found, own: NDArray[np.int64]) -> tuple[tuple[str, float], ...]:
+    """The words that stand around some uses more often than around the others."""
+    rest = np.setdiff1d(np.arange(len(found.uses)), own)
+    with suppress(InputError):  # there are no words around one of the two
+        near = collocates(store, found.at(own), found.at(rest), span=(_WINDOW, _WINDOW), k=4 * _WORDS)
+        likely = [row for row in near.rows if row["count"] > 1 and row["g2"] > _LIKELY]
+        return tuple((row["form"], row["g2"]) for row in likely[:_WORDS])
+    return ()
 
 
 def _substitutes(loaded: "Loaded", typical: Lines) -> tuple[tuple[str, float], ...]:
@@ -248,10 +236,12 @@ def _substitutes(loaded: "Loaded", typical: Lines) -> tuple[tuple[str, float], .
     return tuple(sorted(shares.items(), key=lambda item: -item[1])[:_WORDS])
 
 
-def _labelled(cache: VectorCache, lines: Sequence[Line], vectors: Vectors, examples: Examples) -> list[Line]:
+def _labelled(
+    embed: UsageEmbedder, lines: Sequence[Line], vectors: Vectors, examples: Examples
+) -> list[Line]:
     """Lines with the sense that the examples give them; those that are examples keep what the user said."""
     said = {(span.text, span.start): name for name, spans in examples.items() for span in spans}
-    head = head_of(cache, examples)
+    head = head_of(embed, examples)
     found = []
     for line, shares in zip(lines, shared(head.probabilities(vectors), vectors), strict=True):
         own, best = said.get((line.place.body, line.place.start)), int(shares.argmax())

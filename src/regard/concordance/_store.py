@@ -62,7 +62,8 @@ class Store:
         self._most = self._ends = math.inf  # seconds of a query, and when it ends
         try:
             self.db = _connected(folder / FILE)
-            self.manifest = self._manifest()
+            rows = self.db.execute("SELECT name, value FROM manifest")
+            self.manifest: dict[str, Any] = {name: json.loads(value) for name, value in rows}
         except sqlite3.OperationalError as error:
             raise OutputError(f"{str(folder)!r} must be yours to write in ({error}).") from error
         except sqlite3.DatabaseError as error:
@@ -72,11 +73,6 @@ class Store:
                 f"index must be of version {VERSION}; {str(folder)!r} is of {self.manifest.get('version')}. "
                 "Make it again."
             )
-
-    def _manifest(self) -> dict[str, Any]:
-        return {
-            name: json.loads(value) for name, value in self.db.execute("SELECT name, value FROM manifest")
-        }
 
     def check_finished(self) -> None:
         """Raise InputError for an index that is half made."""
@@ -192,13 +188,8 @@ def _connected(file: Path) -> sqlite3.Connection:
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA temp_store = MEMORY")
     db.create_function("regexp", 2, _matches, deterministic=True)
-    db.create_function("is_form", 2, _fits, deterministic=True)
     return db
 
 
 def _matches(pattern: str, value: object) -> bool:
     return value is not None and regex.search(pattern, str(value), timeout=_PATIENCE) is not None
-
-
-def _fits(pattern: str, form: str) -> bool:
-    return regex.fullmatch(pattern, form, regex.IGNORECASE, timeout=_PATIENCE) is not None

@@ -1,14 +1,15 @@
 """Which uses of a word there are, and what stands around each."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.concordance._store import Store
-from regard.concordance._where import JOINED, conditions, forms_of
+from regard.concordance._where import JOINED, conditions, forms_of, listed
 from regard.core.errors import InputError
 
 Uses = NDArray[np.int64]
@@ -25,6 +26,10 @@ class Found:
     uses: Uses
     size: int = 1
 
+    def at(self, rows: NDArray[Any]) -> "Found":
+        """Some of them, by their places or by a mask."""
+        return Found(self.uses[rows], self.size)
+
 
 def select(
     store: Store, word: str, where: Sequence[str] = (), *, sample: int | None = None, seed: int = 0
@@ -33,14 +38,12 @@ def select(
     forms = forms_of(store, word)
     condition, values = conditions(store, where)
     joins = "".join(
-        f" JOIN use u{i} ON u{i}.id = u.id + {i} AND u{i}.text = u.text AND u{i}.form IN ({_list(of)})"
+        f" JOIN use u{i} ON u{i}.id = u.id + {i} AND u{i}.text = u.text AND u{i}.form IN ({listed(of)})"
         for i, of in enumerate(forms[1:], 1)
     )
     tables = JOINED if where else "use u"
-    rows = store.rows(
-        f"SELECT u.id FROM {tables}{joins} WHERE u.form IN ({_list(forms[0])}) AND {condition} ORDER BY u.id",
-        values,
-    )
+    word_is = f"u.form IN ({listed(forms[0])}) AND {condition}"
+    rows = store.rows(f"SELECT u.id FROM {tables}{joins} WHERE {word_is} ORDER BY u.id", values)
     if not rows:
         what = f"{word!r} with {', '.join(where)}" if where else f"{word!r}: its words never stand in a row"
         raise InputError(f"the corpus has no use of {what}.")
@@ -50,17 +53,13 @@ def select(
     return Found(uses, len(forms))
 
 
-def _list(ids: Sequence[int]) -> str:
-    return ",".join(map(str, ids))
-
-
 @dataclass(frozen=True, eq=False)
 class Place:
     """Where a use stands, and in what.
 
     Attributes:
         use: its number.
-        text: of its text.
+        text, doc: the numbers of its text, and of the document.
         body: the text.
         start, stop: where it is there, in code points.
         offset: of the text in its document.
@@ -70,6 +69,7 @@ class Place:
 
     use: int
     text: int
+    doc: int
     body: str
     start: int
     stop: int
@@ -89,15 +89,14 @@ def places(store: Store, found: Found) -> list[Place]:
     """Where uses stand, in their order."""
     with store.of(found.uses):
         rows = store.rows(
-            "SELECT u.id, t.id, t.body, u.start, v.stop, t.start, d.source, d.place, d.date, d.meta "
+            "SELECT u.id, t.id, t.doc, t.body, u.start, v.stop, t.start, d.source, d.place, d.date, d.meta "
             f"FROM wanted w JOIN use u ON u.id = w.use JOIN use v ON v.id = u.id + {found.size - 1} "
             "JOIN text t ON t.id = u.text JOIN doc d ON d.id = t.doc ORDER BY w.rowid"
         )
     return [Place(*row) for row in rows]
 
 
-@dataclass(frozen=True, eq=False)
-class Neighbours:
+class Neighbours(NamedTuple):
     """The words around some uses, punctuation left out.
 
     `row` is the place of the use among those that were asked for; a `distance` of -1 is the word before the
@@ -114,46 +113,39 @@ def neighbours(store: Store, found: Found, left: int, right: int) -> Neighbours:
     """The words within `left` words before and `right` words after each use, in the same text."""
     reach = _PUNCTUATION + max(left, right)
     with store.of(found.uses):
-        rows = np.array(
-            store.rows(
-                "SELECT w.rowid - 1, v.id - u.id, v.form, v.id "
-                "FROM wanted w CROSS JOIN use u ON u.id = w.use CROSS JOIN use v "
-                f"ON v.id BETWEEN u.id - {reach} AND u.id + {reach + found.size} AND +v.text = u.text "
-                "CROSS JOIN form f ON f.id = v.form WHERE f.is_word ORDER BY w.rowid, v.id"
-            ),
-            np.int64,
-        ).reshape(-1, 4)
-    row, step, form, use = rows.T
-    distance = np.zeros_like(step)
-    for sign, side in ((-1, step < 0), (1, step >= found.size)):
-        at = np.flatnonzero(side)[::sign]
-        distance[at] = sign * _ranks(row[at])
-    kept = (distance != 0) & (distance >= -left) & (distance <= right)
-    return Neighbours(row[kept], distance[kept], form[kept], use[kept])
-
-
-def _ranks(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """1, 2, 3 within each run of equal numbers."""
-    begins = np.flatnonzero(np.diff(rows, prepend=-1))
-    return np.arange(len(rows)) - np.repeat(begins, np.diff(begins, append=len(rows))) + 1
+        rows = store.rows(
+            "SELECT * FROM (SELECT w.rowid - 1, iif(v.id < u.id, -1, 1) * row_number() OVER "
+            "(PARTITION BY w.rowid, v.id < u.id ORDER BY abs(v.id - u.id)) distance, v.form, v.id "
+            "FROM wanted w CROSS JOIN use u ON u.id = w.use CROSS JOIN use v "
+            f"ON v.id BETWEEN u.id - {reach} AND u.id + {reach + found.size} AND +v.text = u.text "
+            f"AND v.id NOT BETWEEN u.id AND u.id + {found.size - 1} "
+            "CROSS JOIN form f ON f.id = v.form WHERE f.is_word) "
+            "WHERE distance BETWEEN ? AND ? ORDER BY 1, 4",
+            [-left, right],
+        )
+    return Neighbours(*np.array(rows, np.int64).reshape(-1, 4).T)
 
 
 def sort_order(store: Store, found: Found, keys: Sequence[str]) -> NDArray[np.int64]:
     """The order of uses by the words around them: L1 is the one before, R2 the second after; node."""
-    columns: list[Any] = []
-    around = neighbours(store, found, 9, 9)
+    keys = [key.upper() for key in keys]
+    if odd := [key for key in keys if re.fullmatch("NODE|[LR][1-9]", key) is None]:
+        raise InputError(f"sort must be of L1 to L9, node and R1 to R9; got {odd[0]!r}.")
+    reach = max(int(key[1]) if key != "NODE" else 0 for key in keys)
+    around = neighbours(store, found, reach, reach)
     names = dict(store.rows("SELECT id, key FROM form"))
+    columns = []
     for key in keys:
-        side, number = key[:1].upper(), key[1:]
-        if key.lower() == "node":
+        if key == "NODE":
             with store.of(found.uses):
-                forms = store.rows("SELECT u.form FROM wanted w JOIN use u ON u.id = w.use ORDER BY w.rowid")
-            columns.append(np.array([names[form] for (form,) in forms], object))
-            continue
-        if side not in ("L", "R") or not number.isdigit() or not 1 <= int(number) <= 9:
-            raise InputError(f"sort must be of L1 to L9, node and R1 to R9; got {key!r}.")
+                there = store.rows(
+                    "SELECT wanted.rowid - 1, u.form FROM wanted JOIN use u ON u.id = wanted.use"
+                )
+        else:
+            at = around.distance == int(key[1]) * (1 if key[0] == "R" else -1)
+            there = np.stack([around.row, around.form])[:, at].T.tolist()
         column = np.full(len(found.uses), "", object)
-        at = around.distance == (int(number) if side == "R" else -int(number))
-        column[around.row[at]] = [names[form] for form in around.form[at].tolist()]
+        for row, form in there:
+            column[row] = names[form]
         columns.append(column)
-    return np.lexsort([np.array(each, str) for each in reversed(columns)])
+    return np.lexsort([column.astype(str) for column in reversed(columns)])

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 Vectors = NDArray[np.float32]
 """(uses, d), each of length 1."""
 
+Progress = Callable[[int, int], object] | None
+"""Called with (done, total)."""
+
 # Characters of the text before and after a part of a long one, which are read with it.
 _MARGIN: Final = 200
 _TEXTS_AT_ONCE: Final = 256
@@ -72,12 +75,8 @@ class UsageEmbedder:
         return {"model": self.loaded.source.name, "mark": self.mark, "layers": list(self.layers)}
 
     def __call__(self, spans: Sequence[Span]) -> Vectors:
-        """The vectors of words in their texts; a text is read once, for all its words."""
-        numbers: dict[str, int] = {}
-        at = np.array(
-            [(numbers.setdefault(each.text, len(numbers)), each.start, each.stop) for each in spans]
-        )
-        vectors = self.of(list(numbers), at)
+        """The vectors of words in their texts; InputError where the tokenizer leaves nothing of one."""
+        vectors = self.of(*by_text(spans))
         if len(empty := np.flatnonzero(~vectors.any(axis=1))):
             span = spans[empty[0]]
             word = span.text[span.start : span.stop]
@@ -91,11 +90,21 @@ class UsageEmbedder:
         return out
 
 
+def by_text(spans: Sequence[Span]) -> tuple[list[str], NDArray[np.int64]]:
+    """The texts of words, each once, and (words, 3) of text, start and stop."""
+    numbers: dict[str, int] = {}
+    at = [(numbers.setdefault(each.text, len(numbers)), each.start, each.stop) for each in spans]
+    return list(numbers), np.array(at, np.int64)
+
+
 def summed(embedder: "Embedder", texts: Sequence[str], at: NDArray[np.int64]) -> Vectors:
     """The sum of the vectors of the pieces of words (uses, [layers,] d); `at` is as of `UsageEmbedder.of`."""
-    found = embedder.spans(texts)
+    try:
+        found = embedder.spans(texts)
+    except InputError:  # of one that leaves no token the embedder says so, and embeds none
+        found = embedder.spans([text if _leaves_token(embedder, text) else f"{text} a" for text in texts])
     # Pieces and words on one line, text after text: those of a word are neighbours there.
-    longest = 1 + max(map(len, texts), default=0)
+    longest = 3 + max(map(len, texts), default=0)
     begins, ends = (found.rows * longest + column for column in found.spans.T)
     first = np.searchsorted(ends, at[:, 0] * longest + at[:, 1], side="right")
     counts = np.maximum(np.searchsorted(begins, at[:, 0] * longest + at[:, 2]) - first, 0)
@@ -104,6 +113,14 @@ def summed(embedder: "Embedder", texts: Sequence[str], at: NDArray[np.int64]) ->
         longer = np.flatnonzero(counts > piece)
         out[longer] += found.vectors[first[longer] + piece]
     return out
+
+
+def _leaves_token(embedder: "Embedder", text: str) -> bool:
+    try:
+        embedder.check(text)
+    except InputError:
+        return False
+    return True
 
 
 def usage_vectors(
@@ -149,42 +166,44 @@ class VectorCache:
                 "Make a new index."
             )
 
-    def of(self, found: Found, progress: Callable[[int, int], object] | None = None) -> Vectors:
-        """The vectors of uses, in their order."""
-        known = self._known(found)
+    def of(self, found: Found, progress: Progress = None) -> Vectors:
+        """The vectors of uses, in their order; 0 where the tokenizer leaves nothing of one."""
         if not len(found.uses):
             return np.zeros((0, 1), np.float32)
-        missing = Found(
-            np.array([use for use in found.uses.tolist() if use not in known], np.int64), found.size
-        )
-        if len(missing.uses):
-            self._compute(missing, progress)
-            known = self._known(found)
-        return np.stack([np.frombuffer(known[use], np.float16) for use in found.uses.tolist()]).astype(
-            np.float32
-        )
+        known = self._known(found)
+        missing = [use for use in found.uses.tolist() if use not in known]
+        for at in range(0, len(missing), _TEXTS_AT_ONCE):
+            part = Found(np.array(missing[at : at + _TEXTS_AT_ONCE]), found.size)
+            vectors = self.embed.of(*by_text(self.spans(places(self._store, part))))
+            with self._store.writing():
+                self._keep(part, vectors)
+            if progress is not None:
+                progress(at + len(vectors), len(missing))
+        known = self._known(found) if missing else known
+        blobs = b"".join(known[use] for use in found.uses.tolist())
+        return np.frombuffer(blobs, np.float16).reshape(len(found.uses), -1).astype(np.float32)
+
+    def there(self, found: Found, progress: Progress = None) -> tuple[Found, Vectors, str]:
+        """The uses that have a vector, these, and what is to be said of the others."""
+        vectors = self.of(found, progress)
+        has: NDArray[np.bool_] = np.any(vectors, axis=1)
+        if not has.any():
+            raise InputError("word must leave a token somewhere; the tokenizer drops it in all its texts.")
+        out = len(has) - np.count_nonzero(has)
+        told = f"; {out:,} left out, where the tokenizer drops the word" if out else ""
+        return found.at(has), vectors[has], told
 
     def _known(self, found: Found) -> dict[int, bytes]:
         with self._store.of(found.uses):
             query = "SELECT v.use, v.v FROM wanted w JOIN vector v ON v.use = w.use AND v.size = ?"
             return dict(self._store.rows(query, [found.size]))
 
-    def _compute(self, missing: Found, progress: Callable[[int, int], object] | None) -> None:
-        total = len(missing.uses)
-        for at in range(0, total, _TEXTS_AT_ONCE):
-            part = Found(missing.uses[at : at + _TEXTS_AT_ONCE], missing.size)
-            vectors = self.embed(self.spans(places(self._store, part)))
-            with self._store.writing():
-                self._keep(part, vectors)
-            if progress is not None:
-                progress(at + len(vectors), total)
-
     def _keep(self, found: Found, vectors: Vectors) -> None:
         blobs = map(np.ndarray.tobytes, vectors.astype(np.float16))
         rows = zip(found.uses.tolist(), repeat(found.size), blobs, strict=False)
         self._store.db.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows)
 
-    def all(self, progress: Callable[[int, int], object] | None = None) -> None:
+    def all(self, progress: Progress = None) -> None:
         """Compute the vectors of all words, a transaction at a time; goes on where it was stopped."""
         total = self._store.one("SELECT coalesce(max(id), 0) FROM use")
         with ThreadPoolExecutor(1) as beside:  # a block is written while the next is computed
@@ -226,12 +245,8 @@ class VectorCache:
             words = uses[:, 4] == 1
             yield uses[words, 0], last, [head + body + tail for head, tail, body in parts], at[words]
 
-    def span(self, place: Place) -> Span:
-        """A use with what the model reads around it: its text, and beside a part of a long one some more."""
-        return self.spans([place])[0]
-
     def spans(self, places: Sequence[Place]) -> list[Span]:
-        """Uses with what the model reads around them."""
+        """Uses with what the model reads around them: the text, and beside a part of a long one some more."""
         around = self._around(np.unique([place.text for place in places]))
         found = []
         for place in places:

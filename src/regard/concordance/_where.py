@@ -2,7 +2,9 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, Final
 
 import regex  # type: ignore[import-untyped, unused-ignore]
@@ -90,25 +92,24 @@ def column_of(store: Store, name: str, argument: str) -> str:
 
 def _compared(column: str, sign: str, value: str, values: list[Any]) -> str:
     if sign in ("~", "!~"):
-        _expression("where", value)
+        _check_expression("where", value)
         values.append(value)
         return f"{'NOT ' * (sign == '!~')}regexp(?, {column})"
     if sign in ("=", "!="):  # what has no such field is not equal
         values.append(value)
         return f"CAST({column} AS TEXT) IS {'NOT ' * (sign == '!=')}?"
-    values.append(_number(value))
-    if isinstance(values[-1], str):
-        # All days of a month are within it, as all of a year are within the year.
-        begins = f"substr({column}, 1, {len(value)})" if column == _OWN["date"] else column
-        return f"CAST({begins} AS TEXT) {sign} ?"
-    return f"({column} GLOB '[-+.0-9]*' AND CAST({column} AS REAL) {sign} ?)"
+    with suppress(ValueError):
+        values.append(float(value))
+        return f"({column} GLOB '[-+.0-9]*' AND CAST({column} AS REAL) {sign} ?)"
+    values.append(value)
+    # All days of a month are within it, as all of a year are within the year.
+    begins = f"substr({column}, 1, {len(value)})" if column == _OWN["date"] else column
+    return f"CAST({begins} AS TEXT) {sign} ?"
 
 
-def _number(value: str) -> float | str:
-    try:
-        return float(value)
-    except ValueError:
-        return value
+def listed(ids: Iterable[int]) -> str:
+    """Numbers as SQL lists them; one that is none's where there are none."""
+    return ",".join(map(str, ids)) or "-1"
 
 
 def forms_of(store: Store, word: str) -> list[tuple[int, ...]]:
@@ -117,12 +118,11 @@ def forms_of(store: Store, word: str) -> list[tuple[int, ...]]:
     A word is meant as it is written or as a lemma, in any case; `/PATTERN/` is an expression for a form.
     """
     if len(word) > 2 and word[0] == word[-1] == "/":
-        _expression("word", word[1:-1])
-        rows = store.rows("SELECT id FROM form WHERE is_form(?, form)", [word[1:-1]])
-        fitting = tuple(id for (id,) in rows)
-        if not fitting:
+        _check_expression("word", word[1:-1])
+        rows = store.rows("SELECT id FROM form WHERE regexp(?, form)", [rf"(?i)\A(?:{word[1:-1]})\Z"])
+        if not rows:
             raise InputError(f"word must fit a form of the corpus; {word!r} fits none.")
-        return [fitting]
+        return [tuple(id for (id,) in rows)]
     parts = [word] if _ids(store, word) else []
     for each in [] if parts else word.split():
         parts += [each] if _ids(store, each) else [each[start:stop] for start, stop in split_words(each)]
@@ -141,21 +141,17 @@ def _ids(store: Store, word: str) -> tuple[int, ...]:
     return tuple(id for (id,) in rows)
 
 
-def _expression(argument: str, value: str) -> Any:
+def _check_expression(argument: str, value: str) -> None:
     try:
-        return regex.compile(value, regex.IGNORECASE if argument == "word" else 0)
+        regex.compile(value)
     except regex.error as error:
         raise InputError(f"{argument} must be a regular expression; {value!r} is none ({error}).") from error
 
 
 def _nearest(store: Store, key: str) -> str:
-    from difflib import get_close_matches
-
-    size = len(key)
     rows = store.rows(
-        "SELECT key, sum(n) FROM form WHERE is_word AND length(key) BETWEEN ? AND ? GROUP BY key",
-        [size - 2, size + 2],
+        "SELECT key, sum(n) FROM form WHERE is_word AND abs(length(key) - ?) <= 2 GROUP BY key", [len(key)]
     )
     counts = dict(rows)
-    near = sorted(get_close_matches(key, list(counts), n=5, cutoff=0.7), key=lambda each: -counts[each])[:3]
-    return f" Did you mean {', '.join(repr(each) for each in near)}?" if near else ""
+    near = sorted(get_close_matches(key, counts, n=5, cutoff=0.7), key=lambda each: -counts[each])[:3]
+    return f" Did you mean {', '.join(map(repr, near))}?" if near else ""

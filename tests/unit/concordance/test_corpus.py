@@ -35,6 +35,8 @@ def read(
         ("a.dat", CONLLU.encode(), {"format": "conllu"}, ["bank"]),
         ("a.vrt", b"NN\tbank\n", {"columns": ("pos", "word")}, ["bank"]),
         ("a.xml", b"<p>bank</p>\n", {"format": "text"}, ["<p>bank</p>"]),
+        ("a.txt", b"<TEI> bank\n", {"format": "text"}, ["<TEI> bank"]),
+        ("a.txt", b"<p> is no <TE\n", {}, ["<p> is no <TE"]),
     ],
 )
 def test_files(
@@ -74,6 +76,10 @@ def test_rows_that_are_no_texts_are_put_aside(tmp_path: Path) -> None:
     ("name", "content", "reading", "message"),
     [
         ("a.xml", b"<TEI/>", {}, "TEI or other XML"),
+        ("a.xml", b"<p/>", {}, "TEI or other XML"),
+        ("a.txt", b'<?xml version="1.0"?>\n<TEI xmlns="http://www.tei-c.org/ns/1.0">', {}, "is TEI"),
+        ("a.txt", b"\xef\xbb\xbf  <!-- x -->\n<teiCorpus>", {}, "is TEI .* Convert it"),
+        ("corpus", b'<t:text xmlns:t="http://www.tei-c.org/ns/1.0">', {}, "is TEI"),
         ("a.conllu", b"1\tcaf\xe9\t_\t_\n", {}, "line 1 of .*not UTF-8"),
         ("a.csv", b"x,y\n1,2\n", {}, "'text'"),
         ("a.jsonl", b'{"text": "a"}', {"meta": ("genre",)}, "'genre'"),

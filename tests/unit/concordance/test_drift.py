@@ -9,29 +9,22 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import kstest
 
 from regard.concordance._drift import Change, drift, parts_of
-from regard.concordance._lines import Line, Lines
+from regard.concordance._lines import Line
 from regard.concordance._uses import Place
 from regard.core.errors import InputError
 from tolerances import FP64
 
 
-def place(use: int, date: str | None = None, **meta: str) -> Place:
-    return Place(use, use, f"bank {use}", 0, 4, 0, "a.txt", f"line {use}", date, json.dumps(meta))
+def place(use: int, date: str | None = None, doc: int = 0, **meta: str) -> Place:
+    return Place(use, use, doc, f"bank {use}", 0, 4, 0, "a.txt", f"line {use}", date, json.dumps(meta))
 
 
 def changed(
     vectors: np.ndarray, parts: str, docs: list[int] | None = None, senses: str = "", **more: int
 ) -> Change:
-    lines = tuple(Line(place(at), label=sense) for at, sense in enumerate(senses or "x" * len(parts)))
-    found = drift(
-        "bank",
-        Lines(lines, len(lines)),
-        docs or list(range(len(parts))),
-        vectors,
-        (list(parts), sorted(set(parts))),
-        **more,
-    )
-    return found.changes[0]
+    of = docs or range(len(parts))
+    lines = [Line(place(at, doc=of[at]), label=sense) for at, sense in enumerate(senses or "x" * len(parts))]
+    return drift(lines, vectors, list(parts), sorted(set(parts)), **more)[0]
 
 
 def test_against_loops() -> None:

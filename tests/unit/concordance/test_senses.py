@@ -9,8 +9,8 @@ import pytest
 
 import regard
 from regard.concordance import Concordance, Line, build_index
-from regard.concordance._examples import read_examples, write_examples
 from regard.concordance._grouping import grouping
+from regard.concordance._teach import read_examples, write_examples
 from regard.concordance._vectors import Span
 from regard.core.errors import InputError
 from regard.models import write_checkpoint

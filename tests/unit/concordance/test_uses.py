@@ -13,6 +13,8 @@ from regard.core.errors import InputError
 from regard.text import split_words
 from unit.concordance.conftest import ROWS, Make
 
+HYPHEN = "\u00ad"  # a soft one, which tokenizers drop
+
 
 def by_hand(word: list[str], left: int, right: int) -> list[tuple[int, int, str]]:
     found, use = [], 0
@@ -128,3 +130,35 @@ def test_lines_as_they_are_drawn(made: Make) -> None:
     assert max(map(cell_len, lines)) <= 80
     assert not re.search("[\x00-\x1f\u202e]", "".join(lines))
     assert "␛[31mred␇ [bold]bank[/bold] " in lines[3]
+
+
+def test_uses_of_which_the_tokenizer_leaves_nothing_are_left_out(made: Make, tmp_path: Path) -> None:
+    """Soft hyphens with the lemma "bank": one in a text, one that is all of its text."""
+    texts = [["the", "bank", HYPHEN], [HYPHEN], ["a", "bank", "the", "bank"]]
+    rows = [
+        "".join(f"{n}\t{word}\t{word.replace(HYPHEN, 'bank')}\tX\n" for n, word in enumerate(text, 1))
+        for text in texts
+    ]
+    concordance = made("\n".join(rows), "a.conllu")
+    told = "2 left out, where the tokenizer drops the word"
+    found = concordance.find("bank", sentence="the bank of a river", why=True)
+    assert (len(found), found.total, found.about) == (3, 5, f"the likest in meaning first; {told}")
+    assert concordance.senses("bank").about.endswith(told)
+    seen: list[str] = []
+    concordance.teach("bank", tmp_path / "x.json", lambda line, names: seen.append(line.place.node) or "")
+    assert seen == ["bank"] * 3
+    with pytest.raises(InputError, match="word must leave a token somewhere"):
+        concordance.find("bank", sentence="a *bank*", where=[f"form={HYPHEN}"])
+    with pytest.raises(InputError, match="word must leave a token; the tokenizer drops all of"):
+        concordance.find("bank", sentence=f"a *{HYPHEN}* bank")
+
+
+def test_why_weighs_words_by_what_they_carry(small: Concordance) -> None:
+    lines = small.find("bank", sentence="on the bank of the river", why=True)
+    for line in lines:
+        drops = {each.word: each.drop for each in line.reasons}
+        assert min(drops.values(), default=1) >= 0.001
+        words = list(drops)
+        if {"the", "river"} <= drops.keys() and drops["the"] < 1.5 * drops["river"]:
+            assert words.index("river") < words.index("the")
+    assert lines[0].reasons[0].word in ("river", "sat")
