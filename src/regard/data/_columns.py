@@ -39,11 +39,7 @@ def names_in(record: Mapping[str, Any], above: str = "") -> Iterator[str]:
 
 
 def check_columns(name: str, there: Sequence[str], wanted: Sequence[str], hint: str) -> None:
-    """Refuse an input that lacks a column, or has it twice.
-
-    Raises:
-        InputError: with the columns that are there, and the hint.
-    """
+    """Refuse an input that lacks a column, or has it twice; the error lists the columns that are there."""
     for each in wanted:
         if each not in there:
             listed = ", ".join(map(repr, there[:_LISTED])) + (", ..." if len(there) > _LISTED else "")

@@ -54,10 +54,6 @@ class CsvSource:
     So of a record of several lines that cannot be read, or does not have the header's fields, only the first
     line is rejected, and reading goes on with the second. The same is done where such a record is good, but
     has more than 20 lines and each of them reads as a record of its own.
-
-    Args:
-        opened: the input.
-        form: how it is written.
     """
 
     unit = "line"
@@ -69,11 +65,7 @@ class CsvSource:
         self._header = first if form.header else [str(place + 1) for place in range(len(first))]
 
     def check(self, names: Sequence[str], hint: str = "") -> None:
-        """Refuse columns that the header does not name.
-
-        Raises:
-            InputError: it has no such column.
-        """
+        """Refuse columns that the header does not name."""
         other = next((each for each in ";\t|," if each in "".join(self._header[:1])), None)
         if len(self._header) == 1 and other is not None:
             hint = f"{hint} Or do fields end at {other!r}? Then give delimiter (--delimiter).".lstrip()

@@ -126,14 +126,7 @@ def files(paths: Iterable[Path], format: str | None) -> list[Path]:
 def look_into(
     path: Path, *, format: str | None = None, encoding: str = "utf-8", copies: Path | None = None
 ) -> Opened:
-    """Finds out what an input is.
-
-    Args:
-        path: "-" is stdin.
-        format: what it is said to be; None goes by its name, and where that says nothing by what it holds.
-        encoding: of its text.
-        copies: the folder where stdin or a pipe is copied to first; None is the system's for temporary files.
-    """
+    """Finds out what an input is; arguments as of `open_sources`, `format` being what it is said to be."""
     if str(path) == "-":
         if sys.stdin is None:
             raise InputError("- reads stdin, but stdin is closed.")

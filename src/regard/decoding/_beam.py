@@ -208,13 +208,11 @@ def beam_search(
 
 
 def _likeliest(scores: Tensor, sums: Tensor, beams: int, ends: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The likeliest ways that come out of those there are, (texts, some), the best first.
+    """The likeliest hypotheses that come out of those there are, (texts, some), the best first.
 
-    So many that `beams` of them do not end, as far as there are: every way has `ends` tokens that end it.
-
-    Returns:
-        Their log-probabilities, float64, and those of their last tokens; which way each goes on from; and its
-        last token.
+    So many that `beams` of them do not end, as far as there are: every one has `ends` tokens that end it.
+    Returned are their log-probabilities, float64, and those of their last tokens; which one each goes on
+    from; and its last token.
     """
     texts, ways = sums.shape
     values, tokens = scores.topk(min(scores.shape[1], beams + ends), dim=1)

@@ -120,15 +120,9 @@ class Reader:
             self._source_real = None if self._source_real is None else self._source_real[rows]
 
     def logits_of(self, ids: Sequence[int], kept: int, count: int) -> Tensor:
-        """Of one text, whose last tokens may have been wrong guesses: what follows others in their place.
+        """Of one text, whose last tokens may have been wrong guesses: (count, vocab_size) after the last ids.
 
-        Args:
-            ids: the tokens to read on with.
-            kept: how many of all that was read stay, the beginning included.
-            count: after how many of the ids, the last ones, logits are wanted.
-
-        Returns:
-            (count, vocab_size), in float32 or wider.
+        So many as `kept` of all that was read stay, the beginning included; then the ids are read.
         """
         assert isinstance(self._network, Transformer)
         assert self._state is not None

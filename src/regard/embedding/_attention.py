@@ -35,11 +35,7 @@ class AttentionBackend:
 
 
 class KernelAttention(AttentionBackend):
-    """Attention by kernels of regard's own: one call, whose scores never leave the caches.
-
-    Args:
-        attentions: ways to work attention out; for each text the first that takes it, or torch's.
-    """
+    """By kernels of regard's own, whose scores stay in caches: the first that takes a text, else torch's."""
 
     def __init__(self, *attentions: "Attention") -> None:
         self._attentions = attentions

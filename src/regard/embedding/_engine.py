@@ -40,12 +40,7 @@ def stack_of(network: Network) -> StackKind:
 
 
 class NetworkEngine:
-    """The network's own forward pass, ended where the highest layer asked for is there.
-
-    Args:
-        network: any of regard's own, or of the lens.
-        layers: embedding layers, 0 to L.
-    """
+    """The network's own forward pass, ended where the highest of the layers, 0 to L, is there."""
 
     mixed = False
 

@@ -21,12 +21,7 @@ _MOST_SCORES = 2**22
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows of equal length that lie side by side.
-
-    Attributes:
-        rows: their numbers among the rows that are packed.
-        length: the tokens of each.
-    """
+    """Rows of equal length, by their numbers among the rows that are packed."""
 
     rows: tuple[int, ...]
     length: int
@@ -37,15 +32,10 @@ Pack = tuple[Run, ...]
 
 
 def pack(lengths: Sequence[int], *, tokens: int = BATCH_TOKENS, mixed: bool = False) -> list[Pack]:
-    """Rows into packs, the longest rows first; the last packs are smaller.
+    """Rows of so many tokens into packs, the longest rows first; the last packs are smaller.
 
-    Args:
-        lengths: the tokens of each row.
-        tokens: the most of a pack, but for one row that is longer by itself.
-        mixed: whether an engine takes runs of different lengths in one pack.
-
-    Returns:
-        The packs; a function of the arguments alone.
+    A pack has at most `tokens`, but for one row that is longer by itself. A `mixed` engine takes runs of
+    different lengths in one pack. The packs follow from the arguments alone.
     """
     packs: list[Pack] = []
     runs: list[Run] = []

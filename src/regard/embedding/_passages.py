@@ -53,12 +53,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """Texts, and the rows that the model reads of them.
-
-    Attributes:
-        texts: one for each text.
-        rows: for each row of the model its text and its part.
-    """
+    """Texts, and for each row that the model reads of them its text and its part."""
 
     texts: Sequence[Passage]
     rows: list[tuple[int, Part]]
@@ -109,15 +104,9 @@ def read(
     spans: bool,
     first: int = 0,
 ) -> list[Passage]:
-    """Tokenise texts once, and lay their rows out.
+    """Tokenise texts once, and lay their rows out, each with `room` for so many pieces (None: no limit).
 
-    Args:
-        bulk, frame: of the tokenizer.
-        texts: as the tokenizer gets them.
-        window: what becomes of long ones.
-        room: the pieces that a row has room for; None for no limit.
-        spans: whether the places of words and pieces are wanted.
-        first: the number of the first text, for messages.
+    `spans` asks for the places of words and pieces; `first` is the number of the first text, for messages.
     """
     if not spans:
         pieces = bulk.pieces(texts, first=first)
@@ -133,11 +122,8 @@ def read(
 def room_of(window: Windows | Truncate, frame: Frame, *, limit: int | None, most: int | None) -> int | None:
     """How many pieces a row has room for; None for as many as there are.
 
-    Args:
-        window: its size counts where it has one.
-        frame: what is put around each row.
-        limit: the tokens of a row where the window has no size; None for no limit.
-        most: the tokens that the model can take; None for no limit.
+    The window's own size counts where it has one, else `limit`; never more than the `most` that the model can
+    take, the frame around each row included.
     """
     size = limit if window.size is None else window.size
     if size is None:

@@ -91,14 +91,8 @@ class Row(NamedTuple):
 def pool_rows(kinds: Sequence[Kind], vectors: Tensor, rows: Sequence[Row], *, skip: int) -> Tensor:
     """What each row adds to its text's vector, which is that vector where the text has no other row.
 
-    Args:
-        kinds: the poolings.
-        vectors: (tokens, ...), the rows' vectors end to end.
-        rows: what they are of.
-        skip: how many tokens at the start of each text are left out.
-
-    Returns:
-        (rows, ..., d), for `added`; d times as many as there are poolings.
+    From the rows' vectors end to end, (tokens, ...), without the first `skip` tokens of each text, to
+    (rows, ..., d) for `added`; d times as many as there are poolings.
     """
     if any(row.total <= skip for row in rows):
         raise InputError(

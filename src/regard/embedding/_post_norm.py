@@ -246,9 +246,7 @@ def _run(
 class PackedEmbeddings:
     """Learned embedding + position + type of token, normed: what `regard.blocks.Embeddings` gives.
 
-    Args:
-        stack: one that this `takes`.
-        added: (d_model,), added to every row that comes out; None where nothing is.
+    `added` (d_model,) is added to every row that comes out.
     """
 
     def __init__(self, stack: Stack, added: Tensor | None) -> None:

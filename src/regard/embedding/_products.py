@@ -38,17 +38,7 @@ MakeProduct = Callable[[Tensor, Tensor | None], Product]
 
 
 class Float32Product:
-    """By torch.
-
-    Args:
-        weight: (width, depth).
-        bias: (width,).
-
-    Example:
-        >>> product = Float32Product(torch.eye(2), torch.ones(2))
-        >>> product.into(torch.empty(1, 2), torch.tensor([[3.0, 4.0]]))
-        tensor([[4., 5.]])
-    """
+    """By torch: a weight (width, depth) and a bias (width,) in float32."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight, self._bias = weight, bias
@@ -71,16 +61,7 @@ class Float32Product:
 
 
 class SideBySide:
-    """The columns of two products of the same rows.
-
-    Args:
-        first, second: in this order.
-
-    Example:
-        >>> both = SideBySide(Float32Product(torch.eye(2), None), Float32Product(torch.ones(1, 2), None))
-        >>> both.into(torch.empty(1, 3), torch.tensor([[3.0, 4.0]]))
-        tensor([[3., 4., 7.]])
-    """
+    """The columns of one product of some rows, then those of another."""
 
     def __init__(self, first: Projection, second: Projection) -> None:
         self._first, self._second = first, second

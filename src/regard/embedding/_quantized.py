@@ -50,13 +50,7 @@ def kernel_of(precision: str) -> str:
 def in_int16(network: Transformer, layers: Sequence[int]) -> Engine:
     """An engine whose linear maps are `Int16Product`, but for those of sizes that it does not take.
 
-    Args:
-        network: in float32, on the CPU.
-        layers: those that are read.
-
-    Raises:
-        InputError: the processor has no AVX2.
-        MissingExtraError: llvmlite is not installed.
+    The network is in float32, on the CPU. Without AVX2 it is refused, and without llvmlite.
     """
     return _engine("int16", network, layers)
 
@@ -145,20 +139,7 @@ def _has_amx() -> bool:
 
 
 class ProductLinear(nn.Module):
-    """A linear map worked out by another product.
-
-    Args:
-        linear: in float32, on the CPU, of sizes that the product takes.
-        product: what makes it of a weight and a bias.
-
-    Example:
-        >>> import torch
-        >>> from regard.embedding._products import Float32Product
-        >>> linear = nn.Linear(16, 32).requires_grad_(False)
-        >>> x = torch.randn(2, 3, 16)
-        >>> torch.allclose(ProductLinear(linear, Float32Product)(x), linear(x), atol=1e-6)
-        True
-    """
+    """A linear map in float32 on the CPU, worked out by another product of its weight and bias."""
 
     def __init__(self, linear: nn.Linear, product: Callable[[Tensor, Tensor | None], Product]) -> None:
         super().__init__()
@@ -173,12 +154,9 @@ class ProductLinear(nn.Module):
 
 
 class ByLength:
-    """Rows of up to so many tokens by one engine, longer ones by another: by which depends on the row alone.
+    """Rows of up to `most` tokens by one engine, longer ones by another: by which depends on the row alone.
 
-    Args:
-        short: for rows of up to `most` tokens.
-        long: for the others. Both take rows of different lengths in one call, and give the same layers.
-        most: tokens.
+    Both take rows of different lengths in one call, and give the same layers.
     """
 
     mixed = True

@@ -82,10 +82,9 @@ _MARKED_BLANK: Final = re.compile("W(?=[XZ])")
 
 
 def boundaries(text: str) -> list[int]:
-    """The positions at which a text may be cut into words: its start, its end, and every boundary between.
+    """Where a text may be cut into words: its start, its end, and every boundary between, each once.
 
-    Returns:
-        Positions in code points, ascending, each once. In time linear in the length of the text.
+    In code points, in time linear in the length of the text.
     """
     signs = text.translate(_SIGN_OF)
     positions: list[int] | range = range(len(text))

@@ -47,8 +47,7 @@ def surrogate(text: str) -> int | None:
 def row_limit(backend: tokenizers.Tokenizer | Renumbered, rows: int, source: str) -> int | None:
     """So many rows where a table has none for an added token; None where every token has one.
 
-    Raises:
-        CheckpointError: a piece of the vocabulary itself has none.
+    A piece of the vocabulary itself without a row is a CheckpointError.
     """
     ids = backend.get_vocab(with_added_tokens=True).values()
     highest = max(ids, default=-1)

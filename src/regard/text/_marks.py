@@ -9,13 +9,7 @@ from tokenizers import processors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Special tokens.
-
-    Attributes:
-        roles: The token of each role, in the order of their ids.
-        single: What stands around one text, in the notation of `tokenizers`; None for nothing.
-        pair: The same of two.
-    """
+    """Special tokens by role, in the order of their ids, and what stands around one text and around two."""
 
     roles: Mapping[str, str]
     single: str | None = None

@@ -51,16 +51,9 @@ _PLAIN: Final[Mapping[str, Mapping[str, tuple[Any, ...]]]] = {
 def portable(
     backend: tokenizers.Tokenizer | Renumbered, source: str, *, rows: int | None, limit: int | None
 ) -> dict[str, Any]:
-    """All that gives the tokens of a text, as values that JSON can hold.
+    """All that gives the tokens of a text, as values that JSON can hold, for a table of so many rows.
 
-    Args:
-        backend: The tokenizer.
-        source: Its name, for messages.
-        rows: How many rows the model's table has, where an added token has none.
-        limit: How many tokens the model takes.
-
-    Raises:
-        InputError: It has a component that the page does not have; the message names it.
+    A component that the page does not have is an InputError, which names it.
     """
     if isinstance(backend, Renumbered):
         raise _refused(source, "its ids are renumbered, as Marian's")

@@ -100,12 +100,8 @@ def convert(
 ) -> tokenizers.Tokenizer:
     """The tokenizer that a SentencePiece file describes, without a template.
 
-    Args:
-        path: The file.
-        settings: What stands beside it.
-        class_name: The class of transformers that lays out the vocabulary; None keeps the file's own.
-        options: What that class wants to know: its special tokens, and how many sentinels.
-        lowercase: Whether the setting `do_lower_case` is read.
+    The class of transformers lays out the vocabulary (None keeps the file's own); the options are what it
+    wants to know: its special tokens, and how many sentinels.
     """
     unusable = f"{path} is not a usable SentencePiece model"
     try:

@@ -29,13 +29,7 @@ def align_spans(text: str, pieces: Sequence[str], offsets: Sequence[Span]) -> li
     * Starts and ends never decrease from one token to the next. Several tokens may share a span (the bytes of
       one emoji), and a token may overlap the next (bytes of one letter on either side).
 
-    Args:
-        text: The original text.
-        pieces: The tokens' pieces as in the vocabulary, in order.
-        offsets: For each its start and end in code points as `tokenizers` gives them.
-
-    Returns:
-        For each token its start and end, 0 <= start <= end <= len(text).
+    From the pieces as in the vocabulary and their offsets in code points, as `tokenizers` gives them.
     """
     spans: list[Span] = []
     last_start = last_end = 0
@@ -82,16 +76,10 @@ def _take_marks(text: str, spans: list[Span]) -> None:
 
 
 def align_words(text: str, spans: Sequence[Span], words: Sequence[Span]) -> list[int | None]:
-    """For each span the word with which it shares the most code points, the first of equals.
+    """For each span the word with which it shares the most code points, the first of equals, as an index.
 
-    Args:
-        text: The original text.
-        spans: The tokens' spans, starts and ends never decreasing.
-        words: The words' spans, in order, without overlap.
-
-    Returns:
-        For each token an index into `words`, or None where it touches no word (control characters) or is only
-        white space (which a number may hold: the narrow blank of "1 000" in French).
+    Spans never decrease, words do not overlap. None where a token touches no word (control characters) or is
+    only white space (which a number may hold: the narrow blank of "1 000" in French).
     """
     chosen: list[int | None] = []
     first = 0

@@ -48,11 +48,7 @@ class SpecialIds:
 
 
 def special_ids(backend: tokenizers.Tokenizer, roles: Mapping[str, str]) -> SpecialIds:
-    """The ids of the tokens that somebody gives a role.
-
-    Raises:
-        InputError: an unknown role, or a token that the vocabulary does not have.
-    """
+    """The ids of the tokens that somebody gives a role; an unknown role or token is an InputError."""
     for role, token in roles.items():
         if role not in ROLES:
             raise InputError(f"roles must be of {', '.join(ROLES)}; got {role!r}.")

@@ -43,11 +43,7 @@ class Chunk:
 
 
 def fields(source: Source, columns: Columns) -> list[Carried]:
-    """The columns that are carried along, with their types.
-
-    Raises:
-        InputError: the source lacks a column, or one is of a type that cannot be used.
-    """
+    """The columns that are carried along, with their types; a source without one is refused."""
     name = source.opened.name
     if isinstance(source, TextSource) and (named := columns.carried or columns.text):
         raise InputError(
@@ -84,11 +80,7 @@ def _parquet_fields(source: ParquetSource, columns: Columns) -> list[Carried]:
 
 
 def chunks(source: Source, columns: Columns, fields: list[Carried]) -> Iterator[Chunk]:
-    """All rows of a source. Row n counts from 0, whatever line it begins in.
-
-    Raises:
-        InputError: it cannot be read on.
-    """
+    """All rows of a source. Row n counts from 0, whatever line it begins in."""
     first = 0
     read = _arrow(source, columns) if isinstance(source, ParquetSource) else _records(source, columns, fields)
     for batch in read:

@@ -44,13 +44,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Carried:
-    """A column that is carried along.
-
-    Args:
-        name: in the input.
-        type: its Arrow type.
-        as_json: whether values of any type stand in it, written as JSON.
-    """
+    """A column that is carried along, with its Arrow type; `as_json` where values of any type stand in it."""
 
     name: str
     type: Any
@@ -84,10 +78,6 @@ def infer(name: str, values: Iterable[object]) -> Carried:
 
     Whole numbers, numbers, true and false, and text have a type of their own; anything else, and a mixture,
     is written as JSON.
-
-    Example:
-        >>> infer("year", [1999, None, 2001]).stated, infer("tags", [["a"], "b"]).stated
-        ('int64', 'json')
     """
     pa, _ = pyarrow()
     there = [value for value in values if value is not None]

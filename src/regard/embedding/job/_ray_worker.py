@@ -35,11 +35,7 @@ def processor() -> str:
 class Worker:
     """An actor: makes the work ready when it is first called, and embeds texts.
 
-    Args:
-        open_work: makes the work from what was settled.
-        settled: when the job was begun.
-        threads: how many cores it may use.
-        stated: the `versions` of the process that leads.
+    It obeys what was settled when the job was begun, and refuses where its versions are not those stated.
     """
 
     def __init__(

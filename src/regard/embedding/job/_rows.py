@@ -56,16 +56,8 @@ class Block:
 def blocks(chunks: Iterable[Chunk], *, shard_rows: int, characters: int, has_id: bool) -> Iterator[Block]:
     """Cuts chunks into blocks: at every shard's end, and before a block would hold too much text.
 
-    Where chunks begin and end does not show in the blocks.
-
-    Args:
-        chunks: all, in order.
-        shard_rows: rows a shard.
-        characters: bytes of UTF-8 that a block holds at most, if it holds more than one row.
-        has_id: whether the first column is the id.
-
-    Returns:
-        The blocks; the last one closes its shard.
+    A block holds so many characters (bytes of UTF-8) at most, if it holds more than one row. Where chunks
+    begin and end does not show in the blocks; the last one closes its shard.
     """
     held: list[tuple[Chunk, int]] = []
     first = weight = 0

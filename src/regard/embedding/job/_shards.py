@@ -82,14 +82,7 @@ def writing(schema: Any) -> dict[str, Any]:
 
 
 class Shard:
-    """A shard that is being written, under another name until it is whole.
-
-    Args:
-        unfinished: where it is written to.
-        place: where it goes.
-        schema: of its rows.
-        has_id: whether the first column that is carried along is the id.
-    """
+    """A shard that is being written, under another name until it is whole."""
 
     def __init__(self, unfinished: Path, place: Path, schema: Any, has_id: bool) -> None:
         self._unfinished, self._place = unfinished, place
