@@ -277,7 +277,7 @@ def context_of(inputs: AttentionInputs, taps: Taps | None) -> Tensor:
     attend = fused_attention if inputs.kernel is None else inputs.kernel
     if taps is None:
         return attend(inputs)
-    taps.show("inputs", inputs)
+    taps.offer_readonly("inputs", inputs)
     if not (taps.wants("scores") or taps.wants("weights")):
         context = attend(inputs)
     elif inputs.kernel is None:

@@ -266,9 +266,9 @@ class _Alignment:
     def show(self, queries: Tensor, context: Tensor, taps: Taps | None) -> None:
         """All of it as one attention."""
         assert taps is not None
-        taps.show("inputs", self._inputs(queries))
-        taps.show("context", context[:, None])
-        taps.show("output", context)
+        taps.offer_readonly("inputs", self._inputs(queries))
+        taps.offer_readonly("context", context[:, None])
+        taps.offer_readonly("output", context)
 
     def _inputs(self, q: Tensor) -> AttentionInputs:
         return AttentionInputs(q=q, k=self._k, v=self._v, mask=self._mask, scorer=self._scorer)

@@ -12,9 +12,9 @@ from regard.concordance._store import Store
 from regard.concordance._uses import Found, neighbours, select
 from regard.concordance._where import JOINED, column_of, conditions, forms_of, listed
 from regard.core.arguments import one_of
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.printable import excerpt, printable
-from regard.core.shown import Shown, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,7 +35,7 @@ _BAR: Final = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Counts(Shown):
+class Counts(Displayable):
     """A table of counts.
 
     Attributes:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from regard.concordance._lines import Line, Lines
 from regard.concordance._uses import Place
 from regard.concordance._vectors import Vectors
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
-from regard.core.shown import Shown, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -73,7 +73,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class Drift(Shown):
+class Drift(Displayable):
     """The changes between each two parts.
 
     Attributes:

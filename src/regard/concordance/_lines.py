@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from regard.concordance._meaning import Calibration, Reason
 from regard.concordance._uses import Place
+from regard.core.displayable import Displayable
 from regard.core.printable import excerpt, printable
-from regard.core.shown import Shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,7 +50,7 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class Lines(Shown):
+class Lines(Displayable):
     """Concordance lines, in order.
 
     Attributes:

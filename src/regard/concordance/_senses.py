@@ -26,9 +26,9 @@ from regard.concordance._teach import (
 )
 from regard.concordance._uses import Found, places
 from regard.concordance._vectors import UsageEmbedder, Vectors
+from regard.core.displayable import Displayable
 from regard.core.errors import InputError
 from regard.core.printable import printable
-from regard.core.shown import Shown
 from regard.text import fold
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Sense:
 
 
 @dataclass(frozen=True, eq=False)
-class Senses(Shown):
+class Senses(Displayable):
     """The uses of a word in groups.
 
     Attributes:

@@ -13,9 +13,9 @@ from regard.concordance._meaning import Calibration, nearness, voted
 from regard.concordance._store import Store, writer
 from regard.concordance._teach import learning
 from regard.concordance._vectors import Span, span_in, summed
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.json import read_object
-from regard.core.shown import Shown, plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -141,7 +141,7 @@ def calibration_error(probability: NDArray[Any], same: NDArray[np.bool_], bins: 
 
 
 @dataclass(frozen=True, eq=False)
-class Tuning(Shown):
+class Tuning(Displayable):
     """Layers and means of neighbouring layers, the best first.
 
     Attributes:

@@ -82,7 +82,7 @@ class Taps:
                 value = _checked(point, value, written)
         return value
 
-    def show(self, name: str, record: object) -> None:
+    def offer_readonly(self, name: str, record: object) -> None:
         """Show a record, such as the inputs of attention, that listeners can read but not write.
 
         Raises:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from regard.core.errors import InputError, OutputError
+from regard.core.wording import reason
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes | Callable[[Path], None]) -> None:
@@ -22,10 +23,9 @@ def write_whole(path: str | os.PathLike[str], content: bytes | Callable[[Path], 
     try:
         _replace(Path(path).resolve(), content)
     except (OSError, RuntimeError, ValueError) as error:  # resolve(): RuntimeError in a loop, ValueError NUL
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise OutputError(
-            f"{os.fspath(path)!r} cannot be written ({reason}); choose a file in a folder that exists and is "
-            "yours to write in."
+            f"{os.fspath(path)!r} cannot be written ({reason(error)}); choose a file in a folder that exists "
+            "and is yours to write in."
         ) from error
 
 

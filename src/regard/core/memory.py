@@ -1,6 +1,8 @@
-"""How much memory there is."""
+"""How much memory there is, and giving back what is free."""
 
-from collections.abc import Iterator
+import ctypes
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -104,3 +106,21 @@ def _left(limit: Path, used: Path, statistics: Path) -> int | None:
     except (OSError, ValueError):  # "max" is no limit
         return None
     return max(0, most - taken)
+
+
+def trim_malloc() -> None:
+    """Let the C library give its free pages back to the system, where it can."""
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # Windows has no library without a name
+        return None
+    trim.argtypes, trim.restype = (ctypes.c_size_t,), ctypes.c_int
+    found: Callable[[int], int] = trim
+    return found

@@ -1,5 +1,6 @@
 """Text from outside, made safe to print for people."""
 
+# Unicode's pictures stand for the controls below a blank, escapes for those above and for bidirectional text's.
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡"}
 _C1 = {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
 # The controls of bidirectional text, which can make a line read as another, and the two other line ends.
@@ -11,11 +12,7 @@ _SIGNS = _PICTURES | _C1 | _UNSEEN
 
 
 def printable(text: str) -> str:
-    r"""The text in one line, with a visible sign for every character that a terminal would obey.
-
-    Unicode's pictures stand for the controls below a blank, escapes for those above and for the controls of
-    bidirectional text.
-    """
+    """The text in one line, with a visible sign for every character that a terminal would obey."""
     return text.translate(_SIGNS)
 
 

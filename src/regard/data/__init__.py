@@ -6,7 +6,7 @@ Read one after the other in constant memory, from the beginning as often as anyb
 from regard.data._conllu import conllu
 from regard.data._csv_source import Csv
 from regard.data._line_sources import JsonSource, TextSource
-from regard.data._lines import LONGEST, Record
+from regard.data._lines import LONGEST
 from regard.data._opening import FORMATS, Opened, unreadable
 from regard.data._paragraphs import paragraphs
 from regard.data._parallel import ParallelRows
@@ -26,7 +26,6 @@ __all__ = [
     "Opened",
     "ParallelRows",
     "ParquetSource",
-    "Record",
     "Row",
     "Rows",
     "Source",

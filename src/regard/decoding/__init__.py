@@ -1,7 +1,7 @@
 """Texts that a network writes: translations of sources, continuations of prompts, guesses behind masks."""
 
 from regard.decoding._along import Added, Token, along
-from regard.decoding._beam import Beams, Counts, Power, Watch, Way, Wu, beam_search
+from regard.decoding._beam import Beams, Hypothesis, LengthPenalty, Power, Watch, Wu, beam_search
 from regard.decoding._choice import Choice, MostLikely, Sampling
 from regard.decoding._decoded import Decoded, Written
 from regard.decoding._fill import Filled, Guess, fill
@@ -20,11 +20,12 @@ __all__ = [
     "Branch",
     "Candidate",
     "Choice",
-    "Counts",
     "Decoded",
     "Draft",
     "Filled",
     "Guess",
+    "Hypothesis",
+    "LengthPenalty",
     "Lookup",
     "Model",
     "MostLikely",
@@ -39,7 +40,6 @@ __all__ = [
     "Until",
     "Watch",
     "Watched",
-    "Way",
     "Written",
     "WrittenStep",
     "Wu",

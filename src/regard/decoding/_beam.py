@@ -15,7 +15,7 @@ from regard.decoding._rules import Model, Rules
 from regard.decoding._steps import Until, check_chosen
 from regard.models import Loaded
 
-Counts = Callable[[int], float]
+LengthPenalty = Callable[[int], float]
 """What a length counts for: a text's score is its log-probability divided by it."""
 
 
@@ -70,7 +70,7 @@ class Beams:
     """
 
     beams: int = 4
-    counts: Counts = Power(1.0)
+    counts: LengthPenalty = Power(1.0)
     exhaustive: bool | Literal["heuristic"] = False
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Beams:
         check_function("counts", self.counts, "of a length, that gives what it counts for")
 
 
-class Way(NamedTuple):
+class Hypothesis(NamedTuple):
     """One hypothesis that was kept at a step: its new tokens, their log p, and whether it ended here."""
 
     token_ids: tuple[int, ...]
@@ -88,7 +88,7 @@ class Way(NamedTuple):
     ended: bool
 
 
-Watch = Callable[[int, list[Way]], object]
+Watch = Callable[[int, list[Hypothesis]], object]
 """Is told the number of a text and its ways."""
 
 
@@ -99,7 +99,7 @@ def beam_search(
     *,
     beams: int = 4,
     best: int = 1,
-    counts: Counts = Power(1.0),
+    counts: LengthPenalty = Power(1.0),
     exhaustive: bool | Literal["heuristic"] = False,
     rules: Rules | None = None,
     until: Until | None = None,
@@ -223,9 +223,9 @@ def _likeliest(scores: Tensor, sums: Tensor, beams: int, ends: int) -> tuple[Ten
     return highest, gains, places // values.shape[1], last
 
 
-def _told(written: Tensor, totals: Tensor, *, ended: bool) -> list[Way]:
+def _told(written: Tensor, totals: Tensor, *, ended: bool) -> list[Hypothesis]:
     pairs = zip(written.tolist(), totals.tolist(), strict=True)
-    return [Way(tuple(ids), total, ended) for ids, total in pairs]
+    return [Hypothesis(tuple(ids), total, ended) for ids, total in pairs]
 
 
 def _wide(ways: Tensor, written: Tensor) -> Tensor:

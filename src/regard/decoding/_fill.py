@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.core.arguments import whole
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError, RegardError
 from regard.core.printable import excerpt
-from regard.core.shown import Shown, plain_table
 from regard.decoding._pieces import Pieces
 from regard.models import Loaded
 
@@ -35,7 +35,7 @@ class Guess:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Filled(Shown):
+class Filled(Displayable):
     """A text with masks, and what could stand behind each: `print` shows a table.
 
     Attributes:

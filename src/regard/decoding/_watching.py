@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import RegardError
-from regard.decoding._beam import Beams, Way
+from regard.decoding._beam import Beams, Hypothesis
 from regard.decoding._choice import MostLikely
 from regard.decoding._decoded import Decoded, Written
 from regard.decoding._job import How, Job, at_rest
@@ -196,7 +196,7 @@ def watch_text(
     ids = given.ids
     if prefix:  # as where there are prefixes: nothing is forced after one
         job = replace(job, rules=replace(job.rules, first_id=None))
-    seen: list[list[Way]] = []
+    seen: list[list[Hypothesis]] = []
     with at_rest(job.network):
         ((way, *_),) = job.run([given], lambda _, ways: seen.append(ways))
         start = [*job.rules.start_ids, *(given.begun if job.two else ids)]
@@ -297,7 +297,7 @@ def _steps(rows: Tensor, written: Sequence[int], spelled: _Speller) -> tuple[Wri
 
 
 def _branches(
-    seen: Sequence[Sequence[Way]], written: Sequence[int], spelled: _Speller, *, limit: bool
+    seen: Sequence[Sequence[Hypothesis]], written: Sequence[int], spelled: _Speller, *, limit: bool
 ) -> tuple[Branch, ...]:
     """The ways of a search as a tree: each is its parent's with a token more."""
     places: dict[tuple[int, ...], int] = {}

@@ -10,7 +10,7 @@ from regard.embedding._report import Computed, Loss, Report
 from regard.embedding._request import Level, Mix, Precision, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
 from regard.embedding._steps import Dense, Norm, Step, Unit
-from regard.embedding._storage import Packed, Storage, finished, packed
+from regard.embedding._storage import Storage, finished, packed
 from regard.embedding._windows import Truncate, Windows
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "Loss",
     "Mix",
     "Norm",
-    "Packed",
     "Passage",
     "Precision",
     "Report",

@@ -14,13 +14,13 @@ from torch import Tensor
 from regard.core.errors import InputError
 from regard.embedding._embeddings import Embeddings
 from regard.embedding._engine import stack_of
+from regard.embedding._engine_choice import choose_engine
 from regard.embedding._packs import Pack, pack
 from regard.embedding._passages import Passage, Passages, groups_of, parts_of, read, room_of, torn
 from regard.embedding._pooling import Row, added, pool_rows, pool_words
 from regard.embedding._report import Report
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
-from regard.embedding._settle import settle
 from regard.embedding._steps import Unit
 from regard.embedding._storage import finished, packed
 from regard.embedding._windows import Truncate, Windows
@@ -98,7 +98,7 @@ class Embedder:
         limit = min((each for each in own if each is not None), default=None)
         self._room = room_of(request.window, self._frame, limit=limit, most=most)
         averaged = self._of_sentences and self._kinds == ("mean",)
-        settled = settle(loaded, request, self._unique, averaged=averaged)
+        settled = choose_engine(loaded, request, self._unique, averaged=averaged)
         self._engine, self._threads, self.computed = settled.engine, settled.threads, settled.computed
         self.settled = {
             "level": request.level,

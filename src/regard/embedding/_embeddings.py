@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.core.displayable import Displayable, plain_table
 from regard.core.extras import pyarrow
 from regard.core.printable import excerpt
-from regard.core.shown import Shown, plain_table
 from regard.embedding._report import Report
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _FIRST: Final = 10
 _NUMBERS: Final = 4
 
 
-class SentenceVectors(Shown, np.ndarray[Any, np.dtype[Any]]):
+class SentenceVectors(Displayable, np.ndarray[Any, np.dtype[Any]]):
     """A numpy array (texts, [layers,] d) that knows what became of the texts.
 
     It is an array in every way: `vectors @ vectors.T`, `np.asarray(vectors)`. What is made of it, such as a
@@ -108,7 +108,7 @@ class SentenceVectors(Shown, np.ndarray[Any, np.dtype[Any]]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Embeddings(Shown):
+class Embeddings(Displayable):
     """Vectors of words or tokens, in the order of the texts.
 
     Attributes:

@@ -77,7 +77,7 @@ class Run:
         inputs = None
         if step_by_step or "inputs" in wanted:
             inputs = read_inputs(call, self._masks)
-            taps.show("inputs", inputs)
+            taps.offer_readonly("inputs", inputs)
         context, weights = call.original()
         if step_by_step:
             assert inputs is not None

@@ -27,7 +27,7 @@ from regard.checkpoints import (
     verify,
 )
 from regard.core.errors import CheckpointError, InputError
-from regard.core.marks import mark
+from regard.core.fingerprints import fingerprint
 from regard.models._attentions import choice_of, without_prefix
 from regard.models._fresh import blank, init_weights
 from regard.models._network import Network
@@ -78,7 +78,7 @@ class Loaded:
         buffers = ((name, buffer) for name, buffer in self.network.named_buffers() if name in stored)
         # Of a lens only what it has seen: the config of a transformers model also holds names and paths.
         told = f"{self.network.config!r}{choice_of(self.network.config) or ''}"
-        return mark(told, chain(self.network.named_parameters(), buffers))
+        return fingerprint(told, chain(self.network.named_parameters(), buffers))
 
 
 def load_checkpoint(

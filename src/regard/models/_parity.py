@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs, attention_errors
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import RegardError
-from regard.core.shown import Shown, plain_table
 from regard.models._network import Kind
 from regard.models._projection import Projection
 
@@ -64,7 +64,7 @@ class LayerParity:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Parity(Shown):
+class Parity(Displayable):
     """The largest errors of a model or a trace, in total and layer by layer.
 
     Args:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.core.arguments import check_function, whole
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.files import write_whole
-from regard.core.shown import Shown, plain_table
 from regard.models import Heads, Loaded, head_words
 from regard.pruning._order import Importance, joined_steps, removal_order
 from regard.pruning._prune import loads_in, prune
@@ -44,7 +44,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class PruningCurve(Shown):
+class PruningCurve(Displayable):
     """The points, the full model first.
 
     Args:

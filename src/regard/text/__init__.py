@@ -4,7 +4,7 @@ Words come from the text by Unicode's word boundaries, or are given; tokens come
 Every span counts code points of the original text: `text[start:end]` is what a token or a word was made of.
 """
 
-from regard.text._bulk import Aligned, Bulk, Frame, PairFrame
+from regard.text._bulk import Aligned, Bulk, Frame
 from regard.text._encoding import Encoding
 from regard.text._folder import doubt
 from regard.text._given import Words, each_text
@@ -21,7 +21,6 @@ __all__ = [
     "Bulk",
     "Encoding",
     "Frame",
-    "PairFrame",
     "SpecialIds",
     "Token",
     "Tokenizer",

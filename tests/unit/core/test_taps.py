@@ -60,10 +60,10 @@ def test_what_cannot_take_the_place_of_the_tensor_is_refused(written: object, me
 def test_a_record_is_shown_but_cannot_be_replaced() -> None:
     seen: list[object] = []
     record = object()
-    Taps({"inputs": seen.append}).show("inputs", record)
+    Taps({"inputs": seen.append}).offer_readonly("inputs", record)
     assert seen == [record]
     with pytest.raises(InputError, match="listener at 'inputs' must return None"):
-        Taps({"inputs": lambda value: value}).show("inputs", record)
+        Taps({"inputs": lambda value: value}).offer_readonly("inputs", record)
 
 
 def test_a_pattern_matches_whole_names() -> None:
@@ -108,7 +108,7 @@ def test_nobody_listens_and_nothing_is_called() -> None:
     taps = Taps({"elsewhere": refuse})
     value = torch.ones(1)
     assert taps.offer("here", value) is value
-    taps.show("here", value)
+    taps.offer_readonly("here", value)
     assert not Taps({}).wants("here")
 
 

@@ -3,14 +3,13 @@
 A dilated window is a mask, `regard.core.DilatedWindow`: exact, with the softmax's own weights.
 """
 
-from regard.blocks.attentions._features import FeatureKernel, Features, SumsCache
+from regard.blocks.attentions._features import FeatureKernel, SumsCache
 from regard.blocks.attentions._linear import LinearAttention
 from regard.blocks.attentions._linformer import Linformer
 from regard.blocks.attentions._performer import Performer, random_rows
 
 __all__ = [
     "FeatureKernel",
-    "Features",
     "LinearAttention",
     "Linformer",
     "Performer",

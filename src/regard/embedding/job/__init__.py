@@ -10,7 +10,7 @@ from regard.embedding.job._columns import Columns
 from regard.embedding.job._estimate import Estimate, estimate
 from regard.embedding.job._forms import json_lines, run_to_array
 from regard.embedding.job._inputs import Inputs
-from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Spread, Summary, run
+from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Summary, run
 from regard.embedding.job._model_work import ModelWork, open_model
 from regard.embedding.job._ray import RayWorkers
 from regard.embedding.job._work import Piece, Work
@@ -25,7 +25,6 @@ __all__ = [
     "Piece",
     "Progress",
     "RayWorkers",
-    "Spread",
     "Summary",
     "Work",
     "estimate",

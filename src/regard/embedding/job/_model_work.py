@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from regard.core.errors import InputError
-from regard.core.heap import trim_malloc
-from regard.core.marks import mark
+from regard.core.fingerprints import fingerprint
+from regard.core.memory import trim_malloc
 from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings
 from regard.embedding._report import Report
@@ -158,7 +158,7 @@ def _steps(loaded: Loaded) -> str | None:
                 tensors.append((f"{place}.{name}", value))
             else:
                 about.append((place, name, value))
-    return mark(repr([*map(type, settings.steps), about]), tensors)
+    return fingerprint(repr([*map(type, settings.steps), about]), tensors)
 
 
 def open_model(name: str, wanted: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> ModelWork:

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.printable import excerpt, printable
-from regard.core.shown import Shown, plain_table
 from regard.tracing.record import Trace
 from regard.views import check_format, new_figure, write_figure
 
@@ -28,7 +28,7 @@ _MAX_LEGEND = 15
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Comparison(Shown):
+class Comparison(Displayable):
     """How alike one word's vectors are between texts, at every embedding layer.
 
     Args:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import AttentionInputs, attention_weights
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.printable import excerpt
-from regard.core.shown import Shown, plain_table
 from regard.models import Kind, removed_heads
 from regard.text import Token
 from regard.tracing.record import Trace, check_trace
@@ -26,7 +26,7 @@ _MAX_TEXT = 200
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Divergence(Shown):
+class Divergence(Displayable):
     """How differently two traces attend, in bits: 0 for the same rows, 1 for rows that share no key.
 
     Args:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from regard.core.displayable import Displayable, plain_table
 from regard.core.printable import excerpt
-from regard.core.shown import Shown, plain_table
 from regard.models import Kind, Loaded, Output
 from regard.text import Encoding
 from regard.tracing.edits._changes import Zero
@@ -31,7 +31,7 @@ class LikeliestToken:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Ablation(Shown):
+class Ablation(Displayable):
     """How a model's output moves when one head's output is zero.
 
     Args:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, overload
 import torch
 from torch import Tensor
 
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
-from regard.core.shown import Shown, plain_table
 from regard.text import Tokenizer
 from regard.tracing.measures._needed import hidden_of
 from regard.tracing.measures._readout import check_head, logits_of_layers, outermost, vocabulary_ids
@@ -26,7 +26,7 @@ _MOST = 1000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class LogitLens(Shown):
+class LogitLens(Displayable):
     """The best tokens at each layer and position.
 
     Args:
@@ -85,7 +85,7 @@ class LogitLens(Shown):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class TokenLens(Shown):
+class TokenLens(Displayable):
     """How a chosen token fares at each layer and position.
 
     Args:

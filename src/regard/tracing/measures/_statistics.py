@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.core.arguments import one_of
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
-from regard.core.shown import Shown, plain_table
 from regard.models import Kind
 from regard.tracing.record import TokenSets, Trace
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Statistics(Shown):
+class Statistics(Displayable):
     """Statistics of the attention of one kind: float32 on the CPU, of every layer and head for every query.
 
     With p_ij the weight of query i on key j, each is (layers, heads, queries) unless it says otherwise. What

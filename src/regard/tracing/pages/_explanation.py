@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from regard.core.displayable import Displayable
 from regard.core.printable import excerpt, printable
-from regard.core.shown import Shown
 from regard.tracing.pages._sublayers import Step
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _MAX_TEXT = 240
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Explanation(Shown):
+class Explanation(Displayable):
     """Every number between a text and one token's output of one head; vectors are 1-D numpy arrays.
 
     Args:

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.printable import excerpt, printable
-from regard.core.shown import Shown, plain_table
 from regard.tracing.patterns._table_file import write_rows
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class HeadExample:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class HeadCard(Shown):
+class HeadCard(Displayable):
     """What one head does.
 
     Args:
@@ -118,7 +118,7 @@ class HeadCard(Shown):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class HeadTable(Shown):
+class HeadTable(Displayable):
     """What every head of a model does over a text or a corpus.
 
     `table[layer, head]` is one head's card, a loop goes over all of them, and `print` shows the table.

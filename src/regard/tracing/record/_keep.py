@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
-from regard.core.heap import trim_malloc
+from regard.core.memory import trim_malloc
 from regard.models import Network
 
 Keep = Literal["qk", "qkv", "residual", "all"]

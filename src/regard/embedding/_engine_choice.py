@@ -32,7 +32,7 @@ _WHOLE_NUMBERS: dict[str, Callable[[Transformer, Sequence[int]], Engine]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class EngineChoice:
     """What was decided.
 
     Attributes:
@@ -55,7 +55,9 @@ class _Choice:
     computed: Computed
 
 
-def settle(loaded: Loaded, request: Request, layers: Sequence[int], *, averaged: bool = False) -> Settled:
+def choose_engine(
+    loaded: Loaded, request: Request, layers: Sequence[int], *, averaged: bool = False
+) -> EngineChoice:
     """Decide for a model and a request.
 
     Args:
@@ -81,7 +83,7 @@ def settle(loaded: Loaded, request: Request, layers: Sequence[int], *, averaged:
         "device": device.type,
         "threads": threads,
     }
-    return Settled(chosen.engine, threads, chosen.computed, record)
+    return EngineChoice(chosen.engine, threads, chosen.computed, record)
 
 
 def _of(network: Network, layers: Sequence[int], precision: Precision) -> _Choice:

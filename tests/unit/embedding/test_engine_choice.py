@@ -14,8 +14,8 @@ from regard.checkpoints import Source
 from regard.core.errors import InputError
 from regard.embedding import Embedder, Kind, Level, Precision, Request
 from regard.embedding import _quantized as quantized
+from regard.embedding._engine_choice import choose_engine
 from regard.embedding._quantized import int8_is_best, int16_is_best
-from regard.embedding._settle import settle
 from regard.kernels import Target
 from regard.models import Loaded
 from tolerances import PARITY_FP32, assert_close_to_largest
@@ -87,9 +87,9 @@ def test_what_fast_is(
     model: regard.Model,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("regard.embedding._settle.int8_is_best", lambda: in_8)
-    monkeypatch.setattr("regard.embedding._settle.int16_is_best", lambda: in_16)
-    monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: False)
+    monkeypatch.setattr("regard.embedding._engine_choice.int8_is_best", lambda: in_8)
+    monkeypatch.setattr("regard.embedding._engine_choice.int16_is_best", lambda: in_16)
+    monkeypatch.setattr("regard.embedding._engine_choice.is_native", lambda _: False)
     made = Embedder(model.loaded, Request(level=level, pooling=pooling, precision="fast"))
     assert made.settled["precision"] == made.computed.precision == precision
     assert (made.computed.loss is None) == (precision == "float32")
@@ -101,12 +101,12 @@ def test_what_fast_is(
 @VNNI
 def test_what_loses_too_much_is_not_chosen(model: regard.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("int8_is_best", "int16_is_best"):
-        monkeypatch.setattr(f"regard.embedding._settle.{name}", lambda: True)
-    monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: False)
+        monkeypatch.setattr(f"regard.embedding._engine_choice.{name}", lambda: True)
+    monkeypatch.setattr("regard.embedding._engine_choice.is_native", lambda _: False)
     loaded, request = model.loaded, Request(precision="fast")
-    monkeypatch.setattr("regard.embedding._settle._OF_AVERAGES", 1.0)
+    monkeypatch.setattr("regard.embedding._engine_choice._OF_AVERAGES", 1.0)
     assert Embedder(loaded, request).computed.precision == "int16"
-    monkeypatch.setattr("regard.embedding._settle._WITH_A_MARGIN", 1.0)
+    monkeypatch.setattr("regard.embedding._engine_choice._WITH_A_MARGIN", 1.0)
     assert re.fullmatch(
         r"float32, exact \(not good enough: int8, smallest .* 0\.99\d\d; int16, smallest .* 0\.99999\d\d\)",
         str(Embedder(loaded, request).computed),
@@ -118,8 +118,8 @@ def test_the_default_is_exact_whatever_is_installed(
 ) -> None:
     """Also where everything faster is there, and good enough."""
     for name in ("int8_is_best", "int16_is_best"):
-        monkeypatch.setattr(f"regard.embedding._settle.{name}", lambda: True)
-    monkeypatch.setattr("regard.embedding._settle.is_native", lambda _: True)
+        monkeypatch.setattr(f"regard.embedding._engine_choice.{name}", lambda: True)
+    monkeypatch.setattr("regard.embedding._engine_choice.is_native", lambda _: True)
     texts = ["A river bank.", "He fishes on the bank of a river, far from any bank."]
     means = torch.stack([model.trace(text).embeddings(-1).mean(0) for text in texts])
     assert_close_to_largest(model.embed(texts), torch.nn.functional.normalize(means), PARITY_FP32)
@@ -128,7 +128,7 @@ def test_the_default_is_exact_whatever_is_installed(
 def test_the_probe_fits_a_short_table_of_positions() -> None:
     network = folders.network("bert", max_seq_len=11)
     loaded = Loaded(network=network, tokenizer=None, source=SOURCE, family="bert", left_out=())
-    loss = settle(loaded, Request(precision="bfloat16"), [1]).computed.loss
+    loss = choose_engine(loaded, Request(precision="bfloat16"), [1]).computed.loss
     assert loss is not None
     assert 0.999 < loss.smallest_cosine < loss.mean_cosine < 1.0
 
@@ -163,7 +163,7 @@ def test_a_model_through_the_lens_is_run_as_it_is() -> None:
         (torch.bfloat16, "bfloat16 (the model's own type; its loss was not measured)"),
     ):
         loaded = regard.lens(hf_model.to(dtype)).loaded
-        assert str(settle(loaded, Request(precision="fast"), [1]).computed) == told
+        assert str(choose_engine(loaded, Request(precision="fast"), [1]).computed) == told
     with pytest.raises(InputError, match=r"'float32' needs a model in .* is in torch\.bfloat16"):
-        settle(loaded, Request(), [1])
-    assert settle(loaded, Request(precision="bfloat16"), [1]).computed.precision == "bfloat16"
+        choose_engine(loaded, Request(), [1])
+    assert choose_engine(loaded, Request(precision="bfloat16"), [1]).computed.precision == "bfloat16"

@@ -1,4 +1,4 @@
-"""Marks of models: hashes by which a file that was made with one knows it again."""
+"""Fingerprints of models: hashes by which a file that was made with one knows it again."""
 
 import hashlib
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def mark(about: str, tensors: Iterable[tuple[str, Tensor]]) -> str:
+def fingerprint(about: str, tensors: Iterable[tuple[str, Tensor]]) -> str:
     """The SHA-256 of a text, and of the names, shapes, types and bytes of tensors.
 
     Every byte is read, at about a gigabyte a second.

@@ -20,7 +20,7 @@ _WIDTH: Final = 80
 _IN_HTML: Final = '<pre style="line-height: 1.25; font-family: Menlo, Consolas, monospace">{code}</pre>'
 
 
-class Shown(ABC):
+class Displayable(ABC):
     """A result that shows itself.
 
     `print(result)` gives text in 80 columns, a notebook shows the same with colours, `to_pandas` and
@@ -111,7 +111,7 @@ class Shown(ABC):
             raise InputError(told) from error
 
 
-def _drawn(shown: Shown, *, record: bool = False) -> "Console":
+def _drawn(shown: Displayable, *, record: bool = False) -> "Console":
     from rich.console import Console
 
     console = Console(
