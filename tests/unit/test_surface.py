@@ -20,7 +20,12 @@ HEAVY = ("torch", "transformers", "matplotlib")
 
 PACKAGES = [
     "regard",
-    *(found.name for found in pkgutil.walk_packages(regard.__path__, "regard.") if found.ispkg),
+    *(
+        found.name
+        for found in pkgutil.walk_packages(regard.__path__, "regard.")
+        # The rooms of tracing are for each other: what their `__init__` imports is what they offer.
+        if found.ispkg and not found.name.startswith("regard.tracing.")
+    ),
 ]
 
 

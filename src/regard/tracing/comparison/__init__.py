@@ -1,19 +1,7 @@
 """Two traces or more: one word between sentences, heads between texts or models."""
 
 from regard.tracing.comparison._comparison import Comparison, compare
-from regard.tracing.comparison._difference import Difference, difference
+from regard.tracing.comparison._difference import difference
 from regard.tracing.comparison._divergence import Divergence, divergence
 from regard.tracing.comparison._likeness import Likeness
 from regard.tracing.comparison._movement import Movement, movement
-
-__all__ = [
-    "Comparison",
-    "Difference",
-    "Divergence",
-    "Likeness",
-    "Movement",
-    "compare",
-    "difference",
-    "divergence",
-    "movement",
-]

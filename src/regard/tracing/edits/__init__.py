@@ -7,28 +7,3 @@ from regard.tracing.edits._importance import ExampleMetric, ImportanceMethod, he
 from regard.tracing.edits._network import edited
 from regard.tracing.edits._patching import Patching, PatchingMethod, Per, Progress, patch
 from regard.tracing.edits._sites import Layers, Positions, SiteName
-
-__all__ = [
-    "Add",
-    "Edit",
-    "ExampleMetric",
-    "ImportanceMethod",
-    "Layers",
-    "Mean",
-    "Part",
-    "Patching",
-    "PatchingMethod",
-    "Per",
-    "Positions",
-    "Progress",
-    "Replace",
-    "Resample",
-    "Scale",
-    "SiteName",
-    "Write",
-    "Zero",
-    "ablation",
-    "edited",
-    "head_importance",
-    "patch",
-]

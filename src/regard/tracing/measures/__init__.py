@@ -11,32 +11,3 @@ from regard.tracing.measures._readout import check_head, logits_of_layers, loss,
 from regard.tracing.measures._rollout import flow, rollout, rollout_steps
 from regard.tracing.measures._statistics import Statistics, statistics
 from regard.tracing.measures._value_zeroing import value_zeroing, value_zeroing_blocks
-
-__all__ = [
-    "DirectAttribution",
-    "IntegratedGradients",
-    "LogitLens",
-    "Scalar",
-    "Statistics",
-    "TokenLens",
-    "attention_gradients",
-    "check_head",
-    "direct_attribution",
-    "flow",
-    "gradients",
-    "integrated_gradients",
-    "logit_lens",
-    "logits_of_layers",
-    "loss",
-    "norm_weighted",
-    "norm_weighted_layer",
-    "outermost",
-    "parity",
-    "projection_of",
-    "relevance",
-    "rollout",
-    "rollout_steps",
-    "statistics",
-    "value_zeroing",
-    "value_zeroing_blocks",
-]

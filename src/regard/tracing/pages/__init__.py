@@ -16,27 +16,3 @@ from regard.tracing.pages._pages import (
 from regard.tracing.pages._picture import plot
 from regard.tracing.pages._served import Asked, Dragged, page_answer, served_page
 from regard.tracing.pages._sublayers import Step
-
-__all__ = [
-    "Asked",
-    "Dragged",
-    "Explanation",
-    "Step",
-    "comparison_page",
-    "difference_page",
-    "display",
-    "explain",
-    "live_page",
-    "mimebundle",
-    "page",
-    "page_answer",
-    "page_record",
-    "plot",
-    "senses_page",
-    "served_page",
-    "widget",
-    "write_page",
-    "writing_bundle",
-    "writing_page",
-    "writing_widget",
-]

@@ -18,29 +18,3 @@ from regard.tracing.patterns._patterns import (
 from regard.tracing.patterns._reading import TextOrIds, repeated_tokens
 from regard.tracing.patterns._table import HeadCard, HeadExample, HeadFinding, HeadTable
 from regard.tracing.patterns._table_file import check_heads_file
-
-__all__ = [
-    "FEWEST_UNITS",
-    "Alignment",
-    "Broadcast",
-    "DelimiterSink",
-    "DuplicateToken",
-    "HeadCard",
-    "HeadExample",
-    "HeadFinding",
-    "HeadOptions",
-    "HeadPattern",
-    "HeadTable",
-    "Induction",
-    "KeyPattern",
-    "Offset",
-    "RowPattern",
-    "Sides",
-    "TextOrIds",
-    "check_heads_file",
-    "default_patterns",
-    "heads",
-    "heads_of_trace",
-    "query_draws",
-    "repeated_tokens",
-]

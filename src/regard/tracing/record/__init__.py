@@ -1,6 +1,5 @@
 """A trace as data: what is kept of a pass, its weights, scores, contexts and embeddings, and its file."""
 
-from regard.tracing.record._files import HasLoaded
 from regard.tracing.record._keep import (
     EVERYTHING,
     Keep,
@@ -21,38 +20,7 @@ from regard.tracing.record._selectors import (
     numbers_of,
     token_of,
     unique,
-    within,
 )
 from regard.tracing.record._stacks import AttentionTrace, ScoreTrace, TracedStack
 from regard.tracing.record._token_sets import TokenSets, is_punctuation
 from regard.tracing.record._trace import Trace, check_trace
-
-__all__ = [
-    "EVERYTHING",
-    "AttentionTrace",
-    "HasLoaded",
-    "Keep",
-    "KeepPolicy",
-    "Numbers",
-    "Partial",
-    "ScoreInputs",
-    "ScoreTrace",
-    "Selector",
-    "TokenSets",
-    "Trace",
-    "TracedStack",
-    "WordOrToken",
-    "check_cost",
-    "check_trace",
-    "chosen_of",
-    "counted",
-    "is_punctuation",
-    "kept_bytes",
-    "kept_inputs",
-    "kept_tensor",
-    "numbers_of",
-    "places",
-    "token_of",
-    "unique",
-    "within",
-]
