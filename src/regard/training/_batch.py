@@ -1,4 +1,4 @@
-"""A micro-batch: what the network reads, and what it is to give."""
+"""A micro-batch: the rows that a network reads, and the labels that it should predict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,15 +15,15 @@ Example = Mapping[str, np.ndarray[Any, np.dtype[np.int64]]]
 """Columns of whole numbers: one text, as the tokenizer and the objective left it."""
 
 Row = Sequence[Example]
-"""What stands in one row of a batch: one example, or several that do not see each other."""
+"""The examples in one row of a batch: one, or several that do not see each other."""
 
-Draws = Sequence[Sequence[np.random.Generator]]
-"""For each example of each row, where its random numbers come from."""
+Generators = Sequence[Sequence[np.random.Generator]]
+"""Of each example of each row, the source of its random numbers."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Side:
-    """What one stack reads.
+class StackInput:
+    """The input of one stack.
 
     Args:
         ids: int64 (rows, N), padding included.
@@ -69,15 +69,17 @@ class Batch:
         more: tensors that only the objective knows.
     """
 
-    source: Side
-    target: Side | None = None
+    source: StackInput
+    target: StackInput | None = None
     labels: Tensor
     counts: Mapping[str, int]
     examples: int
     more: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: Sequence[Row], source: Side, labels: Tensor, target: Side | None = None) -> Self:
+    def of(
+        cls, rows: Sequence[Row], source: StackInput, labels: Tensor, target: StackInput | None = None
+    ) -> Self:
         """A batch with one term of the loss, to which every label is a target."""
         counts = {"loss": int((labels != NOT_A_TARGET).sum())}
         examples = sum(map(len, rows))
@@ -100,21 +102,21 @@ class Batch:
         )
 
 
-def side(texts: Sequence[Sequence[np.ndarray[Any, Any]]], *, pad_id: int) -> Side:
+def stack_input(texts: Sequence[Sequence[np.ndarray[Any, Any]]], *, pad_id: int) -> StackInput:
     """Rows of one or several texts each, filled up with padding at the end.
 
     Example:
-        >>> made = side([[np.array([5, 6]), np.array([7])], [np.array([8])]], pad_id=0)
+        >>> made = stack_input([[np.array([5, 6]), np.array([7])], [np.array([8])]], pad_id=0)
         >>> made.ids.tolist(), made.segments.tolist(), made.positions.tolist()
         ([[5, 6, 7], [8, 0, 0]], [[0, 0, 1], [0, -1, -1]], [[0, 1, 0], [0, 0, 0]])
     """
     ids = filled([np.concatenate(list(row)) for row in texts], pad_id)
     is_token = filled([np.ones(sum(map(len, row)), dtype=np.int64) for row in texts], 0).bool()
     if all(len(row) == 1 for row in texts):
-        return Side(ids=ids, is_token=is_token)
+        return StackInput(ids=ids, is_token=is_token)
     numbers = [np.repeat(np.arange(len(row)), [len(text) for text in row]) for row in texts]
     places = [np.concatenate([np.arange(len(text)) for text in row]) for row in texts]
-    return Side(ids=ids, is_token=is_token, segments=filled(numbers, -1), positions=filled(places, 0))
+    return StackInput(ids=ids, is_token=is_token, segments=filled(numbers, -1), positions=filled(places, 0))
 
 
 def filled(rows: Sequence[np.ndarray[Any, Any]], value: int) -> Tensor:
@@ -126,5 +128,5 @@ def filled(rows: Sequence[np.ndarray[Any, Any]], value: int) -> Tensor:
 
 
 def labels_of(rows: Sequence[Sequence[np.ndarray[Any, Any]]]) -> Tensor:
-    """int64 (rows, longest): labels beside the ids of `side`."""
+    """int64 (rows, longest): labels beside the ids of `stack_input`."""
     return filled([np.concatenate(list(row)) for row in rows], NOT_A_TARGET)

@@ -1,4 +1,4 @@
-"""What a run is, in words and numbers: for who starts it, and for the README.md of what it leaves."""
+"""A run in words and numbers: the lines before its first step, and the README.md of its model."""
 
 import json
 import platform
@@ -27,7 +27,7 @@ _CLASSES = {
 
 
 def describe(run: Run) -> list[str]:
-    """What somebody should know before the first step, a line each."""
+    """Network, tokenizer, texts and steps, a line each, before the first step."""
     is_default = run.settings.steps is None and run.settings.epochs is None
     default = " (--steps and --epochs say otherwise)" if is_default else ""
     return [
@@ -81,7 +81,7 @@ def card_of(run: Run, step: int, scores: Mapping[str, float]) -> str:
 
 
 def word_card_of(settings: WordSettings, folder: Path, *, words: int, read: int) -> str:
-    """The card of the vectors of so many words, learned from texts of so many."""
+    """The card of vectors: of `words` words, learned from texts of `read` words."""
     files = ", ".join(Path(name).name for name in settings.data.train)
     what = f"{settings.architecture} of {settings.objective}"
     return _card(
@@ -112,7 +112,7 @@ def _card(
     loading: Sequence[str],
     made_with: str,
 ) -> str:
-    """A card: front matter as model hubs read it, what was made, how to load it, and from which settings."""
+    """Front matter as model hubs read it, then `about`, code to load it, and the settings."""
     front = {**front, "tags": ["regard", settings.objective]}
     return "\n".join(
         [
@@ -138,7 +138,7 @@ def _card(
 
 
 def _network(run: Run) -> str:
-    """Which network, and how large."""
+    """The network and its size."""
     config: Any = run.task.saved.config
     size = f"{sum(each.numel() for each in run.task.saved.parameters()):,} parameters"
     if run.settings.start is not None:
@@ -150,7 +150,7 @@ def _network(run: Run) -> str:
 
 
 def _tokenizer(run: Run) -> str:
-    """Which tokenizer, and how large."""
+    """The tokenizer and its size."""
     settings, entries = run.settings, f"{run.task.tokenizer.vocab_size:,} entries"
     if settings.tokenizer.path is not None:
         return f"{settings.tokenizer.path}, {entries}"
@@ -161,7 +161,7 @@ def _tokenizer(run: Run) -> str:
 
 
 def _valid(run: Run) -> str:
-    """Which texts are scored on, and how many."""
+    """The texts to score on, and their number."""
     data = run.settings.data
     if run.valid is None:
         return "nothing (data.valid_share is 0)"

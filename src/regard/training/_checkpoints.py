@@ -115,6 +115,7 @@ class Checkpoints:
             return Progress()
         folder = self._path(steps[-1])
         try:
+            # torch reads into the tensors that it is given, and divides them as these are.
             progress = Progress(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
             state, optimiser = get_state_dict(task, made)
             self._read({"task": state, "optimiser": optimiser}, folder)
@@ -145,6 +146,7 @@ class Checkpoints:
         steps = _steps(self.folder)[-count:]
         total: dict[str, Any] = {}
         for step in steps:
+            # Clones, since reading would overwrite the parameters themselves.
             state: Any = {name: value.clone() for name, value in _parameters(task).items()}
             self.ranks.together(partial(_compare, self._path(step)))
             self._read({"task": state}, self._path(step))
@@ -157,11 +159,11 @@ class Checkpoints:
         set_model_state_dict(task, {name: each.to(now[name].dtype) for name, each in mean.items()})
 
     def _write(self, state: dict[str, Any], folder: Path) -> None:
-        with _alone_is_fine():
+        with _without_remark():
             save(state, checkpoint_id=folder, no_dist=self.ranks.world == 1)
 
     def _read(self, state: dict[str, Any], folder: Path) -> None:
-        with _alone_is_fine():
+        with _without_remark():
             load(state, checkpoint_id=folder, no_dist=self.ranks.world == 1)
 
     def _prune(self, progress: Progress) -> None:
@@ -175,7 +177,7 @@ class Checkpoints:
 
 
 def _compare(folder: Path) -> None:
-    """Refuse a checkpoint whose files are not what was written."""
+    """Refuse a checkpoint whose files have changed since they were written."""
     try:
         written, there = json.loads((folder / _SUMS).read_bytes()), _checksums(folder)
     except (OSError, ValueError) as error:
@@ -191,7 +193,7 @@ def last_checkpoint(folder: str | Path) -> int:
 
 
 def what_stays(folder: Path) -> str:
-    """What a run that fails leaves, in words."""
+    """In words, the checkpoint that a failed run leaves."""
     step = last_checkpoint(folder)
     return f"the checkpoint of step {step} stays" if step else "there is no checkpoint yet"
 
@@ -220,8 +222,8 @@ def _checksums(folder: Path) -> dict[str, int]:
 
 
 @contextmanager
-def _alone_is_fine() -> Iterator[None]:
-    """Without torch's remark that there is one process only."""
+def _without_remark() -> Iterator[None]:
+    """Without torch's warning that there is only one process."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
         yield
@@ -232,7 +234,7 @@ def _parameters(task: nn.Module) -> Mapping[str, Any]:
 
 
 def _to_disk(folder: Path) -> None:
-    """Wait until what a folder holds is on disk."""
+    """Wait until all files of a folder are on disk."""
     for path in (*(each for each in folder.rglob("*") if each.is_file()), folder):
         handle = os.open(path, os.O_RDONLY)
         try:

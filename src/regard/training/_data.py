@@ -15,7 +15,7 @@ Values = tuple[Any, ...]
 """One row of data: the values of what the objective reads."""
 
 _TAGGED = (".txt", ".conll", ".bio", ".iob", ".iob2")
-"""How the names of files end that hold a word and its tag a line."""
+"""Endings of files that hold a word and its tag a line."""
 
 
 @dataclass(frozen=True, kw_only=True)

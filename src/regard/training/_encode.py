@@ -1,8 +1,8 @@
-"""From rows of data to examples on disk: a run's tokenizer, and what it makes of the texts."""
+"""From rows of data to examples on disk, by the tokenizer of the run."""
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -16,11 +16,9 @@ from regard.models import load_checkpoint
 from regard.text import Tokenizer, train_tokenizer, write_tokenizer
 from regard.training._data import Split, Values
 from regard.training._examples import Examples
+from regard.training._folder import Say
 from regard.training._settings import FormName, Settings, TokenizerSettings
 from regard.training.tasks._task import Task
-
-Say = Callable[[str], None]
-"""Is told what is being done."""
 
 _AT_ONCE = 1000
 """Rows that are encoded together: tokenizers are faster with many texts."""
@@ -77,7 +75,7 @@ def _learned(given: TokenizerSettings, kind: type[Task], split: Split, say: Say)
 
 @dataclass(kw_only=True)
 class EncodingReport:
-    """What became of the texts.
+    """How many texts were read, left out, cut or split.
 
     Args:
         rows: read.
@@ -96,7 +94,7 @@ class EncodingReport:
     samples: list[Values] = field(default_factory=list)
 
     def lines(self, length: int) -> list[str]:
-        """What somebody should know, in words."""
+        """The counts in words, but for those that are 0."""
         kinds = {"blank": "were blank or too short, and left out"} | {
             name: f"were longer than {length} tokens and were {name}" for name in ("cut", "dropped", "split")
         }
@@ -133,7 +131,7 @@ def encode_split(settings: Settings, task: Task, split: Split, folder: Path, say
     examples = _encoded(settings, task, split, report)
     first = next(examples, None)
     if first is None:
-        raise InputError(_nothing(split, report))
+        raise InputError(_why_empty(split, report))
     Examples.write(folder, chain([first], examples), tuple(task.columns))
     for line in report.lines(settings.batch.length):
         say(line)
@@ -153,7 +151,7 @@ def _encoded(
                 raise InputError(f"{place}: {refused}.")
         report.rows += len(batch)
         report.blank += len(batch) - len(kept)
-        for example, (values, place) in zip(_by_task(task, kept), kept, strict=True):
+        for example, (values, place) in zip(_encode_rows(task, kept), kept, strict=True):
             fitted = list(fit(example, place))
             report.bytes += len(task.predicted(values).encode()) if fitted else 0
             if len(report.samples) < task.samples and fitted == [example]:
@@ -161,7 +159,7 @@ def _encoded(
             yield from fitted
 
 
-def _by_task(task: Task, kept: Sequence[tuple[Values, str]]) -> list[dict[str, Sequence[int]]]:
+def _encode_rows(task: Task, kept: Sequence[tuple[Values, str]]) -> list[dict[str, Sequence[int]]]:
     """The examples of some rows; an error names the row."""
     if not kept:
         return []
@@ -177,7 +175,7 @@ def _by_task(task: Task, kept: Sequence[tuple[Values, str]]) -> list[dict[str, S
         raise
 
 
-def _nothing(split: Split, report: EncodingReport) -> str:
+def _why_empty(split: Split, report: EncodingReport) -> str:
     """Why there is no example."""
     if split.is_share:
         what = "sets none of the texts apart" if not report.rows else "sets nothing apart that is long enough"
@@ -197,7 +195,7 @@ def _has_text(values: Values) -> bool:
 
 
 class _Fit:
-    """What becomes of an example longer than `batch.length`: as `data.longer` or the objective says."""
+    """Cuts, splits, drops or refuses an example longer than `batch.length`: as `data.longer` says."""
 
     def __init__(self, task: Task, settings: Settings, report: EncodingReport) -> None:
         self.task, self.report = task, report

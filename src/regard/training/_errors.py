@@ -1,4 +1,4 @@
-"""Errors from below in the words of a run."""
+"""Errors of memory, disk and processes as messages that say what to do."""
 
 import torch
 import torch.distributed as dist
@@ -9,7 +9,7 @@ from regard.core.wording import reason
 
 
 def in_words(error: Exception) -> Exception:
-    """What memory, disk or the other processes refused, in one line with the way out; others as they are."""
+    """An error of memory, disk or other processes as one line with the way out; any other as it is."""
     if isinstance(error, RegardError | BrokenPipeError):
         return error
     told = str(error)
@@ -37,7 +37,7 @@ def in_words(error: Exception) -> Exception:
 
 
 def why(error: BaseException) -> str:
-    """Why a checkpoint failed, in a few words: of several processes, what the first had to say.
+    """Why a checkpoint failed, in a few words: of several processes, by the first error.
 
     Example:
         >>> why(RuntimeError("unexpected pos 704 vs 598"))  # torch's writer drops what the system said

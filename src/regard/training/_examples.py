@@ -57,7 +57,7 @@ class Examples:
             temporary.mkdir()
             try:
                 _write(temporary, rows, columns)
-                os.replace(temporary, folder)
+                os.replace(temporary, folder)  # under its name it is whole
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
                 raise
@@ -123,7 +123,7 @@ class _Column:
             del waiting[:]
 
     def close(self, *, whole: bool) -> None:
-        """The files are on disk where it is whole."""
+        """Close the files; where the column is whole, only once they are on disk."""
         if whole:
             self._flush()
         for file in self._files:

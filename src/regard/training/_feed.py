@@ -42,6 +42,7 @@ class Form(ABC):
 
     def once(self) -> Sequence[Sequence[Any]]:
         """Micro-batches for scoring: every target once, always the same."""
+        # Not the run's seed: runs that differ in it alone are scored alike.
         return self.plan(seed=0, epoch=0)
 
     @abstractmethod
@@ -149,7 +150,7 @@ class Feed:
         return share(rest, rank=self.rank, world=self.world, accumulate=self.accumulate)
 
     @property
-    def a_step(self) -> int:
+    def per_step(self) -> int:
         """Micro-batches a step, over all processes."""
         return self.world * self.accumulate
 

@@ -58,7 +58,7 @@ def _largest(feed: Feed) -> _Largest:
 
 
 def _kept(run: Run, largest: _Largest) -> int:
-    """Bytes that autograd keeps of the micro-batch: what each row adds, and what there is once."""
+    """Bytes that autograd keeps of the micro-batch: a part for each row, and a part that there is once."""
     row, share = largest.row, 1.0
     if largest.length > _LONGEST:  # its beginning
         longest = max(row, key=lambda example: max(len(example[name]) for name in run.task.sized))
@@ -71,6 +71,7 @@ def _kept(run: Run, largest: _Largest) -> int:
 
 def _kept_of(run: Run, rows: Sequence[Row]) -> int:
     """Up to the last hidden state: of many rows the logits are made in pieces, and none is kept."""
+    # Autograd keeps references to the weights too, which take no memory of their own.
     weights = {each.untyped_storage().data_ptr() for each in run.task.state_dict().values()}
     kept: dict[int, int] = {}
 
@@ -82,6 +83,7 @@ def _kept_of(run: Run, rows: Sequence[Row]) -> int:
     run.task.train()
     draw = generator(0, purpose="batch")
     batch = run.task.batch(rows, [[draw] * len(row) for row in rows])
+    # By storage: views of one tensor are kept once.
     with saved_tensors_hooks(keep, lambda tensor: tensor), run.computing():
         state = run.task.state(batch)  # holds what is kept until it has been counted
     del state

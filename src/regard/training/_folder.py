@@ -1,4 +1,4 @@
-"""A run's folder: what lies where in it, and that it belongs to one run, as its settings say."""
+"""The folder of a run: its files, and the settings by which it belongs to one run alone."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ SETTINGS, TOKENIZER, DATA, LABELS = "settings.json", "tokenizer", "data", "label
 CHECKPOINTS, MODEL, WATCH = "checkpoints", "model", "watch"
 
 Say = Callable[[str], None]
-"""Is told what is being done."""
+"""Called with what is being done, in words."""
 
 
 def make_folder(folder: Path) -> None:
@@ -36,7 +36,7 @@ def lock_settings(
     free: Callable[[Mapping[str, Any]], Sequence[str]],
     made: Sequence[str],
 ) -> None:
-    """Write the settings, or see that they are those of the run that is there.
+    """Write the settings into a new folder; in that of a run, refuse others than its own.
 
     Args:
         folder: of the run.

@@ -1,4 +1,4 @@
-"""What a run reports: a line of JSON each, TensorBoard's format where that is installed, and its curves."""
+"""The reports of a run: as lines of JSON, in TensorBoard's format where that is installed, and as curves."""
 
 import json
 import os
@@ -53,6 +53,7 @@ class Journal:
                     say(f"line {number} of {path} cannot be read and is left out")
                 elif line["step"] <= step:
                     kept.append(line)
+            # Steps after the checkpoint will be taken again, and write their lines again.
             write_whole(path, "".join(json.dumps(line) + "\n" for line in kept).encode())
             self._file = path.open("a", encoding="utf-8")
             self._board = _board(folder, step)
@@ -76,7 +77,7 @@ class Journal:
         if self._file is None:
             return
         self._file.write(json.dumps(report) + "\n")
-        self._file.flush()
+        self._file.flush()  # so that who watches the file sees every step
         self._on_report(report)
         if self._board is not None:
             for name, value in report.items():
@@ -117,7 +118,7 @@ def _lines(folder: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
 def _board(folder: Path, step: int) -> Any:
     if find_spec("tensorboard") is None:
         return None
-    from torch.utils.tensorboard import SummaryWriter
+    from torch.utils.tensorboard import SummaryWriter  # takes a second
 
     return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
 
@@ -177,7 +178,7 @@ def _scores(told: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
 
 def _series(name: str, reports: Sequence[Mapping[str, Any]], key: str) -> Series:
     points = [(float(each["step"]), float(each[key])) for each in reports if key in each]
-    size = -(-len(points) // _MOST)
+    size = -(-len(points) // _MOST)  # rounded up
     if key.startswith(_SCORE) or size <= 1:
         return Series(name=name, points=points, is_marked=key.startswith(_SCORE))
     parts = [points[start : start + size] for start in range(0, len(points), size)]

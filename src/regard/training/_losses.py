@@ -1,4 +1,4 @@
-"""The losses, as sums over targets, and how a head's logits become one a piece at a time.
+"""The losses as sums over targets, worked out for a piece of the logits at a time.
 
 The logits of a batch are its largest matrix by far: 8,000 targets of 10,000 entries are 320 MB, and torch
 keeps three such for the backward pass. Here they are worked out for some hundred targets, turned into their
@@ -17,7 +17,7 @@ from regard.core.errors import InputError
 from regard.models import Transformer
 
 NOT_A_TARGET = -100
-"""A place where nothing is to be predicted, as in torch's `cross_entropy`."""
+"""The label of a place without a target, as in torch's `cross_entropy`."""
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:

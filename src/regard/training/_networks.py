@@ -38,7 +38,7 @@ _LIKE = {
     "d_decoder_ff": "d_ff",
     "decoder_vocab_size": "vocab_size",
 }
-"""Fields that are as another, where they are not given."""
+"""Fields that follow another one, where they are not given."""
 
 _DROPOUT = "dropout_p"
 """How the fields of dropout end; the one of this name is that of the sublayers."""
@@ -46,7 +46,7 @@ _DROPOUT = "dropout_p"
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSpec:
-    """Which network.
+    """The network that a run asks for.
 
     Args:
         start: a checkpoint to train on from; None for a new network.
@@ -63,24 +63,24 @@ class NetworkSpec:
     seed: int
 
 
-def network_of(wanted: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **more: Any) -> Transformer:
-    """The network in training mode; what it must fit is named as a setting where it does not.
+def network_of(spec: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **more: Any) -> Transformer:
+    """The network in training mode; errors name the settings, such as model.num_heads.
 
     A head that a checkpoint lacks is new. `more` are fields of the config that the objective decides, such as
     the number of labels.
     """
-    if wanted.start is not None:
-        return _further(wanted, wanted.start, {"head": head, **more})
-    kind = family_of(one_of("family", wanted.family, FAMILIES)).config
+    if spec.start is not None:
+        return _further(spec, spec.start, {"head": head, **more})
+    kind = family_of(one_of("family", spec.family, FAMILIES)).config
     known = {each.name for each in fields(kind)} - kind.ABSENT
-    if "attention" in wanted.sizes and not issubclass(kind, TakesAttention):
+    if "attention" in spec.sizes and not issubclass(kind, TakesAttention):
         able = [name for name in FAMILIES if issubclass(family_of(name).config, TakesAttention)]
         raise InputError(
-            f"model.attention must be left out for {wanted.family}; families with a choice of attention are "
+            f"model.attention must be left out for {spec.family}; families with a choice of attention are "
             f"{', '.join(able)}."
         )
     plainly = {
-        name: value for name, value in wanted.sizes.items() if name != "attention" and value is not None
+        name: value for name, value in spec.sizes.items() if name != "attention" and value is not None
     }
     kinds = get_type_hints(kind)
     sizes = table("model", plainly, {name: kinds[name] for name in known})
@@ -88,23 +88,25 @@ def network_of(wanted: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **m
         special = tokenizer.special_ids
         given: dict[str, Any] = {
             **_SMALL,
-            "model_type": wanted.family,
+            "model_type": spec.family,
             "vocab_size": tokenizer.vocab_size,
-            "max_seq_len": wanted.length,
+            "max_seq_len": spec.length,
             "head": head,
+            # Without marks of their own, texts end as BERT's do and decoders begin as T5's.
             "pad_token_id": special.pad,
             "eos_token_id": special.sep if special.eos is None else special.eos,
             "decoder_start_token_id": special.pad if special.bos is None else special.bos,
             **more,
-            **wanted.sizes,
+            **spec.sizes,
             **sizes,
-            **_rates(wanted.sizes, kind, wanted.sizes.get("attention")),
+            **_rates(spec.sizes, kind, spec.sizes.get("attention")),
         }
         given |= {name: given[one] for name, one in _LIKE.items() if name not in given}
+        # What a family has no field for is left out: the settings were checked above.
         made = {name: value for name, value in given.items() if name in known and value is not None}
         config = kind.of_sizes(**made)
         _check_memory(config)
-        return new_network(config, seed=wanted.seed)
+        return new_network(config, seed=spec.seed)
 
 
 def _check_memory(config: FamilyConfig) -> None:
@@ -129,7 +131,7 @@ def _settings_named(fields: Collection[str]) -> Iterator[None]:
 
 
 def _rates(sizes: Mapping[str, Any], kind: type[Any], attention: Any) -> dict[str, float]:
-    """The rates of dropout that are given, and those that follow from them.
+    """The given rates of dropout, and those that follow from them.
 
     Where `dropout_p` is given, the others of the same default are as it is; where it is 0, all are. Attention
     without weights has no dropout of weights.
@@ -147,17 +149,17 @@ def _rates(sizes: Mapping[str, Any], kind: type[Any], attention: Any) -> dict[st
     return {name: float(rate) for name, rate in {**found, **given}.items() if rate is not None}
 
 
-def _further(wanted: NetworkSpec, start: str, more: Mapping[str, Any]) -> Transformer:
-    if wanted.sizes:
-        rates = dropout_of(load_checkpoint(start).network.config, wanted.sizes, start)
+def _further(spec: NetworkSpec, start: str, more: Mapping[str, Any]) -> Transformer:
+    if spec.sizes:
+        rates = dropout_of(load_checkpoint(start).network.config, spec.sizes, start)
         more = {**more, "dropout": rates}
-    network = stored_network(start, seed=wanted.seed, **more)
-    check_length(network, wanted.length, start)
+    network = stored_network(start, seed=spec.seed, **more)
+    check_length(network, spec.length, start)
     return network
 
 
 def dropout_of(config: Any, sizes: Mapping[str, Any], name: str) -> dict[str, float]:
-    """The rates of dropout in place of those of a network of that name and config, which keeps its sizes."""
+    """Rates of dropout for a network of that name and config, whose sizes cannot change."""
     own = [each.name for each in fields(config) if each.name.endswith(_DROPOUT)]
     if strange := sorted({*sizes} - {*own}):
         raise InputError(

@@ -54,6 +54,7 @@ class Ranks:
     """
 
     def __init__(self) -> None:
+        # torchrun's variables; "local" counts the processes of one machine, and so its GPUs.
         self.world = int(os.environ.get("WORLD_SIZE", "1"))
         self.rank = int(os.environ.get("RANK", "0"))
         on_gpu = torch.cuda.is_available()
@@ -68,7 +69,7 @@ class Ranks:
                 self._store, _, _ = next(rendezvous("env://", timeout=_START))
                 dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.world)
             except (ValueError, dist.DistError) as error:
-                told = reason(error).split(" Exception raised from")[0]
+                told = reason(error).split(" Exception raised from")[0]  # a trace of C++ follows
                 raise InputError(
                     f"WORLD_SIZE is {self.world}, and the other processes cannot be found ({told}); start "
                     "the run by torchrun, or without WORLD_SIZE."
@@ -97,6 +98,7 @@ class Ranks:
         if not isinstance(error, OtherProcessError):
             # Who keeps the store may stand still, or be gone: torchrun, which says nothing here, or the first
             # process, which had its say.
+            # So the question is asked in a thread, which may be left behind.
             answers: list[int] = []
 
             def ask() -> None:
@@ -113,14 +115,15 @@ class Ranks:
         return OtherProcessError("another process of the run has ended, and says why.")
 
     def together(self, work: Callable[[], None]) -> None:
-        """Work of the first process that the others wait for; where it fails, all fail."""
+        """Let the first process work while the others wait; where it fails, all fail."""
         error = None
         if self.is_first:
             try:
-                with self._heard():
+                with self._heartbeat():
                     work()
             except Exception as raised:
                 error = raised
+        # Also after a failure: the others wait for this answer.
         has_failed = self.from_first(error is not None)
         if error is not None:
             raise error
@@ -131,14 +134,15 @@ class Ranks:
         """The sum over processes of each value; all must name the same ones in the same order."""
         if self.world == 1:
             return dict(values)
+        # One exchange for all values; in float64, so that counts of tokens stay exact.
         summed = torch.tensor(list(values.values()), dtype=torch.float64, device=self.device)
         dist.all_reduce(summed)
         return dict(zip(values, summed.tolist(), strict=True))
 
     def from_first(self, value: Any) -> Any:
-        """What the first process has, on all."""
+        """The value of the first process, on all."""
         is_last = self.world == 1
-        while not is_last:
+        while not is_last:  # signs of life come before the value
             value, is_last = self._broadcast(value, is_last=True)
         return value
 
@@ -148,8 +152,8 @@ class Ranks:
         return box[0], box[1]
 
     @contextmanager
-    def _heard(self) -> Iterator[None]:
-        """While the first process works, the others hear now and then that it does."""
+    def _heartbeat(self) -> Iterator[None]:
+        """Signs of life to the others while the first process works."""
         over = Event()
 
         def beat() -> None:
@@ -175,11 +179,12 @@ class Ranks:
         if not shard:
             where = [self.device] if self.device.type == "cuda" else None
             return DistributedDataParallel(task, device_ids=where)
-        whole = MixedPrecisionPolicy()
+        whole = MixedPrecisionPolicy()  # autocast alone decides about precision, as on one process
         for network in task.modules():
             if isinstance(network, Network):
                 for kind in network.prefixes:
                     stack = network.stack(kind)
+                    # A layer at a time is gathered whole, so no process ever holds all parameters.
                     for layer in () if stack is None else stack.layers:
                         fully_shard(layer, mp_policy=whole)
         fully_shard(task, mp_policy=whole)
@@ -193,6 +198,7 @@ class Ranks:
         state = get_model_state_dict(network, options=options)
         if not self.is_first:
             return network
+        # The network itself keeps its divided parameters, since training goes on with them.
         fresh = new_network(cast(Any, network.config))
         fresh.load_state_dict(state)
         return fresh
@@ -211,7 +217,7 @@ class Ranks:
             yield
 
 
-def whole(value: Tensor) -> Tensor:
-    """A value that may be divided among processes, as one number here."""
+def full_tensor(value: Tensor) -> Tensor:
+    """A tensor that may be divided among processes, whole."""
     full = getattr(value, "full_tensor", None)
     return cast(Tensor, full()) if full is not None else value

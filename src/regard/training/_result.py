@@ -51,6 +51,7 @@ def check_model(run: Run, module: nn.Module) -> None:
     def rehearse() -> None:
         with TemporaryDirectory(prefix=".regard-", suffix=".tmp", dir=run.folder) as place:
             write(Path(place, "whole"))
+            # A link too: there are file systems without.
             link = Path(place, "link")
             link.symlink_to("whole")
             load_checkpoint(link)
@@ -60,6 +61,7 @@ def check_model(run: Run, module: nn.Module) -> None:
 
 def _writer(run: Run, module: nn.Module, step: int, scores: Mapping[str, float]) -> Callable[[Path], None]:
     """What writes the present parameters into a new folder. All processes call this together."""
+    # Gathered here, where all processes are: only the first one writes.
     network = run.ranks.gathered(run.task.saved, module)
     beside = {name: run.ranks.gathered(each, module) for name, each in run.task.beside.items()}
     signatures = {"signatures": run.signatures} if scores and run.signatures else {}
@@ -88,6 +90,7 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
         if target.exists():  # the run was killed after this, and did the step again
             target = above / f"step-{step}-again"
         write_into(target)
+        # A link is replaced in one step, unlike a folder.
         other = run.folder / f".{MODEL}.tmp"
         other.unlink(missing_ok=True)
         other.symlink_to(target.relative_to(run.folder))
@@ -114,6 +117,7 @@ def finish(run: Run, module: nn.Module, checkpoints: Checkpoints, progress: Prog
         if run.is_better(scores[run.best], progress.best):
             write_model(run, module, progress.step, scores)
     model = run.folder / MODEL
+    # From the file: the best model may have been written before the run was last killed.
     kept: Any = read_object(model / _SCORES)
     step, signatures = kept.pop("step"), kept.pop("signatures", {})
     return Result(folder=run.folder, model=model, step=step, scores=kept, signatures=signatures)

@@ -46,7 +46,7 @@ _FREE = ("keep", "save_every", "shard", "watch", "watch_every")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """What a run needs before its first step, or its next.
+    """A run before its first step, or its next.
 
     Args:
         folder: where everything of it is.
@@ -130,11 +130,13 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
     kind = check(settings)
     if ranks.is_first:
         make_folder(folder)
+    # The first process holds the lock for all.
     with locked(folder, ".lock") if ranks.is_first else nullcontext():
         begun = last_checkpoint(folder)
         free, made = partial(_free, settings, kind, begun), (TOKENIZER, DATA, LABELS)
         ranks.together(lambda: lock_settings(folder, settings, say, step=begun, free=free, made=made))
         ranks.together(lambda: _remove_unfinished(folder))
+        # What was decided when the texts were encoded holds: their files may be gone by now.
         about = folder / DATA / "train.json"
         unit: Any = read_object(about).get("unit") if about.is_file() else None
         splits = splits_of(settings, kind, unit)
@@ -211,15 +213,16 @@ def task_of(
     folder: Path,
 ) -> Task:
     """The objective with its network; `rows` and `folder` are those of `TaskInputs`."""
+    # The objective's own sizes are of its own family.
     is_own = settings.family is None and settings.start is None
-    wanted = NetworkSpec(
+    spec = NetworkSpec(
         start=settings.start,
         family=family,
         sizes={**(kind.sizes if is_own else {}), **settings.model},
         length=settings.batch.length,
         seed=settings.seed,
     )
-    return kind.made(TaskInputs(wanted=wanted, tokenizer=tokenizer, rows=rows, folder=folder), settings.task)
+    return kind.made(TaskInputs(spec=spec, tokenizer=tokenizer, rows=rows, folder=folder), settings.task)
 
 
 def feed_of(settings: Settings, task: Task, folder: Path, ranks: Ranks) -> Feed:

@@ -102,6 +102,7 @@ def pack(lengths: ArrayLike, *, row_length: int, seed: int, epoch: int) -> list[
     order, rows = shuffled(len(sizes), seed=seed, epoch=epoch), list[Whole]()
     for start in range(0, len(order), _POOL):
         pool = order[start : start + _POOL]
+        # The longest first: what is short fills the gaps that are left.
         pool = pool[np.argsort(-sizes[pool], kind="stable")]
         rows += _packed(pool.tolist(), sizes[pool].tolist(), room)
     return [rows[place] for place in shuffled(len(rows), seed=seed, epoch=epoch, purpose="rows")]
@@ -138,7 +139,7 @@ def blocks(total: int, *, length: int, seed: int, epoch: int) -> Whole:
     length = whole("length", length, least=1)
     if targets < length:
         raise InputError(f"length must be below {total}, the tokens of the text; got {length}.")
-    ways = min(length, targets - length + 1)
+    ways = min(length, targets - length + 1)  # at least one block must fit behind the first token
     key = np.random.Philox(key=_key(seed, (epoch,), "grid")).random_raw(1)
     starts = np.arange(int(key[0] % ways), targets - length + 1, length)
     return starts[shuffled(len(starts), seed=seed, epoch=epoch, purpose="blocks")]
@@ -160,6 +161,7 @@ def share(batches: Sequence[Batch], *, rank: int, world: int, accumulate: int) -
         batches[start + rank] if start + rank < len(batches) else None
         for start in range(0, len(batches), world)
     ]
+    # Neighbours go to different processes, so that all have about as much to do in a step.
     return [mine[start : start + accumulate] for start in range(0, len(mine), accumulate)]
 
 

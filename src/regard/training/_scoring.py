@@ -37,7 +37,7 @@ def evaluate(module: nn.Module, run: Run, feed: Feed) -> dict[str, float]:
 
 
 def check_best(module: nn.Module, run: Run) -> None:
-    """Refuse a deciding score that there will not be, before the first step and at the cost of one batch."""
+    """Refuse a `best` that is no score of the task, at the cost of one batch."""
     if run.settings.best is not None and run.valid is not None:
         scores = run.task.scores(_sums_over(module, run, islice(run.valid.in_order(), 1)))
         names = [*scores, *run.task.signatures]
@@ -62,7 +62,7 @@ def _written(module: nn.Module, run: Run) -> dict[str, float]:
 def _sums_over(
     module: nn.Module, run: Run, batches: Iterable[Batch], on_tokens: Callable[[int], None] = lambda _: None
 ) -> dict[str, Any]:
-    """What a task sums over the batches of all processes: numbers, and nested lists of them.
+    """The sums of a task over the batches of all processes: numbers, and nested lists of them.
 
     `batches` are those of this process; `on_tokens` is told after each how many tokens have been read.
     """
@@ -159,6 +159,7 @@ def score(
             f"{settings.objective} --from {name}`."
         )
     files, targets = tuple(map(str, data)), tuple(map(str, target))
+    # A run of no steps that starts from the model, and whose texts to score on are the given ones.
     settings = replace(
         settings,
         start=str(name),
@@ -244,7 +245,7 @@ def _settings(run: Path | None, loaded: Loaded, objective: str | None, changes: 
 
 
 def _objective_of(loaded: Loaded) -> str:
-    """What the head of a checkpoint is for."""
+    """The objective that fits the head of a checkpoint."""
     network: Network = loaded.network
     config: Any = network.config
     language = "seq2seq" if len(network.prefixes) == 2 else "clm"

@@ -11,7 +11,7 @@ from regard.data import Csv
 from regard.words import Ngrams
 
 WORD_OBJECTIVES = ("word2vec", "fasttext")
-"""What has `WordSettings`."""
+"""The objectives with `WordSettings`."""
 
 FormName = Literal["rows", "packed", "blocks"]
 """How texts become rows of a batch."""
@@ -233,7 +233,7 @@ class WordSettings:
 
 
 Limits = Mapping[str, tuple[Callable[[float], bool], Sequence[str]]]
-"""How a number must be, in words and as a test, and the settings that must be so where they are given."""
+"""A condition in words, with its test and the settings that must meet it where they are given."""
 
 _LIMITS: Limits = {
     "above 0": (

@@ -16,7 +16,7 @@ from regard.core.errors import TrainingError
 from regard.training._batch import Batch
 from regard.training._checkpoints import Progress, what_stays
 from regard.training._feed import Picked
-from regard.training._ranks import whole
+from regard.training._ranks import full_tensor
 from regard.training._run import Run
 from regard.training._sampler import seed_of
 from regard.training._schedules import rate_of
@@ -43,7 +43,7 @@ def take_step(
     counts = run.ranks.sums(own)
     losses = run.ranks.sums(_add_gradients(run, module, batches, places, counts, progress.epoch))
     limit = float("inf") if run.settings.optimiser.clip is None else run.settings.optimiser.clip
-    norm = float(whole(clip_grad_norm_(list(_trained(made)), limit)))
+    norm = float(full_tensor(clip_grad_norm_(list(_trained(made)), limit)))
     total = sum(run.task.weights[name] * losses[name] for name in names)
     _check_finite(run, progress, {"loss": total, "norm of the gradient": norm})
     for each in made:
@@ -52,7 +52,7 @@ def take_step(
     after = replace(
         progress,
         step=progress.step + 1,
-        done=progress.done + run.train.a_step,
+        done=progress.done + run.train.per_step,
         tokens=progress.tokens + int(counts["tokens"]),
     )
     report = {
@@ -102,8 +102,9 @@ def _check_finite(run: Run, progress: Progress, found: dict[str, float]) -> None
         if not math.isfinite(value):
             raise TrainingError(
                 f"the {what} is {value} at step {progress.step + 1}, epoch {progress.epoch}, micro-batches "
-                f"{progress.done} to {progress.done + run.train.a_step - 1}; {what_stays(run.folder)}. Begin "
-                "in another folder with a lower optimiser.lr, a longer optimiser.warmup or precision float32."
+                f"{progress.done} to {progress.done + run.train.per_step - 1}; {what_stays(run.folder)}. "
+                "Begin in another folder with a lower optimiser.lr, a longer optimiser.warmup or precision "
+                "float32."
             )
 
 

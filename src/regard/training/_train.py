@@ -21,7 +21,7 @@ from regard.training._step import optimisers, set_learning_rate, take_step
 from regard.training._watch import Watch
 
 Report = Mapping[str, Any]
-"""What a step or a score has to tell: "step", then numbers by name."""
+"""Of a step or a score: "step", then numbers by name."""
 
 
 def train(
@@ -125,6 +125,6 @@ def _train(run: Run, on_report: Callable[[Report], None], say: Say) -> Result:
                     checkpoints.save(module, made, progress)
                 if run.is_over(progress):
                     break
-            else:
+            else:  # the epoch has ended, and the run has not
                 progress = replace(progress, epoch=progress.epoch + 1, done=0)
     return finish(run, module, checkpoints, progress)

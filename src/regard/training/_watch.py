@@ -21,16 +21,16 @@ from regard.training._run import Run
 from regard.views import MOST_MB, AttentionRecord, Page, plain, render_page
 
 _COUNT = 60
-"""Traces of a run, where nobody says."""
+"""Traces of a run without `watch_every`."""
 
 _ARROW = " => "
 """Between what an encoder-decoder reads and what it writes, in a watched text."""
 
 _MOST_WORDS = 48
-"""Of a longer text the page does not show how near its tokens are to each other."""
+"""Tokens of the longest text whose tokens the page compares with each other."""
 
 _MOST_WEIGHTS = 1 << 20
-"""That are read to name the heads of a step."""
+"""Weights that are read to name the heads of a step."""
 
 _BESIDE = 20_000
 """Bytes of the page that a step takes beside q and k."""
@@ -51,7 +51,7 @@ class Watch:
         self._due = due_steps(run.steps, run.settings.watch_every) if texts else frozenset()
         if texts and run.ranks.is_first:
             for later in (run.folder / WATCH).glob("*/step-*.safetensors"):
-                if step_of(later) > step:
+                if step_of(later) > step:  # of steps that will be taken again
                     later.unlink()
 
     def look(self, step: int) -> None:
@@ -136,7 +136,7 @@ def film(run: str | Path, text: int | str = 1, *, max_mb: float = MOST_MB) -> Pa
     files = _files(Path(run), text)
     first = Trace.open(files[0])
     each = _bytes(page_record(first))
-    count = max(2, int(max_mb * 1e6 / each))
+    count = max(2, int(max_mb * 1e6 / each))  # the first and the last step always
     places: Sequence[int] = range(len(files))
     if count < len(files):
         places = sorted({round(place) for place in np.linspace(0, len(files) - 1, count)})

@@ -14,7 +14,7 @@ from regard.decoding import decode_texts
 from regard.models import load_checkpoint
 from regard.training import score, train
 from regard.training.tasks import _scores
-from regard.training.tasks._scores import of_translations, signatures, texts_scored
+from regard.training.tasks._scores import signatures, texts_scored, translation_scores
 from unit.training.small import PAIRS
 from unit.training.test_runs import settings_of
 
@@ -22,8 +22,8 @@ from unit.training.test_runs import settings_of
 def test_bleu_is_the_geometric_mean_of_precisions_times_the_penalty() -> None:
     """Of "a b c d e" against "a b c d x y": 4/5, 3/4, 2/3, 1/2, and exp(1 - 6/5)."""
     wanted = 100 * math.exp(1 - 6 / 5) * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
-    assert of_translations(["a b c d e"], ["a b c d x y"])["bleu"] == pytest.approx(wanted)
-    assert of_translations([], []) == {"bleu": 0.0, "chrf": 0.0}
+    assert translation_scores(["a b c d e"], ["a b c d x y"])["bleu"] == pytest.approx(wanted)
+    assert translation_scores([], []) == {"bleu": 0.0, "chrf": 0.0}
     assert signatures()["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
 
 
@@ -48,7 +48,7 @@ def test_translations_are_scored_while_they_are_learned(tmp_path: Path) -> None:
     model = load_checkpoint(result.model)
     found = decode_texts(model.network, model.require_tokenizer(), [text for text, _ in PAIRS[:1]])
     written = [ways[0].text for ways in found]
-    wanted = of_translations(written, [target for _, target in PAIRS[:1]], tokenize="none")
+    wanted = translation_scores(written, [target for _, target in PAIRS[:1]], tokenize="none")
     assert {name: result.scores[name] for name in wanted} == wanted
     again = score(tmp_path / "run", settings.data.valid)
     assert (again.scores, again.details["signatures"]) == (result.scores, told)
@@ -74,10 +74,10 @@ def test_without_sacrebleu_there_is_no_score_but_where_it_is_asked_for(
 def test_texts_that_are_tokenised_already_are_cut_at_blanks(caplog: pytest.LogCaptureFixture) -> None:
     """ "a," is one word, or two: 4/5, 3/4, 2/3, 1/2 are right, or 5/6, 3/5, 2/4, 1/3."""
     found, wanted = ["a, b c d e"], ["a; b c d e"]
-    bleu = {way: of_translations(found, wanted, tokenize=way)["bleu"] for way in ("none", "13a")}
+    bleu = {way: translation_scores(found, wanted, tokenize=way)["bleu"] for way in ("none", "13a")}
     assert bleu["none"] == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
     assert bleu["13a"] == pytest.approx(100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25)
-    of_translations(["a b ."] * 101, ["a c ."] * 101)
+    translation_scores(["a b ."] * 101, ["a c ."] * 101)
     assert not caplog.records  # no remark that these look tokenised
     with pytest.raises(InputError, match=r"task\.bleu_tokenize must be 13a or none or .*; got 'moses'"):
         signatures("moses")

@@ -14,7 +14,7 @@ from regard.text import Tokenizer
 from regard.training import NOT_A_TARGET
 from regard.training.tasks import WordTags
 from regard.training.tasks._classify import confusion
-from regard.training.tasks._scores import of_classes, of_found
+from regard.training.tasks._scores import class_scores, precision_recall_f1
 from regard.training.tasks._tag import spans
 from unit.training.small import TAGS, batch, network, rows, tasks
 
@@ -47,14 +47,14 @@ def test_the_scores_of_classes_are_those_of_scikit_learn() -> None:
     table = confusion(torch.from_numpy(wanted), torch.from_numpy(guessed), 5)
     assert table[:4, :4].tolist() == confusion_matrix(wanted, guessed).tolist()
     right = int((wanted == guessed).sum())
-    scores = of_classes({"loss": 1.0, "right": right, "targets.loss": 50, "confusion": table.tolist()})
+    scores = class_scores({"loss": 1.0, "right": right, "targets.loss": 50, "confusion": table.tolist()})
     assert scores["accuracy"] == pytest.approx(accuracy_score(wanted, guessed))
     assert scores["macro_f1"] == pytest.approx(f1_score(wanted, guessed, average="macro"))
 
 
 def test_what_is_found_is_scored_and_nothing_is_no_score() -> None:
-    assert of_found([4, 2, 1]) == {"precision": 0.5, "recall": 0.25, "f1": pytest.approx(1 / 3)}
-    assert of_found([0, 0, 0]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+    assert precision_recall_f1([4, 2, 1]) == {"precision": 0.5, "recall": 0.25, "f1": pytest.approx(1 / 3)}
+    assert precision_recall_f1([0, 0, 0]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
 
 
 def test_a_tag_stands_on_the_first_piece_of_its_word() -> None:

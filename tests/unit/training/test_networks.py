@@ -12,7 +12,7 @@ import torch
 from regard.core.errors import InputError
 from regard.models import FAMILIES, Transformer, family_of, write_checkpoint
 from regard.models.families.deberta import DebertaConfig
-from regard.training._batch import Batch, side
+from regard.training._batch import Batch, stack_input
 from regard.training._networks import NetworkSpec, network_of
 from regard.training.tasks._task import run
 from unit.training.small import WORDS, tokenizer
@@ -111,7 +111,7 @@ def test_a_checkpoint_takes_other_dropout_and_lies_as_a_new_network(tmp_path: Pa
 
 
 def test_texts_in_a_row_are_refused_by_the_setting_that_puts_them_there() -> None:
-    texts = side([[np.array([5, 6, 7]), np.array([8, 9])]], pad_id=0)
+    texts = stack_input([[np.array([5, 6, 7]), np.array([8, 9])]], pad_id=0)
     packed = Batch(source=texts, labels=texts.ids, counts={}, examples=2, more={})
     told = "^batch.form must not be packed for this model: mask must be Causal, Padding or both for linear"
     with pytest.raises(InputError, match=told):

@@ -13,11 +13,11 @@ from regard.core.files import write_whole
 from regard.core.wording import reason
 from regard.models import Transformer, load_checkpoint
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Draws, Row, filled, labels_of, side
+from regard.training._batch import Batch, Generators, Row, filled, labels_of, stack_input
 from regard.training._folder import LABELS
 from regard.training._losses import NOT_A_TARGET, cross_entropy
 from regard.training._networks import network_of
-from regard.training.tasks._scores import of_classes
+from regard.training.tasks._scores import class_scores
 from regard.training.tasks._task import Task, TaskInputs, Values, run
 
 
@@ -38,16 +38,16 @@ class Labelled(Task):
         self._number = {name: number for number, name in enumerate(self.labels)}
 
     @classmethod
-    def made(cls, making: TaskInputs, options: Mapping[str, Any]) -> Self:
-        network = network_of(making.wanted, making.tokenizer, head=cls.head, **cls._wanted(making))
-        return cls(network, making.tokenizer, **options)
+    def made(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
+        network = network_of(inputs.spec, inputs.tokenizer, head=cls.head, **cls._label_fields(inputs))
+        return cls(network, inputs.tokenizer, **options)
 
     @classmethod
-    def _wanted(cls, making: TaskInputs) -> dict[str, Any]:
+    def _label_fields(cls, inputs: TaskInputs) -> dict[str, Any]:
         """The labels as fields of a config."""
-        file = making.folder / LABELS
+        file = inputs.folder / LABELS
         if not file.exists():
-            labels = cls._gathered(making)
+            labels = cls._gathered(inputs)
             write_whole(file, json.dumps(labels, ensure_ascii=False, indent=2).encode() + b"\n")
         try:
             kept = tuple(map(str, json.loads(file.read_bytes())))
@@ -58,21 +58,23 @@ class Labelled(Task):
         return {"labels": kept, "num_labels": len(kept)}
 
     @classmethod
-    def _gathered(cls, making: TaskInputs) -> list[str]:
+    def _gathered(cls, inputs: TaskInputs) -> list[str]:
         """Those of the data in order; those of the checkpoint where it is trained for them already."""
         found: set[str] = set()
-        for values, place in making.rows:
+        for values, place in inputs.rows:
             try:
                 found.update(str(name) for name in cls.names_in(values[-1]))
             except TypeError:
                 raise InputError(f"{place}: must hold a list of tags; got {values[-1]!r}.") from None
-        if making.wanted.start is not None:
-            config: Any = load_checkpoint(making.wanted.start).network.config
+        # A checkpoint that knows these labels keeps its numbers for them, and so its head.
+        if inputs.spec.start is not None:
+            config: Any = load_checkpoint(inputs.spec.start).network.config
             if config.head == cls.head and found <= set(config.labels):
                 return list(config.labels)
         if len(found) < 2:
             told = f"only {min(found)!r}" if found else "none"
             raise InputError(f"label must name at least two labels in the data; there is {told}.")
+        # In an order that does not depend on the texts; 10 comes after 9.
         return sorted(found, key=int if all(map(str.isdecimal, found)) else None)
 
     @classmethod
@@ -167,10 +169,10 @@ class TextLabels(Labelled):
         parts = [tokens[at : at + size] for at, size in zip(starts, kept, strict=False)]
         return self._example(parts, example["label"])
 
-    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+    def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         del draws
         examples = [each for [each] in rows]
-        read = side([[each["tokens"]] for each in examples], pad_id=self.pad_id)
+        read = stack_input([[each["tokens"]] for each in examples], pad_id=self.pad_id)
         if self.reads_types:
             read = replace(read, types=filled([each["types"] for each in examples], 0))
         return Batch.of(rows, read, labels_of([[each["label"]] for each in examples])[:, 0])
@@ -187,7 +189,7 @@ class TextLabels(Labelled):
         return sums
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
-        return of_classes(sums)
+        return class_scores(sums)
 
     def details(self, sums: Mapping[str, Any]) -> dict[str, Any]:
         return {"labels": list(self.labels), "confusion": sums["confusion"]}

@@ -11,9 +11,9 @@ from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import FamilyConfig, Transformer
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Draws, Row, labels_of, side
+from regard.training._batch import Batch, Generators, Row, labels_of, stack_input
 from regard.training._losses import NOT_A_TARGET, language_sums
-from regard.training.tasks._scores import of_language_model
+from regard.training.tasks._scores import language_scores
 from regard.training.tasks._task import Task, Values, run
 
 
@@ -42,6 +42,7 @@ class NextToken(Task):
         if list(network.prefixes) != ["decoder"] or not network.has_vocabulary_head:
             raise InputError("model must be a decoder with a head over the vocabulary for clm, such as gpt2.")
         special = tokenizer.special_ids
+        # Where a tokenizer has no such marks, as of characters, a text is read without.
         self.first = () if special.bos is None else (special.bos,)
         self.last = () if special.eos is None else (special.eos,)
         self.penalties = network.config.penalties() if isinstance(network.config, FamilyConfig) else {}
@@ -67,12 +68,12 @@ class NextToken(Task):
     def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
         return {"tokens": example["tokens"][: length + 1]}
 
-    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+    def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         del draws
         texts = [[each["tokens"] for each in row] for row in rows]
         labels = labels_of([[text[1:] for text in row] for row in texts])
         made = Batch.of(
-            rows, side([[text[:-1] for text in row] for row in texts], pad_id=self.pad_id), labels
+            rows, stack_input([[text[:-1] for text in row] for row in texts], pad_id=self.pad_id), labels
         )
         return replace(made, counts=dict.fromkeys(self.weights, made.counts["loss"]))
 
@@ -91,4 +92,4 @@ class NextToken(Task):
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         targets = {name: max(1.0, sums[f"targets.{name}"]) for name in self.penalties}
-        return of_language_model(sums) | {name: sums[name] / count for name, count in targets.items()}
+        return language_scores(sums) | {name: sums[name] / count for name, count in targets.items()}

@@ -12,12 +12,12 @@ from torch.nn import functional
 from regard.core.errors import InputError
 from regard.models import Transformer, new_network
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Draws, Row
+from regard.training._batch import Batch, Generators, Row
 from regard.training._losses import cross_entropy, distillation
 from regard.training._networks import check_length, dropout_of, network_of, stored_network
 from regard.training.tasks._clm import NextToken
 from regard.training.tasks._mlm import MaskedTokens
-from regard.training.tasks._scores import of_language_model
+from regard.training.tasks._scores import language_scores
 from regard.training.tasks._task import Task, TaskInputs, Values, run
 
 _LAYER = re.compile(r"(.*\blayers\.)(\d+)(\..*)")
@@ -84,8 +84,8 @@ class Distillation(Task):
         return str(options["teacher"])
 
     @classmethod
-    def made(cls, making: TaskInputs, options: Mapping[str, Any]) -> Self:
-        wanted, name = making.wanted, cls.origin(None, options)
+    def made(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
+        spec, name = inputs.spec, cls.origin(None, options)
         assert name is not None
         master = stored_network(name)
         if len(master.prefixes) != 1 or not master.has_vocabulary_head:
@@ -93,13 +93,13 @@ class Distillation(Task):
                 "task.teacher must be an encoder or a decoder with a head over the vocabulary, such as one "
                 f"for masked tokens; {name} is none."
             )
-        check_length(master, wanted.length, name)
-        if wanted.start is not None:
+        check_length(master, spec.length, name)
+        if spec.start is not None:
             config: Any = master.config
-            student = network_of(wanted, making.tokenizer, head=config.head)
-            return cls(student, making.tokenizer, master, **options)
-        dropout = dropout_of(master.config, wanted.sizes, name)
-        return cls(student_of(master, **dropout), making.tokenizer, master, **options)
+            student = network_of(spec, inputs.tokenizer, head=config.head)
+            return cls(student, inputs.tokenizer, master, **options)
+        dropout = dropout_of(master.config, spec.sizes, name)
+        return cls(student_of(master, **dropout), inputs.tokenizer, master, **options)
 
     @property
     def teacher(self) -> Transformer:
@@ -124,7 +124,7 @@ class Distillation(Task):
     def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
         return self.like.cut(example, length)
 
-    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+    def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         made = self.like.batch(rows, draws)
         tokens = int(made.source.is_token.sum())
         return replace(
@@ -154,7 +154,7 @@ class Distillation(Task):
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         """The loss and its terms, and what the student is worth as a language model."""
         terms = {name: sums[name] / max(1.0, sums[f"targets.{name}"]) for name in self.weights}
-        model = of_language_model(
+        model = language_scores(
             {"loss": sums["language"], "targets.loss": sums["targets.language"], "right": sums["right"]}
         )
         loss = sum(weight * terms[name] for name, weight in self.weights.items())

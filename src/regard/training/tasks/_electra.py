@@ -13,11 +13,11 @@ from regard.core.errors import InputError
 from regard.models import Transformer, load_checkpoint, new_network
 from regard.models.families.electra import ElectraConfig, share_embeddings
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Draws, Row
+from regard.training._batch import Batch, Generators, Row
 from regard.training._losses import NOT_A_TARGET, binary_entropy, cross_entropy, predicted
 from regard.training._networks import network_of, stored_network
 from regard.training.tasks._mlm import Masked, masking_of
-from regard.training.tasks._scores import of_found
+from regard.training.tasks._scores import precision_recall_f1
 from regard.training.tasks._task import TaskInputs, run
 
 GENERATOR = "generator"
@@ -68,18 +68,18 @@ class ReplacedTokens(Masked):
         share_embeddings(self.generator, network)
 
     @classmethod
-    def made(cls, making: TaskInputs, options: Mapping[str, Any]) -> Self:
-        network = network_of(making.wanted, making.tokenizer, head=cls.head)
+    def made(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
+        network = network_of(inputs.spec, inputs.tokenizer, head=cls.head)
         if not isinstance(network.config, ElectraConfig):
             raise InputError("family must be electra for electra, also of a checkpoint.")
         generator = new_network(
-            generator_of(network.config, options.get("size", 0.25)), seed=making.wanted.seed + 1
+            generator_of(network.config, options.get("size", 0.25)), seed=inputs.spec.seed + 1
         )
-        if making.wanted.start is not None:
-            beside = Path(load_checkpoint(making.wanted.start).source.folder, GENERATOR)
+        if inputs.spec.start is not None:
+            beside = Path(load_checkpoint(inputs.spec.start).source.folder, GENERATOR)
             if beside.is_dir():
                 generator = stored_network(beside)
-        return cls(network, making.tokenizer, generator, **options)
+        return cls(network, inputs.tokenizer, generator, **options)
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -89,7 +89,7 @@ class ReplacedTokens(Masked):
     def beside(self) -> Mapping[str, Transformer]:
         return {GENERATOR: self.generator}
 
-    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+    def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         made = super().batch(rows, draws)
         chance = torch.zeros(made.labels.shape, dtype=torch.float64)
         for place, row in enumerate(zip(rows, draws, strict=True)):
@@ -105,9 +105,10 @@ class ReplacedTokens(Masked):
         masked = batch.labels != NOT_A_TARGET
         true = torch.where(masked, batch.labels, batch.source.ids)
         ids = true
+        # Without gradient, as in the paper: a drawn token is no function that can be differentiated.
         if bool(masked.any()):
             ids = true.masked_scatter(masked, drawn(guesses, batch.more["chance"][masked]))
-        known = batch.source.is_token & (batch.examples > 0)
+        known = batch.source.is_token & (batch.examples > 0)  # none for a process without a batch
         replaced = (ids != true)[known]
         logits = run(self.network, replace(batch, source=replace(batch.source, ids=ids))).logits
         assert logits is not None
@@ -131,7 +132,7 @@ class ReplacedTokens(Masked):
             **losses,
             "generator_accuracy": sums["guessed"] / targets["generator"],
             "accuracy": sums["right"] / targets["discriminator"],
-            **of_found(sums["found"]),
+            **precision_recall_f1(sums["found"]),
         }
 
 

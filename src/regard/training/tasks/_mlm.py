@@ -1,4 +1,4 @@
-"""Masked language modelling: what is masked, of every objective that masks, and the objective itself."""
+"""Masked language modelling, and the masking that ELECTRA and distillation share with it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from torch import Tensor
 from regard.core.errors import InputError
 from regard.models import Transformer
 from regard.text import Frame, Tokenizer
-from regard.training._batch import Batch, Draws, Row, labels_of, side
+from regard.training._batch import Batch, Generators, Row, labels_of, stack_input
 from regard.training._losses import NOT_A_TARGET, language_sums
-from regard.training.tasks._scores import of_language_model
+from regard.training.tasks._scores import language_scores
 from regard.training.tasks._task import Task, Values
 
 
@@ -49,7 +49,7 @@ class Masking:
     def __call__(
         self, tokens: np.ndarray[Any, Any], words: np.ndarray[Any, Any], draw: np.random.Generator
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """What is seen, and what is to be predicted."""
+        """The ids that the network sees of a text, and its labels; a word of -1 is never masked."""
         units = words if self.whole_words else np.where(words < 0, -1, np.arange(len(words)))
         candidates = np.unique(units[units >= 0])
         seen, labels = tokens.copy(), np.full_like(tokens, NOT_A_TARGET)
@@ -61,6 +61,7 @@ class Masking:
         drawn = np.isin(units, draw.permutation(candidates)[:count])
         labels[drawn] = tokens[drawn]
         fate, (masked, others) = draw.random(len(tokens)), self.fates
+        # Some are random or stay, since texts without a mask token are read later: as in BERT.
         seen[drawn & (fate < masked)] = self.mask_id
         random = drawn & (fate >= masked) & (fate < masked + others)
         seen[random] = draw.choice(self.ordinary, size=int(random.sum()))
@@ -79,7 +80,7 @@ class Masked(Task):
 
     @property
     def frame(self) -> Frame:
-        """What stands around every text."""
+        """The tokens around every text."""
         return self.tokenizer.bulk.frame()
 
     def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
@@ -88,7 +89,7 @@ class Masked(Task):
 
     def split(self, example: Mapping[str, Sequence[int]], length: int) -> Iterator[dict[str, Sequence[int]]]:
         before, after = len(self.frame.before), len(self.frame.after)
-        room = length - before - after
+        room = length - before - after  # every part gets the tokens around it anew
         ids, words = (example[name][before : len(example[name]) - after] for name in self.columns)
         for start in range(0, len(ids), room):
             yield framed(ids[start : start + room], words[start : start + room], self.frame)
@@ -96,12 +97,12 @@ class Masked(Task):
     def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
         return next(self.split(example, length))
 
-    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+    def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         masked = [
             [self.masking(each["tokens"], each["words"], draw) for each, draw in zip(*row, strict=True)]
             for row in zip(rows, draws, strict=True)
         ]
-        source = side([[seen for seen, _ in row] for row in masked], pad_id=self.pad_id)
+        source = stack_input([[seen for seen, _ in row] for row in masked], pad_id=self.pad_id)
         return Batch.of(rows, source, labels_of([[labels for _, labels in row] for row in masked]))
 
 
@@ -113,6 +114,7 @@ def masking_of(tokenizer: Tokenizer, share: float, whole_words: bool, **more: An
             "tokenizer must have a mask token, such as [MASK], for masked language modelling; "
             "`regard tokenizer train --kind wordpiece` makes one that has."
         )
+    # A random token must be one that a text could have.
     ids = np.array([id for id in range(tokenizer.vocab_size) if not tokenizer.is_special(id)])
     return Masking(mask_id, ids, share=share, whole_words=whole_words, **more)
 
@@ -171,4 +173,4 @@ class MaskedTokens(Masked):
         return language_sums(self.network, state, batch.labels)
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
-        return of_language_model(sums)
+        return language_scores(sums)

@@ -9,16 +9,16 @@ from typing import Any
 from regard.core.errors import InputError
 from regard.core.extras import missing
 
-AS_A_RULE = 200
-"""Texts that are translated for each score, where nobody says."""
+USUAL_TEXTS = 200
+"""Texts that are translated for each score by default."""
 
 USUAL = "13a"
 """How sacrebleu cuts texts into words by default: as the WMT's script mteval-v13a does."""
 
-_WAYS = ("13a", "none", "intl", "char", "zh")  # of sacrebleu's those that need nothing else
+_TOKENIZERS = ("13a", "none", "intl", "char", "zh")  # of sacrebleu's those that need nothing else
 
 
-def of_language_model(sums: Mapping[str, Any]) -> dict[str, float]:
+def language_scores(sums: Mapping[str, Any]) -> dict[str, float]:
     """Loss in nats a target, perplexity, the share guessed right; where bytes are known, bits a byte.
 
     perplexity    = exp(loss)
@@ -32,7 +32,7 @@ def of_language_model(sums: Mapping[str, Any]) -> dict[str, float]:
     return scores
 
 
-def of_classes(sums: Mapping[str, Any]) -> dict[str, float]:
+def class_scores(sums: Mapping[str, Any]) -> dict[str, float]:
     """Loss, the share of texts with the right label, and the mean of F1 over the labels (macro-F1).
 
         F1 of a label = 2 right / (texts that have it + texts that were given it)
@@ -49,7 +49,7 @@ def of_classes(sums: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def of_found(counts: Sequence[float]) -> dict[str, float]:
+def precision_recall_f1(counts: Sequence[float]) -> dict[str, float]:
     """Precision, recall and F1 of what is found in texts; a span is right with its kind, beginning and end.
 
     Source: Tjong Kim Sang and De Meulder 2003, arXiv cs/0306050, section 2.4.
@@ -63,9 +63,9 @@ def of_found(counts: Sequence[float]) -> dict[str, float]:
 
 
 def texts_scored(wanted: int | None) -> int:
-    """How many texts are translated for a score."""
+    """Texts to translate for a score: `wanted`, or by default 200 where sacrebleu is installed, else none."""
     if wanted is None:
-        return AS_A_RULE if find_spec("sacrebleu") is not None else 0
+        return USUAL_TEXTS if find_spec("sacrebleu") is not None else 0
     if wanted < 0:
         raise InputError(f"task.bleu_texts must be at least 0; got {wanted}.")
     if wanted:
@@ -73,7 +73,7 @@ def texts_scored(wanted: int | None) -> int:
     return wanted
 
 
-def of_translations(
+def translation_scores(
     found: Sequence[str], wanted: Sequence[str], *, tokenize: str = USUAL
 ) -> dict[str, float]:
     """BLEU and chrF of translations, each against one reference, in percent; 0 without any.
@@ -102,7 +102,7 @@ def _metrics(tokenize: str = USUAL) -> dict[str, Any]:
         metrics = import_module("sacrebleu.metrics")
     except ImportError as error:
         raise missing("BLEU and chrF need", error, "sacrebleu") from error
-    if tokenize not in _WAYS:
-        raise InputError(f"task.bleu_tokenize must be {' or '.join(_WAYS)}; got {tokenize!r}.")
+    if tokenize not in _TOKENIZERS:
+        raise InputError(f"task.bleu_tokenize must be {' or '.join(_TOKENIZERS)}; got {tokenize!r}.")
     # force: texts that look tokenised are scored as the signature says, without a remark for each score.
     return {"bleu": metrics.BLEU(tokenize=tokenize, force=True), "chrf": metrics.CHRF()}

@@ -12,9 +12,9 @@ from regard.core.errors import InputError
 from regard.decoding import Beams, decode_texts
 from regard.models import Transformer
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Draws, Row, labels_of, side
+from regard.training._batch import Batch, Generators, Row, labels_of, stack_input
 from regard.training._losses import cross_entropy, kl_divergence, language_sums
-from regard.training.tasks._scores import USUAL, of_language_model, of_translations, signatures, texts_scored
+from regard.training.tasks._scores import USUAL, language_scores, signatures, texts_scored, translation_scores
 from regard.training.tasks._task import Task, Values
 
 _LOSSES = {"cross-entropy": cross_entropy, "kl": kl_divergence}
@@ -51,7 +51,7 @@ class Translation(Task):
     tokenizer_kind = "bpe"
     marks = "t5"
     forms = ("rows", "packed")
-    longer = "drop"
+    longer = "drop"  # half a text is no translation of a whole one
 
     def __init__(
         self,
@@ -105,15 +105,15 @@ class Translation(Task):
             for name, ids in example.items()
         }
 
-    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+    def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         del draws
-        source = side([[each["source"] for each in row] for row in rows], pad_id=self.pad_id)
+        source = stack_input([[each["source"] for each in row] for row in rows], pad_id=self.pad_id)
         read = [[self.shifted(each["target"]) for each in row] for row in rows]
         labels = labels_of([[each["target"] for each in row] for row in rows])
-        return Batch.of(rows, source, labels, target=side(read, pad_id=self.pad_id))
+        return Batch.of(rows, source, labels, target=stack_input(read, pad_id=self.pad_id))
 
     def shifted(self, target: np.ndarray) -> np.ndarray:
-        """What the decoder reads to give the target: the start token, then the target but for its end."""
+        """The input of the decoder: the start token, then the target without its last token."""
         start = self.network.start_id
         return np.concatenate(([target[-1] if start is None else start], target[:-1]))
 
@@ -123,11 +123,11 @@ class Translation(Task):
         return language_sums(self.network, state, batch.labels, loss)
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
-        return of_language_model(sums)
+        return language_scores(sums)
 
     def written(self, network: Transformer, samples: Sequence[Values]) -> dict[str, float]:
         """BLEU and chrF of translations of the samples."""
         choice = Beams(self.beam) if self.beam > 1 else None
         found = decode_texts(network, self.tokenizer, [source for source, _ in samples], choice=choice)
         written, wanted = [ways[0].text for ways in found], [target for _, target in samples]
-        return of_translations(written, wanted, tokenize=self.bleu_tokenize)
+        return translation_scores(written, wanted, tokenize=self.bleu_tokenize)

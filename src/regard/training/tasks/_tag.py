@@ -10,10 +10,10 @@ from torch import Tensor
 
 from regard.models import Transformer
 from regard.text import Tokenizer
-from regard.training._batch import Batch, Draws, Row, labels_of, side
+from regard.training._batch import Batch, Generators, Row, labels_of, stack_input
 from regard.training._losses import NOT_A_TARGET, cross_entropy
 from regard.training.tasks._classify import Labelled
-from regard.training.tasks._scores import of_found
+from regard.training.tasks._scores import precision_recall_f1
 from regard.training.tasks._task import Values, run
 
 
@@ -88,9 +88,9 @@ class WordTags(Labelled):
         after = len(self.frame.after)
         return {name: [*ids[: length - after], *ids[len(ids) - after :]] for name, ids in example.items()}
 
-    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+    def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         del draws
-        source = side([[each["tokens"] for each in row] for row in rows], pad_id=self.pad_id)
+        source = stack_input([[each["tokens"] for each in row] for row in rows], pad_id=self.pad_id)
         return Batch.of(rows, source, labels_of([[each["labels"] for each in row] for row in rows]))
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
@@ -105,7 +105,7 @@ class WordTags(Labelled):
         return sums
 
     def _spans(self, batch: Batch, guessed: Tensor) -> Tensor:
-        """Of each kind of span how many there are, how many were found, and how many of these are right."""
+        """int64 (kinds, 3): of each kind the spans that there are, that were found, and that are right."""
         found = torch.zeros(len(self.kinds), 3, dtype=torch.int64)
         numbers = batch.source.segments
         texts = torch.zeros_like(batch.labels) if numbers is None else numbers
@@ -125,16 +125,18 @@ class WordTags(Labelled):
         targets = max(1.0, sums["targets.loss"])
         scores = {"loss": sums["loss"] / targets, "accuracy": sums["right"] / targets}
         return scores | (
-            of_found([sum(column) for column in zip(*sums["spans"], strict=True)]) if self.kinds else {}
+            precision_recall_f1([sum(column) for column in zip(*sums["spans"], strict=True)])
+            if self.kinds
+            else {}
         )
 
     def details(self, sums: Mapping[str, Any]) -> dict[str, Any]:
         found = zip(self.kinds, sums.get("spans", ()), strict=True)
-        return {"kinds": {kind: of_found(counts) | {"spans": counts[0]} for kind, counts in found}}
+        return {"kinds": {kind: precision_recall_f1(counts) | {"spans": counts[0]} for kind, counts in found}}
 
 
 def is_bio(tags: Sequence[str]) -> bool:
-    """Whether tags tell spans: each is "O", or begins with one of B-, I-, E- and S-."""
+    """Whether tags mark spans: each is "O", or begins with one of B-, I-, E- and S-."""
     return all(tag == "O" or tag[:2] in ("B-", "I-", "E-", "S-") for tag in tags) and set(tags) != {"O"}
 
 
@@ -144,7 +146,7 @@ def kinds_of(tags: Sequence[str]) -> tuple[str, ...]:
 
 
 def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """The spans that the tags of a text tell: kind, first word, and the word after the last.
+    """The spans that the tags of a text mark: kind, first word, and the word after the last.
 
     An I- that does not go on from a word of its kind begins a span, as in IOB1 and in what a model says.
 

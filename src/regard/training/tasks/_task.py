@@ -1,4 +1,4 @@
-"""What every objective is: from texts to examples, from examples to batches, from batches to losses."""
+"""The objective as a class: texts become examples, examples batches, batches losses."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from regard.core.errors import InputError
 from regard.data import Unit
 from regard.models import Network, Output, Transformer
 from regard.text import Tokenizer, TokenizerKind
-from regard.training._batch import Batch, Draws, Row
+from regard.training._batch import Batch, Generators, Row
 from regard.training._networks import NetworkSpec, network_of
 from regard.training._settings import FormName
 
@@ -26,16 +26,16 @@ Values = Sequence[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class TaskInputs:
-    """What a task is made of.
+    """The parts that a task is made from.
 
     Args:
-        wanted: which network.
+        spec: which network.
         tokenizer: the run's.
         rows: the rows of data that it learns from, each with its place.
         folder: of the run, for what must be the same when it goes on.
     """
 
-    wanted: NetworkSpec
+    spec: NetworkSpec
     tokenizer: Tokenizer
     rows: Iterable[tuple[Values, str]]
     folder: Path
@@ -97,14 +97,14 @@ class Task(nn.Module, ABC):
         self.pad_id = next((each for each in (special.pad, special.eos) if each is not None), 0)
 
     @classmethod
-    def made(cls, making: TaskInputs, options: Mapping[str, Any]) -> Self:
+    def made(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
         """The task with its network, new or from a checkpoint.
 
         Args:
-            making: what it is made of.
+            inputs: what it is made of.
             options: the settings under `task`.
         """
-        return cls(network_of(making.wanted, making.tokenizer, head=cls.head), making.tokenizer, **options)
+        return cls(network_of(inputs.spec, inputs.tokenizer, head=cls.head), inputs.tokenizer, **options)
 
     @classmethod
     def origin(cls, start: str | None, options: Mapping[str, Any]) -> str | None:
@@ -170,7 +170,7 @@ class Task(nn.Module, ABC):
 
     @property
     def beside(self) -> Mapping[str, Transformer]:
-        """What is written in folders of the model, by their names."""
+        """Other networks that are written, by their folders in that of the model."""
         return {}
 
     @abstractmethod
@@ -185,26 +185,26 @@ class Task(nn.Module, ABC):
 
     @abstractmethod
     def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
-        """An example that is too long without what is too much."""
+        """An example that is too long, cut to the length."""
 
     @abstractmethod
-    def batch(self, rows: Sequence[Row], draws: Draws) -> Batch:
+    def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         """A micro-batch of rows; all that is random in it comes from `draws`."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Sums over the targets of a batch: of each term of the loss, and of what is counted besides."""
+        """Sums over the targets of a batch: of each term of the loss, and further counts for the scores."""
 
     @abstractmethod
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
-        """What the sums of `forward` and of `Batch.counts` over a set say together; "loss" is one of them.
+        """Scores from the sums of `forward` and of `Batch.counts` over a set; "loss" is one of them.
 
         Args:
             sums: numbers, and lists of them where `forward` gives more than one.
         """
 
     def details(self, sums: Mapping[str, Any]) -> dict[str, Any]:
-        """What else they say, as JSON has it: what is more than a number."""
+        """From the same sums, results that are more than a number, as JSON has them."""
         del sums
         return {}
 

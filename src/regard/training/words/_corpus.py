@@ -1,4 +1,4 @@
-"""Texts as numbers of words, the most frequent word first; and what each step learns from of them."""
+"""Texts as numbers of words, the most frequent word first, and the examples of each step."""
 
 import json
 from array import array
@@ -20,10 +20,10 @@ from regard.text import split_words
 from regard.training._settings import WordDataSettings, WordSettings
 
 LONGEST = 10_000
-"""Words of a text that are learned from together; the rest of it is another."""
+"""Words of a text at most; the rest of a longer one is another text."""
 
 STEP = 1 << 14
-"""Words of a step, about: it ends with the text in which they are reached."""
+"""Words of a step, about: it ends with a text."""
 
 _POWER = 0.75
 _FILE = "corpus.safetensors"
@@ -116,8 +116,8 @@ def _cut(starts: Places) -> Places:
     return np.concatenate([*parts, starts[-1:]]).astype(np.int64)
 
 
-class Examples(NamedTuple):
-    """What a step learns from.
+class WordExamples(NamedTuple):
+    """The examples of a step.
 
     Args:
         first, words: of example i, the words [first[i], first[i + 1]) of `words` are read.
@@ -152,11 +152,11 @@ class Draws:
 
     @property
     def steps(self) -> int:
-        """Of an epoch."""
+        """Steps of an epoch."""
         return len(self._edges) - 1
 
-    def examples(self, epoch: int, step: int) -> Examples:
-        """Of one step of an epoch; both begin with 0."""
+    def examples(self, epoch: int, step: int) -> WordExamples:
+        """The examples of one step of an epoch; both begin with 0."""
         # A generator a step: so a run goes on from any step without what was drawn before.
         draw = np.random.default_rng([self.settings.seed, epoch, step])
         low, high = self._edges[step : step + 2]
@@ -167,7 +167,7 @@ class Draws:
         first, words, predicted = self._windows(ids[stays], text[stays], draw)
         others = self.others(draw, (len(predicted), self.settings.negatives))
         targets = np.concatenate([predicted[:, None], others], axis=1)
-        return Examples(first, words, targets, len(ids))
+        return WordExamples(first, words, targets, len(ids))
 
     def _windows(
         self, ids: Numbers, text: Places, draw: np.random.Generator
@@ -213,7 +213,7 @@ class Draws:
 
     @cached_property
     def _bins(self) -> tuple[Reals, Numbers]:
-        """Of each of V equal bins the part that is its own word's, and the word that has the rest."""
+        """Of each of V equal bins, the share of its own word, and the word that has the rest."""
         weights = self.corpus.counts**_POWER
         share = weights / weights.sum() * len(weights)
         other = np.arange(len(share), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""What a run of word2vec or FastText learns: two tables, and which rows of the first make a word."""
+"""The parameters of word2vec and FastText, two tables, and the steps that change them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ import torch
 from regard.checkpoints import SafetensorsFile, write_tensors
 from regard.core.extras import missing
 from regard.training._settings import WordSettings
-from regard.training.words._corpus import Corpus, Examples, Numbers, Places
+from regard.training.words._corpus import Corpus, Numbers, Places, WordExamples
 from regard.words import Parts, WordVectors
 
 _FILE = "checkpoint.safetensors"
@@ -50,7 +50,7 @@ class Tables:
         return step
 
     def vectors(self, corpus: Corpus, settings: WordSettings) -> WordVectors:
-        """What has been learned: of each word the mean of its pieces."""
+        """The learned vectors: of each word the mean of its pieces."""
         first, pieces = self.pieces
         rows = np.ascontiguousarray(self.read[:, : settings.size])
         if not len(self.buckets):
@@ -67,7 +67,7 @@ def last_step(folder: Path) -> int:
 
 
 def new_tables(corpus: Corpus, settings: WordSettings, width: int) -> Tables:
-    """Tables before the first step: what is read is uniform within 1 / (2 size) of 0, what is predicted is 0.
+    """Tables before the first step: `read` is uniform within 1 / (2 size) of 0, `predicted` is 0.
 
     For FastText it is within 1 / size, as in its authors' program.
     """
@@ -92,7 +92,7 @@ def new_tables(corpus: Corpus, settings: WordSettings, width: int) -> Tables:
 
 
 class Learner:
-    """Takes steps with the kernel."""
+    """Takes steps with the compiled kernel of `regard.kernels`."""
 
     def __init__(self, settings: WordSettings) -> None:
         try:
@@ -103,8 +103,8 @@ class Learner:
         self._kernel: Any = NegativeSampling(settings.size, settings.negatives, is_whole=whole)
         self.width: int = self._kernel.width
 
-    def step(self, tables: Tables, examples: Examples, rate: float) -> float:
-        """Change the tables."""
+    def step(self, tables: Tables, examples: WordExamples, rate: float) -> float:
+        """Change the tables; returns the mean loss of the examples."""
         both, words = (tables.read, tables.predicted), (examples.first, examples.words)
         total: float = self._kernel(both, tables.pieces, words, examples.targets, rate)
         return total / max(1, len(examples.targets))

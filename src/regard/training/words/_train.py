@@ -20,7 +20,7 @@ from regard.training._journal import Journal
 from regard.training._ranks import Ranks
 from regard.training._result import Result
 from regard.training._settings import WORD_OBJECTIVES, WordSettings, check_word_limits
-from regard.training.words._corpus import Corpus, Draws, Examples
+from regard.training.words._corpus import Corpus, Draws, WordExamples
 from regard.training.words._tables import Learner, Tables, last_step, new_tables
 from regard.words import check_words
 
@@ -141,7 +141,7 @@ def _train(
     return _finish(settings, folder, tables, corpus, steps)
 
 
-def _ahead(draws: Draws, done: int, steps: int) -> Iterator[Examples]:
+def _ahead(draws: Draws, done: int, steps: int) -> Iterator[WordExamples]:
     """The examples of each step that is left, drawn while the step before is taken."""
     with ThreadPoolExecutor(1) as thread:
         begun = (thread.submit(draws.examples, *divmod(step, draws.steps)) for step in range(done, steps))
@@ -156,6 +156,7 @@ def _finish(settings: WordSettings, folder: Path, tables: Tables, corpus: Corpus
         raise _diverged("the vectors are not finite numbers after the last step")
     model, vectors = folder / MODEL, tables.vectors(corpus, settings)
     model.mkdir(exist_ok=True)
+    # The exact file first: it is whole, should the disk be full before the text is.
     vectors.save(model / "vectors.safetensors")
     vectors.save(model / "vectors.txt")
     card = word_card_of(settings, folder, words=len(corpus.words), read=len(corpus.ids))
