@@ -172,9 +172,16 @@ def test_the_page_runs_the_servers_model(server: Server, open_served: BrowserPag
 
     assert _violations(page) == []
 
+    # What was typed is there again, for the other model.
+    page.get_by_label("Type a sentence").fill("the man")
+    _settle(page)
     page.get_by_label("Model").select_option("gpt2")
     page.wait_for_url("**/?model=gpt2*")
-    expect(page.get_by_label("API key")).to_be_visible()
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.get_by_label("Type a sentence")).to_have_value("the man")
+    _settle(page)
+    _check(page, server.models["gpt2"].trace("the man"))
 
 
 def test_the_concordance_by_hand(server: Server, open_served: BrowserPage) -> None:

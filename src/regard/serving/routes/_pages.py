@@ -1,7 +1,10 @@
 """`GET /`: the page on the server's models; `POST /v1/page`, what it asks; `GET /usages`: the concordance."""
 
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from html import escape
+from typing import Annotated, Any, Final
+from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 import orjson
@@ -22,8 +25,29 @@ from regard.views import ServedRecord, usages_page
 router = APIRouter(tags=["pages"])
 
 _OPENINGS = ("The man who fishes on the river bank keeps his money in a bank.", "a river bank", "a")
+_MOST_WRITTEN: Final = 30  # tokens
 _HEADERS = {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"}
-_pages: WeakKeyDictionary[Engine, str] = WeakKeyDictionary()  # made once each
+_pages: WeakKeyDictionary[Engine, dict[bool, str]] = WeakKeyDictionary()  # made once each
+
+_TWO_STACKS: Final = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
+<meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark">
+<title>{model}</title>
+<main>
+<h1>{model} reads with an encoder and writes with a decoder</h1>
+<p>One cannot type sentences for such a model here. What there is:</p>
+<ul>
+<li><a href="?model={quoted}&amp;example=true">An example</a>: a sentence, what the model writes for it, and
+every head.
+<li>The same for your own: <code>regard look TEXT --target TEXT</code> where the model lies, or from this
+server <code>/v1/trace</code> with <code>"target"</code> and <code>"html": true</code>.
+<li>Models of this server: {others}
+</ul>
+</main>
+"""
 
 Text = Annotated[str, Field(max_length=20_000)]
 
@@ -62,19 +86,22 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/", response_class=HTMLResponse, responses=_ERRORS)
-async def page(request: Request, model: str | None = None) -> Response:
-    """The page: type a sentence, and see every view of it on a model of this server."""
+async def page(request: Request, model: str | None = None, example: bool = False) -> Response:
+    """The page: type a sentence, and see every view of it on a model of this server.
+
+    A model with an encoder and a decoder has a page that says what there is for it, and an example.
+    """
     service = service_of(request)
-    names = [name for name, each in service.engines.items() if _is_drawn(each)]
-    if not names:
-        raise ApiError(404, "no model of this server is an encoder or a decoder, which the page draws.")
-    name = names[0] if model is None else model
+    names = [*service.engines]
+    typed = (name for name, each in service.engines.items() if _is_typed_for(each))
+    name = next(typed, names[0]) if model is None else model
     engine = service.engines.get(name)
-    if engine is None or engine not in _pages:  # else no model is loaded for it
+    if engine is None or example not in _pages.get(engine, {}):  # else no model is loaded for it
         engine = service.engine(name)
-        make = partial(_made, name=name, names=names, usages=service.usages is not None)
-        _pages[engine] = await engine.call(make, tokens=estimate(_OPENINGS[0]))
-    return HTMLResponse(_pages[engine], headers=_HEADERS)
+        served = ServedRecord(model=name, models=tuple(names), usages=service.usages is not None)
+        make = partial(_made, served=served, example=example)
+        _pages.setdefault(engine, {})[example] = await engine.call(make, tokens=estimate(_OPENINGS[0]))
+    return HTMLResponse(_pages[engine][example], headers=_HEADERS)
 
 
 _TOLD = {
@@ -106,21 +133,27 @@ async def usages(request: Request) -> Response:
     return HTMLResponse(usages_page(there.name), headers=_HEADERS)
 
 
-def _is_drawn(engine: Engine) -> bool:
+def _is_typed_for(engine: Engine) -> bool:
     model = getattr(engine, "model", None)  # where it is loaded
     return model is None or len(model.network.prefixes) == 1
 
 
-def _made(model: Model, name: str, names: list[str], usages: bool) -> str:
-    pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling
-    served = ServedRecord(model=name, models=tuple(names), pooling=pooling, usages=usages)
+def _made(model: Model, served: ServedRecord, example: bool) -> str:
     limit = model.network.limit(next(iter(model.network.prefixes)))
     counts = (len(model.tokenizer.encode(text).tokens) for text in _OPENINGS)
     opening = next(
         (text for text, count in zip(_OPENINGS, counts, strict=True) if limit is None or count <= limit),
         _OPENINGS[-1],
     )
-    return served_page(model.loaded, opening, served=served).html
+    if len(model.network.prefixes) == 1:
+        pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling
+        return served_page(model.loaded, opening, served=replace(served, pooling=pooling)).html
+    if not example:
+        others = ", ".join(f'<a href="?model={quote(each)}">{escape(each)}</a>' for each in served.models)
+        return _TWO_STACKS.format(model=escape(served.model), quoted=quote(served.model), others=others)
+    written = model.generate(opening, max_length=_MOST_WRITTEN).text
+    trace = model.trace(opening, target=written if written.strip() else opening)
+    return replace(trace, model=served.model).page().html
 
 
 def _answered(model: Model, asked: Asked) -> dict[str, Any]:

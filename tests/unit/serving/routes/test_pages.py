@@ -2,6 +2,8 @@
 
 import re
 from base64 import b64decode
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from starlette.testclient import TestClient
 
 import regard
 from regard.serving import Settings, app_of
+from unit.models.folders import write, write_tokenizer
 from unit.serving.routes.conftest import Ask
 
 TEXT = "a man on the river bank."
@@ -35,6 +38,23 @@ def test_the_page_asks_its_server_alone(client: TestClient) -> None:
     assert client.get("/").text != answer.text
     assert client.get("/", params={"model": "/etc/passwd"}).status_code == 404
     assert "connect-src 'self'" in client.get("/usages").text
+
+
+def test_a_model_of_two_stacks_has_an_example(models: dict[str, regard.Model], tmp_path: Path) -> None:
+    """Its page asks for nothing, leads to the models that one can type for, and is not the one that opens."""
+    write_tokenizer(write(tmp_path, "t5"), 31)
+    both = {"a <t5>": regard.load(tmp_path), "gpt2": models["gpt2"]}
+    with TestClient(app_of(both)) as client:
+        assert "<h1>" not in client.get("/").text
+        told = client.get("/", params={"model": "a <t5>"}).text
+        assert "<h1>a &lt;t5&gt; reads with an encoder and writes with a decoder</h1>" in told
+        assert "default-src 'none'\">" in told
+        links = [unescape(each) for each in re.findall(r'href="([^"]+)"', told)]
+        assert links == ["?model=a%20%3Ct5%3E&example=true", "?model=a%20%3Ct5%3E", "?model=gpt2"]
+        drawn = client.get("/" + links[0]).text
+        assert 'id="regard"' in drawn
+        assert "connect-src" not in drawn
+        assert client.post("/v1/page", json={"text": "w1", "model": "a <t5>"}).status_code == 400
 
 
 @pytest.mark.parametrize("model", ["bert", "gpt2"])

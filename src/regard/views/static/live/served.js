@@ -41,7 +41,23 @@ export class ServedClient {
     if (answer.contextual) answer.contextual = new Float32Array(decodeBase64(answer.contextual).buffer);
     this.listener(answer);
     if (this.waiting) this.ask(this.waiting);
+    else typeAgain();
   }
+}
+
+const TYPED = "regard-typed";
+
+/** @returns {HTMLTextAreaElement | null} where one types */
+const field = () => document.querySelector(".live-texts > :first-child");
+
+// What was typed for the model before, once.
+function typeAgain() {
+  const text = sessionStorage.getItem(TYPED);
+  sessionStorage.removeItem(TYPED);
+  const into = field();
+  if (!text || !into || into.value === text) return;
+  into.value = text;
+  into.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
 servers.client = (served, listener) => new ServedClient(served, listener);
@@ -50,9 +66,10 @@ servers.client = (served, listener) => new ServedClient(served, listener);
 function linksOf({ model, models, usages }) {
   const links = [];
   if (models.length > 1) {
-    const choose = makeSelect("Model", (/** @type {string} */ name) =>
-      location.assign(`?model=${encodeURIComponent(name)}`),
-    );
+    const choose = makeSelect("Model", (/** @type {string} */ name) => {
+      sessionStorage.setItem(TYPED, field()?.value ?? "");
+      location.assign(`?model=${encodeURIComponent(name)}`);
+    });
     choose.update("models", () => models.map((name) => [name, name]), model);
     links.push(choose.element);
   }
