@@ -35,7 +35,7 @@ def serve(
     api_key_file: Path | None = option("--api-key-file FILE", "Keys, one a line; requests must carry one."),
     precision: str = option("--precision TYPE", "Of embeddings, as in regard embed.", "float32"),
     dimensions: str | None = option(
-        "--dimensions N[,N...]", "Sizes that vectors may be cut to, if trained for."
+        "--dimensions N[,N...]", "Sizes that vectors may be cut to, beside those that a model's card names."
     ),
     max_queue: int = option("--max-queue TOKENS", "More tokens may not wait: 429.", 2**18),
     max_tokens: int = option("--max-tokens TOKENS", "The most of one request.", 2**17),

@@ -1,5 +1,6 @@
 """How a checkpoint wants its sentence vectors made: the files that sentence-transformers writes beside it."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -66,6 +67,7 @@ class SentenceSettings:
         prompts: what is put before a text, by name.
         default_prompt_name: the prompt of a text for which none is named; None for none.
         truncate_dim: how many entries of a vector are kept; None for all.
+        dimensions: the sizes to which vectors may be cut, since they were trained for it (Matryoshka).
 
     Example:
         >>> SentenceSettings().pooling
@@ -80,6 +82,7 @@ class SentenceSettings:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     truncate_dim: int | None = None
+    dimensions: tuple[int, ...] = ()
 
     @property
     def plain_pooling(self) -> Literal["mean", "cls", "last"] | None:
@@ -150,7 +153,8 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
     """Read what sentence-transformers wrote beside a checkpoint.
 
     Read are `modules.json`, the folders it names, `sentence_bert_config.json` (or its older names),
-    `config_sentence_transformers.json`, and the tokenizer's own limit. A folder without `modules.json` has
+    `config_sentence_transformers.json`, the tokenizer's own limit, and of the model card the sizes of a
+    Matryoshka loss (https://arxiv.org/abs/2205.13147). A folder without `modules.json` has
     mean pooling, or the last token's vector where its config names a language model (`...ForCausalLM`), and
     nothing after it: as sentence-transformers does.
 
@@ -195,6 +199,7 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
         max_seq_length=limit,
         lowercases=lowercases,
         include_prompt=include_prompt,
+        dimensions=_trained_sizes(folder),
         **_read_prompts(folder),
     )
 
@@ -311,6 +316,15 @@ def _read_prompts(folder: Path) -> dict[str, Any]:
         "default_prompt_name": default,
         "truncate_dim": _positive(config, "truncate_dim"),
     }
+
+
+def _trained_sizes(folder: Path) -> tuple[int, ...]:
+    """Those that every `matryoshka_dims` of the model card names: one stands there for each data set."""
+    card = folder / "README.md"
+    text = card.read_text("utf-8", errors="replace") if card.is_file() else ""
+    found = re.findall(r"""["']matryoshka_dims["']: *\[([\d,\s]+)\]""", text)
+    sizes = [{int(number) for number in re.findall(r"\d+", each)} for each in found]
+    return tuple(sorted(set.intersection(*sizes))) if sizes else ()
 
 
 def _positive(config: Fields, key: str) -> int | None:

@@ -9,7 +9,7 @@ from threading import Event, Thread
 from typing import Any, TypeVar, cast
 
 from regard.checkpoints import find
-from regard.embedding import Embedder, Passage, Request
+from regard.embedding import Embedder, Passage, Request, read_sentence_settings
 from regard.model import Model, load
 from regard.serving._errors import ApiError
 from regard.serving._jobs import (
@@ -69,6 +69,7 @@ class Engine:
         queue: who waits.
         bytes: of the weights.
         model, embedder, width: what is loaded, and the size of its vectors; once `is_loaded`.
+        dimensions: the sizes that its vectors may have; then too.
         touched: when it was last asked for, on the monotonic clock; `worked`: when it last computed.
         kept: what others keep that is of the loaded model; let go of with it.
         dead: why nothing is computed any more; None while something is.
@@ -77,6 +78,7 @@ class Engine:
     model: Model
     embedder: Embedder
     width: int
+    dimensions: list[int]
 
     def __init__(self, name: str, model: Model | str, settings: Settings, metrics: Metrics) -> None:
         self.name, self.queue = name, Queue(settings.max_queue)
@@ -258,6 +260,9 @@ class Engine:
             self.model = load(self._source)
         self.embedder = Embedder(self.model.loaded, Request(precision=self._settings.precision))
         self.width = self.embedder.sentences(["warm up"]).vectors.shape[1]
+        trained = read_sentence_settings(self.model.loaded.source.folder).dimensions
+        shorter = {size for size in (*self._settings.dimensions, *trained) if size < self.width}
+        self.dimensions = sorted({self.width, *shorter})
         self._busy = None
         self._loaded.set()
         while (work := self.queue.take()) is not None:

@@ -16,7 +16,8 @@ class Settings:
         keys: the API keys, of which a request under /v1 must carry one; none: no key is asked for.
         index: the folder of a concordance, for /v1/usages/search.
         precision: what embeddings are computed in; see `regard.embedding.Request`.
-        dimensions: the sizes, beside their own, that vectors may be cut to; of models trained for it.
+        dimensions: the sizes that vectors may be cut to, beside those that a model's card says it was trained
+            for.
         max_body: bytes of a request.
         max_texts: texts of a request.
         max_tokens: tokens of a request.

@@ -180,6 +180,24 @@ def test_prompts(tmp_path: Path) -> None:
         settings.prompt(prompt="a", name="query")
 
 
+CARDS = {
+    "": (),
+    "the Matryoshka loss, matryoshka_dims = [9]": (),
+    '```json\n{\n  "loss": "X",\n  "matryoshka_dims": [\n   8,\n   4,\n   2\n  ],\n  "weights": [1]}': (
+        2,
+        4,
+        8,
+    ),
+    "{'matryoshka_dims': [8, 4]} {'matryoshka_dims': [4, 2]}": (4,),
+}
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_the_card_names_what_vectors_may_be_cut_to(tmp_path: Path, card: str) -> None:
+    (tmp_path / "README.md").write_text(card, "utf-8")
+    assert of(tmp_path).dimensions == CARDS[card]
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [

@@ -1,12 +1,17 @@
 """The application, in this process."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 import regard
-from regard.serving import app_of
+from integration.served import tiny
+from regard.serving import Settings, app_of
+from unit.embedding.test_settings import stored
 
 
 @pytest.fixture(scope="module")
@@ -22,3 +27,21 @@ def test_texts_become_vectors(client: TestClient) -> None:
     expected = regard.load().embed(texts)
     for item, vector in zip(answer["data"], expected, strict=True):
         assert item["embedding"] == pytest.approx(vector.tolist(), abs=2e-6)
+
+
+def test_vectors_are_cut_to_the_sizes_of_the_card_and_of_the_command(tmp_path: Path) -> None:
+    """Others are refused; the model's own is always there."""
+    folder = tiny(stored(tmp_path, "Transformer", "Pooling"))
+    (folder / "README.md").write_text('{"matryoshka_dims": [15, 8, 4]}', "utf-8")
+    with TestClient(app_of({"tiny": regard.load(folder)}, settings=Settings(dimensions=(6, 99)))) as client:
+        whole = np.array(asked(client)["data"][0]["embedding"])
+        assert client.get("/v1/models/tiny").json()["all_dimensions"] == [4, 6, 8, 15]
+        for size in (4, 6, 8, 15):
+            part = whole[:size] / np.linalg.norm(whole[:size]) if size < 15 else whole
+            assert asked(client, size)["data"][0]["embedding"] == pytest.approx(part.tolist(), abs=1e-6)
+        told = asked(client, 7)["error"]["message"]
+        assert told == "dimensions must be one of 4, 6, 8, 15 for this model; got 7."
+
+
+def asked(client: TestClient, size: int | None = None) -> Any:
+    return client.post("/v1/embeddings", json={"input": "w1 w2", "dimensions": size}).json()

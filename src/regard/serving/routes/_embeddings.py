@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
+from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._jobs import Overlong
 from regard.serving._schema import Body, ModelName, errors, example
@@ -101,7 +102,7 @@ async def embeddings(body: EmbeddingsBody, request: Request) -> Response:
     service = service_of(request)
     engine = service.engine(body.model)
     made = await engine.embed(_checked(body.input, service), overlong=body.overlong)
-    vectors = made.vectors if body.dimensions is None else _cut(made.vectors, body.dimensions, service)
+    vectors = made.vectors if body.dimensions is None else _cut(made.vectors, body.dimensions, engine)
     shown = _base64 if body.encoding_format == "base64" else list
     data: list[dict[str, Any]] = [
         {"object": "embedding", "index": index, "embedding": vector}
@@ -151,11 +152,10 @@ def _wrong(message: str) -> ApiError:
     return ApiError(400, message, param="input")
 
 
-def _cut(vectors: NDArray[np.float32], size: int, service: Service) -> NDArray[np.float32]:
-    own = vectors.shape[1]
-    if size == own:
+def _cut(vectors: NDArray[np.float32], size: int, engine: Engine) -> NDArray[np.float32]:
+    known = engine.dimensions
+    if size == engine.width:
         return vectors
-    known = sorted({own, *service.settings.dimensions})
     if size not in known:
         told = f"{known[0]}" if len(known) == 1 else f"one of {', '.join(map(str, known))}"
         raise ApiError(400, f"dimensions must be {told} for this model; got {size}.", param="dimensions")

@@ -29,4 +29,5 @@ def _told(engine: Engine) -> dict[str, Any]:
         embedder = engine.embedder
         computed = str(embedder.computed)
         told |= {"max_tokens": embedder.limit, "dimensions": engine.width, "computed": computed}
+        told |= {"all_dimensions": engine.dimensions}
     return told
