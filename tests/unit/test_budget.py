@@ -10,7 +10,7 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 BUDGET = {
     "blocks": (2_800, 32),
     "checkpoints": (2_400, 36),
-    "cli": (3_600, 1),
+    "cli": (3_700, 1),
     "concordance": (3_400, 18),
     "core": (4_700, 43),
     "data": (1_450, 24),
@@ -23,7 +23,7 @@ BUDGET = {
     "positions": (950, 18),
     "pruning": (500, 8),
     "scaling": (800, 11),
-    "serving": (2_700, 8),
+    "serving": (2_800, 8),
     "text": (3_800, 17),
     "tracing": (12_250, 85),
     "training": (6_450, 33),
