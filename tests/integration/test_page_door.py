@@ -14,6 +14,7 @@ from playwright.sync_api import ViewportSize, expect
 import regard
 from integration import head_page
 from integration.first_screen import first_screen
+from regard.tracing.pages._unseen import unseen_cosines
 from regard.views import PageToken, render_page
 from unit.views.conftest import encoder_record
 
@@ -144,6 +145,12 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
     assert abs(float(worked.inner_text().split()[0]) - share) < 0.06
     kept = trace.ablation(layer, head).cosine[query]
     expect(page.locator(".answer-without")).to_contain_text(f"keeps {kept:.2f} of its meaning")
+    page.get_by_label("without “poem”").check()
+    kept = unseen_cosines(trace, 3)[query]
+    said = f"If no other word may look at poem, in any of the 72 heads, Write keeps {kept:.2f} of its meaning"
+    expect(page.locator(".answer-without")).to_contain_text(said)
+    expect(page.locator(".hidden-word")).to_have_text("poem")
+    page.get_by_label("without this head").check()
     cards = page.locator(".door-card")
     expect(cards).to_have_count(12)
     expect(cards.first).to_contain_text("Head 0 rests on marks")

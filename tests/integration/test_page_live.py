@@ -20,9 +20,11 @@ from integration.first_screen import first_screen
 from integration.live_models import MOST_TOKENS, live_model
 from integration.test_cli import DEFAULT_MODEL, Run
 from regard.tracing import Trace, Write, Zero
+from regard.tracing.pages._beside import beside, word_at
 from regard.tracing.pages._live_model import live_model as packed
 from regard.tracing.pages._names import MOST_WEIGHTS, names_of
 from regard.tracing.pages._page import page_record
+from regard.tracing.pages._unseen import unseen_cosines
 from regard.views import every_head, find_start
 
 run = test_cli.run
@@ -132,12 +134,36 @@ def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, reg
     state = page.evaluate("regard.state()")
     kept = _rounded(models["bert"]).trace(OTHER).ablation(state["layer"], state["head"]).cosine
     expect(page.locator(".answer-without")).to_contain_text(f"money keeps {kept[state['pin']['index']]:.2f}")
+    # Or a word that no other may look at.
+    page.get_by_label("without “").check()
+    hidden = page.locator(".hidden-word").inner_text()
+    trace = _rounded(models["bert"]).trace(OTHER)
+    kept = unseen_cosines(trace, trace.encoding.find(hidden)[0])
+    said = f"If no other word may look at {hidden}, in any of the 6 heads, money keeps {kept[5]:.2f}"
+    expect(page.locator(".answer-without")).to_contain_text(said)
 
     page.get_by_label("garden path").check()
     expect(field).to_have_value("The horse raced past the barn fell.")
     _settle(page)
     expect(words.first).to_have_text("The")
     assert Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"] == []
+
+
+def test_the_story_of_what_is_typed_has_its_end(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+    page = open_live(fragment="#view=story&step=8")
+    _type(page, OTHER)
+    page.locator(".story-token", has_text="money").click()
+    model = _rounded(models["bert"])
+    trace, asked = model.trace(OTHER), model.trace("What does the word money mean?")
+    told = beside(trace, asked, word_at(trace, trace.encoding.find("money")[0]))
+    expect(page.locator(".story-end")).to_contain_text("What does the word money mean?")
+    expect(page.locator(".story-end").get_by_role("img")).to_have_accessible_name(
+        re.compile(f"distance between the two {told['far'][-1]:.3f}")
+    )
+
+    page = open_live("gpt2", fragment="#view=story&step=8")
+    _type(page, "the man on")
+    expect(page.locator(".story-next li")).to_have_count(10)
 
 
 def test_the_front_door_of_a_decoder_ends_with_the_next_words(open_live: OpenPage) -> None:
@@ -296,8 +322,20 @@ def test_says_how_alike_two_sentences_are(open_live: OpenPage, models: dict[str,
     one, other = (model.trace(text).embeddings().mean(dim=0) for text in (OPENING, OTHER))
     wanted = float(torch.cosine_similarity(one, other, dim=0))
     expect(page.locator(".live-alike")).to_have_text(f"{wanted:.2f} alike (cosine)")
+    # And a word's way in both: the one in both that stays most alike, until another is chosen.
+    drawn, here, there = page.locator(".live-beside"), model.trace(OPENING), model.trace(OTHER)
+    for word, partner in (("bank", "bank"), ("river", None)):
+        page.get_by_label("Word", exact=True).select_option(label=word)
+        _settle(page)
+        told = beside(here, there, word_at(here, here.encoding.find(word)[0]))
+        assert partner in (None, told["words"][1])
+        expect(drawn.get_by_role("img")).to_have_accessible_name(
+            re.compile(f"distance between the two {told['far'][-1]:.3f}")
+        )
+        expect(drawn.locator("circle")).to_have_count(2 * len(told["steps"]))
     _type(page, "", "Another sentence, to compare with")
     expect(page.locator(".live-alike")).to_have_text("")
+    expect(drawn.get_by_role("img")).to_have_count(0)
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])

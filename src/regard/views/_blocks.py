@@ -86,8 +86,14 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
         if record.names is None
         else {name: record.names[name] for name in ("said", "patterns")},
         "without": [
-            {"kind": kind, "layer": layer, "head": head, "cosine": [round(float(each), 4) for each in cosine]}
-            for (kind, layer, head), cosine in record.without.items()
+            *(
+                {"kind": kind, "layer": layer, "head": head, "cosine": plain(cosine, 4)}
+                for (kind, layer, head), cosine in record.without.items()
+            ),
+            *(
+                {"kind": kind, "unseen": token, "cosine": plain(cosine, 4)}
+                for (kind, token), cosine in record.unseen.items()
+            ),
         ],
     }
     return facts, blocks

@@ -289,7 +289,7 @@ class Kernel:
         check = self._runs[run].check
         if check is None:
             raise InputError("check: no model stands behind this picture; show a trace of a loaded model")
-        return {"check": dict(check(kind, asked["layer"], asked["head"]))}, []
+        return {"check": dict(check(kind, asked))}, []
 
 
 def _slim(layer: LayerRecord) -> LayerRecord:

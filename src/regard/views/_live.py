@@ -18,8 +18,10 @@ from regard.views._records import AttentionRecord, HeadStatistics, MeasureName, 
 Statistics = Callable[[RecordKind], HeadStatistics]
 """The statistics of a kind, on demand."""
 
-Check = Callable[[RecordKind, int, int], Mapping[str, Any]]
-"""What becomes of the run without a head (kind, layer, head), as plain values."""
+Check = Callable[[RecordKind, Mapping[str, int]], Mapping[str, Any]]
+"""What becomes of the run without a head (`layer`, `head`), or where no other word looks at that of the token
+`unseen`, as plain values.
+"""
 
 Work = Generator[float, None, MeasureRecord]
 """One layer of a measure in pieces of a part of a second: yields how much is done, from 0 to 1."""

@@ -1,7 +1,8 @@
 """What makes a page live: the model itself with its tokenizer, or a server that runs one."""
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from regard.views import _assets
@@ -24,6 +25,7 @@ class LiveRecord:
         weight: The largest difference of an attention weight in them.
         embedding: The smallest cosine of a contextual embedding in them.
         pooling: How one vector of a text is made; None where regard does not know it.
+        sentences: Of some words, in which they mean something else; under "*" one for any other.
     """
 
     description: dict[str, Any]
@@ -33,6 +35,7 @@ class LiveRecord:
     weight: float
     embedding: float
     pooling: LivePooling | None = None
+    sentences: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     # It compiles the module that it has put together, and starts its own worker.
     policy: ClassVar[str] = " 'wasm-unsafe-eval'; worker-src blob:"
@@ -51,6 +54,7 @@ class LiveRecord:
             "embedding": self.embedding,
             "head": self.description["head"],
             "pooling": self.pooling,
+            "sentences": self.sentences,
         }
 
     def html(self) -> str:
@@ -77,6 +81,7 @@ class ServedRecord:
         head: What its head says: the "next" token, the "masked" ones, or None.
         pooling: How one vector of a text is made; None where regard does not know it.
         usages: Whether there is a concordance too.
+        sentences: As in `LiveRecord`.
     """
 
     model: str
@@ -84,6 +89,7 @@ class ServedRecord:
     head: Literal["next", "masked"] | None = None
     pooling: LivePooling | None = None
     usages: bool = False
+    sentences: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     policy: ClassVar[str] = "; connect-src 'self'"
     asks: ClassVar[str] = "It asks the server that it came from, and no other."
@@ -95,7 +101,7 @@ class ServedRecord:
     def facts(self) -> dict[str, Any]:
         """What the page's facts say of the model and its server: see static/live/served.js."""
         served = {"model": self.model, "models": list(self.models), "usages": self.usages}
-        return {"served": served, "head": self.head, "pooling": self.pooling}
+        return {"served": served, "head": self.head, "pooling": self.pooling, "sentences": self.sentences}
 
     def html(self) -> str:
         """Nothing follows the page's script."""

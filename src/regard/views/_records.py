@@ -133,6 +133,7 @@ class AttentionRecord:
         story: The way of some tokens through each stack, where that is to be shown.
         without: Of some heads, float32 (queries,): the cosine of each last hidden state to what it is without
             that head.
+        unseen: The same where no other word looks at one word, by its first token.
     """
 
     model: str
@@ -145,6 +146,7 @@ class AttentionRecord:
     names: Mapping[str, Any] | None = None
     story: Mapping[Literal["encoder", "decoder"], StoryRecord] = field(default_factory=dict)
     without: Mapping["HeadName", npt.NDArray[np.float32]] = field(default_factory=dict)
+    unseen: Mapping[tuple[RecordKind, int], npt.NDArray[np.float32]] = field(default_factory=dict)
 
     @property
     def kinds(self) -> tuple[RecordKind, ...]:

@@ -70,12 +70,14 @@ class PageBody(Body):
     pair: Text | None = None
     off: Annotated[list[tuple[int, int]], Field(max_length=4096, examples=[[[3, 5]]])] = []
     weights: Annotated[list[Weight], Field(max_length=256)] = []
+    unseen: Annotated[list[int], Field(max_length=64, description="Tokens that no other may look at.")] = []
     second: Annotated[Text, Field(description="A text to compare with.")] = ""
+    word: Annotated[int | None, Field(description="A token of the word that is drawn in both texts.")] = None
 
     def asked(self) -> Asked:
         """The same, for the model."""
         weights = [Dragged(**each.model_dump()) for each in self.weights]
-        return Asked(text=self.text, pair=self.pair, off=self.off, weights=weights, second=self.second)
+        return Asked(**self.model_dump(exclude={"model", "weights"}), weights=weights)
 
 
 # A page is HTML, its errors are not: FastAPI would describe both as what the route returns.
@@ -111,6 +113,7 @@ _TOLD = {
     "contextual": "base64",
     "predicted": [],
     "likeness": 0.37,
+    "beside": {"words": ["bank", "bank"]},
     "milliseconds": 90.5,
 }
 

@@ -2,9 +2,10 @@
 
 Its first axis is the way that the word goes in all the sentences alike, its second what sets the sentences
 apart. (The two largest principal components of all the points would both be of the common way, which is much
-the longer, and draw the sentences on top of each other.) Different words have no way in common: of them the
-axes are the two in which their contextual embeddings differ most. It is a shadow: distances in it are never
-longer than the true ones, and how far they can be believed is worked out and said with it, in float64.
+the longer, and draw the sentences on top of each other.) Three different words or more have no way in common:
+of them the axes are the two in which their contextual embeddings differ most. It is a shadow: distances in it
+are never longer than the true ones, and how far they can be believed is worked out and said with it, in
+float64.
 """
 
 from collections.abc import Sequence
@@ -112,8 +113,9 @@ class Movement:
 
         The first axis is the largest principal component of the mean over the texts at each step. The second
         is that of the texts' differences from this mean, less what lies along the first; of one text, or of
-        texts that do not differ, it is the next component of the mean. Of different words the axes are the
-        two largest principal components of the last step's points: what ends close is drawn close.
+        texts that do not differ, it is the next component of the mean. Of three different words or more the
+        axes are the two largest principal components of the last step's points: what ends close is drawn
+        close.
 
         Args:
             directions: project the vectors scaled to length 1, which differ as their cosines do; a zero
@@ -129,7 +131,7 @@ class Movement:
         mean = vectors.mean(axis=0)
         differences = (vectors - mean).reshape(-1, width)
         last = vectors[:, -1] - vectors[:, -1].mean(axis=0)
-        ends = len({word.partition("#")[0].casefold() for word in self.words}) > 1
+        ends = texts > 2 and len({word.partition("#")[0].casefold() for word in self.words}) > 1
         axes = _axes(last, last) if ends else _axes(mean - mean.mean(axis=0), differences)
         of, kept = (last, axes) if ends else (differences, axes[1:])
         points = centred @ axes.T
@@ -190,14 +192,21 @@ def movement(traces: Sequence[Trace], word: str | Sequence[str]) -> Movement:
         >>> movement([fishing, money], "bank").steps[:3]
         ('learned', 'position', '1')
     """
-    model, words = found_words(traces, word)
+    _, words = found_words(traces, word)
+    return movement_of(
+        traces, words, [trace.encoding.find(each) for trace, each in zip(traces, words, strict=True)]
+    )
+
+
+def movement_of(traces: Sequence[Trace], words: Sequence[str], tokens: Sequence[Sequence[int]]) -> Movement:
+    """`movement` of what is known to be there: a name, and the places of its tokens, in each text."""
     kind = traces[0].kinds[0]  # of the stack that reads the text
     last = len(traces[0].source.hidden) - 1
     layers: list[int | str] = [0, "input", *range(1, last + 1)]
     names = ["learned", "position", *map(str, range(1, last)), f"{last} contextual"]
     rows = [
-        [trace.embedding(chosen, layer, kind=kind).double() for layer in layers]
-        for trace, chosen in zip(traces, words, strict=True)
+        [trace.embeddings(layer, kind=kind)[list(places)].mean(dim=0).double() for layer in layers]
+        for trace, places in zip(traces, tokens, strict=True)
     ]
     if any(row[0].shape != row[1].shape for row in rows):
         first, steps = 1, [names[1], *names[2:]]
@@ -207,7 +216,7 @@ def movement(traces: Sequence[Trace], word: str | Sequence[str]) -> Movement:
     else:
         first, steps = 0, names
     return Movement(
-        model=model,
+        model=traces[0].model,
         words=tuple(words),
         texts=tuple(" | ".join(trace.encoding.texts) for trace in traces),
         steps=tuple(steps),

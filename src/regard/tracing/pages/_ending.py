@@ -2,19 +2,21 @@
 
 from typing import Any
 
-import torch
-
 from regard.core.errors import InputError
-from regard.models import StackKind
+from regard.models import Loaded, StackKind
 from regard.text import Encoding
-from regard.tracing.comparison import movement
 from regard.tracing.measures import logits_of_layers
-from regard.tracing.record import Trace
+from regard.tracing.pages._beside import PlacedWord, beside, placed_words
+from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import TraceOfRun
 
 _NEXT = 10  # words that come next
+_OF_EACH = ("words", "points", "far", "share", "apart")
+_MOST = 8  # words that are shown beside themselves: each is 0.4 kB of a page
 
-# Words of several meanings, each in two sentences: the one is taken where the word comes to be least alike.
+_ASKED = "What does the word * mean?"  # a sentence for any word
+
+# Words of several meanings, each in two sentences: the one is taken where the word ends furthest from here.
 _SENTENCES = {
     "bank": ("The boat lay on the river bank.", "She keeps her savings in a bank."),
     "bark": ("The bark of the tree was rough.", "The bark of the dog was loud."),
@@ -33,22 +35,30 @@ _SENTENCES = {
 }
 
 
-def ending_of(trace: Trace, kind: StackKind) -> dict[str, Any] | None:
+def sentences() -> dict[str, tuple[str, ...]]:
+    """For a page that asks its model: sentences for some words, and under "*" that for any other."""
+    return _SENTENCES | {"*": (_ASKED,)}
+
+
+def ending_of(
+    trace: Trace, kind: StackKind, first: int = 0, *, with_words: bool = True
+) -> dict[str, Any] | None:
     """How the story of a stack ends, as plain values; None where there is nothing honest to show.
 
-    `next` is the likeliest tokens after the last one, of a decoder that says them; `movement` the facts of a
-    word of the text beside itself in a sentence of `_SENTENCES`, of an encoder alone.
+    `next` is the likeliest tokens after the last one, of a decoder that says them. Of an encoder alone,
+    `beside` has words of the text, by their first tokens, beside themselves in another sentence: the longest
+    words, and that at the token `first`; `with_words` leaves them to a page that can ask its model.
     """
     if trace.loaded is None:
         return None
     if kind == "decoder" and trace.loaded.network.has_vocabulary_head:
         return {"next": _next(trace)}
-    if trace.kinds != ("encoder",):
+    words = placed_words(trace) if with_words and trace.kinds == ("encoder",) else []
+    if not words:
         return None
-    words = [word.text.lower() for word in trace.stack(kind).encoding.words]
-    known = [word for word in _SENTENCES if words.count(word) == 1]
+    words.sort(key=lambda word: (first not in word.tokens, -len(word.name)))
     try:
-        return {"movement": _apart(trace, known[0])} if known else None
+        return {"beside": _beside(trace, trace.loaded, words[:_MOST])}
     except InputError:  # a model that takes no such sentence
         return None
 
@@ -65,11 +75,24 @@ def _next(trace: Trace) -> list[dict[str, Any]]:
     ]
 
 
-def _apart(trace: Trace, word: str) -> dict[str, Any]:
-    """The movement of a word here and in the sentence in which it comes to be least like itself here."""
-    assert trace.loaded is not None
-    here = trace.embedding(word)
-    others = [TraceOfRun.of_text(trace.loaded, text) for text in _SENTENCES[word]]
-    other = min(others, key=lambda each: float(torch.cosine_similarity(here, each.embedding(word), dim=0)))
-    facts = movement([trace, other], word).facts()
-    return facts | {"projections": {"vectors": facts["projections"]["vectors"]}}
+def _beside(trace: Trace, loaded: Loaded, words: list[PlacedWord]) -> dict[str, Any]:
+    """Of each word its way beside that in the sentence in which it ends furthest from here."""
+    given = {
+        word.name: _SENTENCES.get(word.name.lower(), (_ASKED.replace("*", word.name),)) for word in words
+    }
+    texts = [text for some in given.values() for text in some]
+    traces = TraceOfRun.of_texts(loaded, texts, keeping=KeepPolicy(keep="residual"))
+    others = dict(zip(texts, traces, strict=True))
+    ways = {
+        word.tokens[0]: max(
+            (beside(trace, others[text], word) for text in given[word.name]),
+            key=lambda way: float(way["far"][-1]),
+        )
+        for word in words
+    }
+    own = {
+        first: {"text": way["texts"][1]} | {name: way[name] for name in _OF_EACH}
+        for first, way in ways.items()
+    }
+    any_way = next(iter(ways.values()))
+    return {"text": any_way["texts"][0], "steps": any_way["steps"], "of": own}

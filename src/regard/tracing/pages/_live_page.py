@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from regard.models import Loaded
+from regard.tracing.pages._ending import sentences
 from regard.tracing.pages._live_model import live_loss, live_model
 from regard.tracing.pages._names import MOST_WEIGHTS
 from regard.tracing.pages._page import page_record
@@ -55,6 +56,7 @@ def live_page(
         weight=loss.weight,
         embedding=loss.embedding,
         pooling=pooling,
+        sentences=sentences(),
     )
     return render_page(page_record(trace, story=True, names=MOST_WEIGHTS), live=record)
 

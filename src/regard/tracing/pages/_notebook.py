@@ -1,5 +1,6 @@
 """A trace in a notebook: a widget whose numbers the trace works out when somebody looks."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from regard.models import Kind
@@ -10,6 +11,7 @@ from regard.tracing.pages._names import MOST_OF_A_WIDGET
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._page_extras import head_statistics
 from regard.tracing.pages._page_measures import live_measures
+from regard.tracing.pages._unseen import unseen_cosines
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import TraceOfRun
 from regard.views import LiveRun, make_widget, marimo_object, notebook_bundle
@@ -81,8 +83,10 @@ def display(self: Trace) -> Any:
 
 def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
 
-    def check(kind: Kind, layer: int, head: int) -> dict[str, Any]:
-        found = ablation(trace, layer, head, kind=kind)
+    def check(kind: Kind, of: Mapping[str, int]) -> dict[str, Any]:
+        if "unseen" in of:
+            return {"cosine": unseen_cosines(trace, of["unseen"]).tolist()}
+        found = ablation(trace, of["layer"], of["head"], kind=kind)
         tops = {
             name: None
             if of is None

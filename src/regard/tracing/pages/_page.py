@@ -40,10 +40,10 @@ from regard.tracing.pages._page_extras import (
 )
 from regard.tracing.pages._page_measures import measures_of
 from regard.tracing.pages._story import MOST_TOKENS, story_record
+from regard.tracing.pages._unseen import unseen_cosines
 from regard.tracing.record import Trace
 from regard.views import (
     AttentionRecord,
-    HeadName,
     LayerRecord,
     MaskRecord,
     PageToken,
@@ -94,8 +94,9 @@ def page_record(
         story: whether it has the way of each token through the layers, where that can be seen.
         names: how many weights may be read to name the heads by what they do; 0 for no names.
         all_positions: whether it has what the model adds at all its positions, not only at the text's.
-        check: whether, with the story, it has what becomes of the tokens without the head that the page opens
-            on; a page that can ask its model does without.
+        check: whether, with the story, it has what more runs of the model say: what becomes of the tokens
+            without the head that the page opens on, or without its word; words beside themselves in another
+            sentence. A page that can ask its model does without.
 
     Raises:
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
@@ -116,27 +117,34 @@ def page_record(
     if not story:
         return record
     start = find_start(record, every_head(record))
-    return replace(record, story=_stories(trace, start), without=_without(trace, start) if check else {})
+    record = replace(record, story=_stories(trace, start, check))
+    return replace(record, **_without(trace, start)) if check else record
 
 
 _Start = Mapping[str, Any] | None
 
 
-def _without(trace: Trace, start: _Start) -> dict[HeadName, _Floats]:
-    """What becomes of the words without the head that the page opens on, where that costs little."""
+def _without(trace: Trace, start: _Start) -> dict[str, Any]:
+    """What becomes of the words without the head that the page opens on, and where no other looks at the word
+    that it opens on, where that costs little.
+    """
     if start is None or trace.loaded is None or len(trace.kinds) > 1 or len(trace.tokens) > MOST_TOKENS:
         return {}
-    kind, layer, head = start["kind"], start["layer"], start["head"]
-    return {(kind, layer, head): as_array(ablation(trace, layer, head, kind=kind).cosine)}
+    kind, layer, head, key = (start[name] for name in ("kind", "layer", "head", "key"))
+    without = {(kind, layer, head): as_array(ablation(trace, layer, head, kind=kind).cosine)}
+    stack = trace.stack(None)
+    has_end = stack.keeping.hidden and bool(stack.hidden)  # which is compared
+    unseen = {(kind, key): as_array(unseen_cosines(trace, key))} if has_end else {}
+    return {"without": without, "unseen": unseen}
 
 
-def _stories(trace: Trace, start: _Start) -> dict[StackKind, StoryRecord]:
+def _stories(trace: Trace, start: _Start, with_words: bool) -> dict[StackKind, StoryRecord]:
     """Of each stack that can be told of; of a long text, around the word that the page opens on."""
     stacks: list[StackKind] = [kind for kind in ("encoder", "decoder") if getattr(trace, kind) is not None]
     told: dict[StackKind, StoryRecord] = {}
     for kind in stacks:
         around = start["pin"] if start and stack_of(start["kind"]) == kind else 0
-        story = story_record(trace, kind, around)
+        story = story_record(trace, kind, around, with_words=with_words)
         told |= {} if story is None else {kind: story}
     return told
 

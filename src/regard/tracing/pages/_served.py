@@ -16,8 +16,11 @@ from regard.models import Loaded
 from regard.text import Tokenizer
 from regard.tracing.edits import Edit, Write, Zero, edited
 from regard.tracing.measures import logits_of_layers, outermost
+from regard.tracing.pages._beside import beside, word_at
+from regard.tracing.pages._ending import sentences
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
 from regard.tracing.pages._page import page_record
+from regard.tracing.pages._unseen import unseen
 from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import TraceOfRun
 from regard.views import LivePooling, Page, ServedRecord, page_contents, render_page
@@ -51,14 +54,18 @@ class Asked:
         text, pair: as of `trace`.
         off: heads, (layer, head), whose output is 0.
         weights: the weights that were dragged; the others of a row keep their proportions.
+        unseen: tokens of a word that no other may look at.
         second: a text to compare with; "" for none.
+        word: a token of the word that is shown beside one of the second text; None for any.
     """
 
     text: str
     pair: str | None = None
     off: Sequence[tuple[int, int]] = ()
     weights: Sequence[Dragged] = ()
+    unseen: Sequence[int] = ()
     second: str = ""
+    word: int | None = None
 
     def edits(self) -> list[Edit]:
         """The changes as edits of a model."""
@@ -69,6 +76,7 @@ class Asked:
                 Write("weights", _dragged([*changes]), layer=layer, head=head, query=query)
                 for (layer, head, query), changes in rows
             ),
+            *([unseen(self.unseen)] if self.unseen else []),
         ]
 
 
@@ -84,7 +92,7 @@ def served_page(loaded: Loaded, text: str, *, served: ServedRecord) -> Page:
         head = "next" if outermost(loaded.network) == "decoder" else "masked"
     record = page_record(TraceOfRun.of_text(loaded, text), story=True, names=MOST_WEIGHTS)
     record = replace(record, model=served.model)  # by which it is asked for, and not where it lies
-    return render_page(record, live=replace(served, head=head))
+    return render_page(record, live=replace(served, head=head, sentences=sentences()))
 
 
 def check_served(loaded: Loaded) -> None:
@@ -107,7 +115,7 @@ def page_answer(loaded: Loaded, asked: Asked, *, pooling: LivePooling | None = N
     Returns:
         Plain values, arrays as base64: `facts` and `blocks`, as a page holds them; `encoded`, the tokens with
         their places in UTF-16; `contextual`, their last vectors; `predicted`, what the head expects;
-        `likeness` with the second text; `milliseconds`.
+        `likeness` with the second text, and a word `beside` one of it; `milliseconds`.
 
     Raises:
         InputError: a text or an edit that is none of the model's.
@@ -129,7 +137,7 @@ def page_answer(loaded: Loaded, asked: Asked, *, pooling: LivePooling | None = N
         "encoded": _encoded(trace),
         "contextual": b64encode(contextual.numpy().astype("<f4").tobytes()).decode("ascii"),
         "predicted": _predicted(trace),
-        "likeness": _likeness(loaded, asked, contextual, pooling),
+        **_second(loaded, asked, trace, pooling),
         "milliseconds": 1000 * (perf_counter() - began),
     }
 
@@ -245,20 +253,21 @@ def _spelled(tokenizer: Tokenizer, before: list[int], id: int) -> dict[str, Any]
     return {"text": text if is_text else tokenizer.piece_of(id) or f"token {id}", "isText": is_text}
 
 
-def _likeness(
-    loaded: Loaded, asked: Asked, contextual: Tensor, pooling: LivePooling | None
-) -> float | dict[str, str] | None:
-    """The cosine of the two texts' vectors, with the same heads off."""
-    if pooling is None or not asked.second.strip():
-        return None
+def _second(loaded: Loaded, asked: Asked, trace: Trace, pooling: LivePooling | None) -> dict[str, Any]:
+    """How alike the two texts' vectors are, and a word in both, with the same heads off; or why not."""
+    if not asked.second.strip():
+        return {"likeness": None, "beside": None}
     try:
-        heads = replace(asked, weights=()).edits()
+        heads = replace(asked, weights=(), unseen=()).edits()
         model = edited(loaded, heads) if heads else loaded
         second = TraceOfRun.of_text(model, asked.second, keeping=KeepPolicy(keep="residual"))
+        way = beside(trace, second, None if asked.word is None else word_at(trace, asked.word))
     except InputError as error:
-        return {"refused": str(error)}
-    one, other = (_pooled(rows, pooling) for rows in (contextual, second.embeddings()))
-    return float(torch.cosine_similarity(one, other, dim=0))
+        return {"likeness": {"refused": str(error)}, "beside": None}
+    if pooling is None:
+        return {"likeness": None, "beside": way}
+    one, other = (_pooled(each.embeddings(), pooling) for each in (trace, second))
+    return {"likeness": float(torch.cosine_similarity(one, other, dim=0)), "beside": way}
 
 
 def _pooled(rows: Tensor, pooling: LivePooling) -> Tensor:

@@ -21,8 +21,11 @@ MOST_TOKENS = 64
 _TOP = 5  # neurons that are named, of each token and layer
 
 
-def story_record(trace: Trace, kind: StackKind, around: int = 0) -> StoryRecord | None:
-    """The way of a stack's tokens through it; `around` is in the middle where not all are held.
+def story_record(
+    trace: Trace, kind: StackKind, around: int = 0, *, with_words: bool = True
+) -> StoryRecord | None:
+    """The way of a stack's tokens through it; `around` is in the middle where not all are held. `with_words`:
+    see `ending_of`.
 
     None where the trace does not have the residual stream. A RegardError where a layer's steps do not lead to
     what was recorded.
@@ -49,7 +52,7 @@ def story_record(trace: Trace, kind: StackKind, around: int = 0) -> StoryRecord 
         moved=_moved(traced, tokens),
         neurons=made.neurons(),
         heads=made.heads,
-        ending=ending_of(trace, kind),
+        ending=ending_of(trace, kind, around, with_words=with_words),
     )
 
 

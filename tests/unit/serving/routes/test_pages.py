@@ -112,6 +112,10 @@ def test_what_is_expected_and_how_alike(ask: Ask, models: dict[str, regard.Model
     one, other = (models["bert"].trace(each).embeddings().mean(dim=0) for each in (text, "the fish"))
     wanted = float(torch.cosine_similarity(one, other, dim=0))
     assert answer["likeness"] == pytest.approx(wanted, abs=1e-6)
+    asked = ask("/v1/page", text=text, second="the fish", word=2, unseen=[2])
+    assert asked["beside"]["words"] == ["a", "fish"]
+    moved = floats(asked["contextual"], len(trace.tokens), -1)
+    assert abs(moved - trace.embeddings().numpy())[3:].max() > 1e-3
     assert "takes at most" in ask("/v1/page", text="a", second="fish " * 60)["likeness"]["refused"]
 
     (told,) = ask("/v1/page", model="gpt2", text="the man")["predicted"]
@@ -125,6 +129,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"text": "bank " * 60}, "62 tokens"),
     ({"text": "a", "off": [[7, 0]]}, "layer"),
     ({"text": "a", "off": [[0, -9]]}, "head"),
+    ({"text": "a man", "unseen": [9]}, "tokens of the text"),
     ({"text": "a man", "weights": [weight(0, 0, 0, 9, 1)]}, "can see; got"),
     ({"text": "a man", "weights": [weight(0, 0, 9, 0, 1)]}, "query"),
     ({"text": "a man", "weights": [weight(0, 0, 0, 0, 2)]}, "less than"),

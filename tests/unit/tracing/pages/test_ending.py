@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import regard
+from regard.tracing import movement
 from regard.tracing.pages._ending import ending_of
 from unit.models.folders import write, write_tokenizer
 
@@ -22,11 +24,15 @@ def test_a_decoder_ends_with_its_next_words(tmp_path: Path) -> None:
     assert [each["probability"] for each in ending["next"]] == pytest.approx(best, rel=1e-3)
 
 
-def test_an_encoder_ends_with_a_word_where_it_means_something_else() -> None:
+def test_an_encoder_ends_with_its_words_where_they_mean_something_else() -> None:
     model = regard.load()
-    ending = ending_of(model.trace("Write a poem about a man fishing on a river bank."), "encoder")
+    trace = model.trace("Write a poem about a man fishing on a river bank.")
+    ending = ending_of(trace, "encoder", first=4)
     assert ending is not None
-    movement = ending["movement"]
-    assert movement["words"][0] == "bank"
-    assert movement["texts"][1] == "She keeps her savings in a bank."
-    assert ending_of(model.trace("time goes by"), "encoder") is None
+    beside = ending["beside"]
+    assert [*beside["of"]] == [4, 7, 1, 10, 3, 11, 6, 8]  # the word that it opens on, and the longest others
+    assert beside["of"][11]["text"] == "She keeps her savings in a bank."
+    assert beside["of"][3]["text"] == "What does the word poem mean?"
+    two = movement([trace, model.trace("What does the word poem mean?")], "poem").project()
+    np.testing.assert_allclose(beside["of"][3]["points"], two.points, rtol=1e-3, atol=1e-3)
+    assert ending_of(trace, "encoder", with_words=False) is None

@@ -149,6 +149,8 @@ def test_edits_are_pythons(family: str, tmp_path: Path) -> None:
             },
             [Zero("head", layer=2, head=1), Write("weights", _dragged(3, 0.5, (0, 0.1)), **weight)],
         ),
+        # No other token looks at the first two, which in a decoder see nothing else.
+        ({"unseen": [0, 1]}, [Zero("scores", query=[2, 3, 4, 5, 6], key=[0, 1])]),
         ({}, []),
     ]
     answer = _ran(live, tmp_path, [{"ids": IDS} | asked for asked, _ in cases])

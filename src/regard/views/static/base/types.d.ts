@@ -46,8 +46,11 @@ export interface Source {
   listen(listener: () => void): void;
   allows?(kind: Kind, layer: number, head: number, query: number, key: number): boolean;
   measures?(kind: Kind): string[];
-  /** The run without a head; null while it is on its way, undefined where it cannot be had. */
-  check?(kind: Kind, layer: number, head: number): { cosine: number[]; error?: string } | null | undefined;
+  /** The run without a head, or where no other word looks at that of the token `unseen`; null while it is on its way,
+   * undefined where it cannot be had. */
+  check?(kind: Kind, what: Head | { unseen: number }): { cosine: number[]; error?: string } | null | undefined;
+  /** A word of the text, by its first token, beside one of another sentence: see movement/beside.js. */
+  beside?(first: number): any;
   /** Of a network that is trained: the traced steps, and which is on. */
   runs?: Source[];
   turn?(place: number): void;

@@ -1,6 +1,6 @@
 // The three questions below the sentence, and what unfolds below each; see view.js for `at`.
 
-import { makeSelect } from "../base/controls.js";
+import { makeChoice, makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { heldOf } from "../base/held.js";
 import { nameOf, saidOf } from "../base/names.js";
@@ -39,53 +39,100 @@ const WHY = {
   },
 };
 
-// --- What if not: the words without the head
+// --- What if not: the words without the head, or where none of them may look at the word that gets most
 
 const DEEP = 0.1; // what a word loses of its meaning that stands on the lower line
 const HARDLY = 0.98; // a word that keeps more has hardly moved
+const NOTE =
+  " A word sinks as far as its contextual embedding has moved: on the lower line it would keep 0.90 (cosine) of it.";
+
+// What can be left out, and how that is said; all: how many heads there are.
+const LEFT_OUT = {
+  head: {
+    said: () => ["Without this head, "],
+    hardly: (all) => `: the other ${all - 1} heads bring nearly all of it.`,
+    note: "The model ran with this head’s output at 0: where a head looks is not yet what the model needs.",
+  },
+  word: {
+    said: (all, to) => [
+      "If no other word may look at ",
+      bold(to.text, "to"),
+      all > 1 ? `, in any of the ${all} heads, ` : ", ",
+    ],
+    hardly: () => ": what it would find there, it hardly needs.",
+    note: "The model ran with this word hidden from all others. It keeps its place, and still looks at them.",
+  },
+};
 
 const WITHOUT = {
   name: "without",
   label: "What if not?",
-  answer({ page, head, from, lines }) {
+  answer({ page, head, from, lines, shares, most }) {
     const { source, state } = page;
-    const found = source.check?.(head.kind, head.layer, head.head);
-    if (found === undefined) return [line(elsewhere(source))];
-    if (found === null) return waiting();
-    if (found.error) return [line(found.error)];
-    const units = wordsOf(state, head.kind);
-    const kept = (first) => {
-      const of = found.cosine.slice(first, units.at(first).last + 1);
-      return of.reduce((sum, each) => sum + each, 0) / of.length;
-    };
-    const sentence = new Sentence(lines);
-    sentence.show(from, null);
-    for (const [first, word] of sentence.words)
-      word.style.setProperty("--lost", Math.min(1, (1 - kept(first)) / DEEP).toFixed(3));
-    const read = [...sentence.words].filter(([, { textContent }]) => isRead(textContent)).map(([first]) => first);
-    const least = read.reduce((one, other) => (kept(other) < kept(one) ? other : one), from);
-    const hardly = kept(least) > HARDLY;
-    const also = [", and ", bold(units.at(least).text, "to"), ` ${kept(least).toFixed(2)}, the least of all words`];
-    const told = [
-      ` keeps ${kept(from).toFixed(2)} of its meaning`,
-      ...(hardly ? [] : least !== from ? also : [": no word moves more"]),
-      hardly ? `: the other ${headsOf(source, head.kind) - 1} heads bring nearly all of it.` : ".",
+    const found = shares();
+    const to = found && most(found);
+    const { lost } = state.values;
+    const what = to && lost === "word" ? { unseen: to.first } : { layer: head.layer, head: head.head };
+    const word = make("bdi", { dir: "auto" }, to ? `without “${to.text}”` : "");
+    const options = [
+      ["head", "without this head"],
+      ["word", word],
     ];
-    return [
-      line("Without this head, ", bold(units.at(from).text, "from"), ...told),
-      make("div", { class: "door-without", "aria-hidden": "true" }, sentence.element),
-      note(
-        "The model ran with this head's output at 0. A word sinks as far as its contextual embedding has moved: on the lower line it would keep 0.90 (cosine). So where a head looks is not yet what the model needs.",
-      ),
-    ];
+    const pick = makeChoice({
+      name: "lost",
+      legend: "What is left out",
+      options: to ? options : options.slice(0, 1),
+      value: () => (to ? lost : "head"),
+      choose: (name) => state.set({ lost: name }),
+    });
+    return [pick.element, ...effectOf(source, state, { head, from, lines, what, to })];
   },
 };
 
-// Of a head without this number in the page.
-function elsewhere({ facts }) {
-  const [known] = facts.without ?? [];
-  const here = known ? `This page knows it of layer ${known.layer}, head ${known.head}. ` : "";
-  return `${here}To switch off any head, open the live page, which has the model in it: regard look --live.`;
+function effectOf(source, state, { head, from, lines, what, to }) {
+  const found = source.check?.(head.kind, what);
+  if (found === undefined) return [line(elsewhere(source, state, head.kind))];
+  if (found === null) return waiting();
+  if (found.error) return [line(found.error)];
+  const isWord = what.unseen !== undefined;
+  const { said, hardly, note: ran } = LEFT_OUT[isWord ? "word" : "head"];
+  const units = wordsOf(state, head.kind);
+  const kept = (first) => {
+    const of = found.cosine.slice(first, units.at(first).last + 1);
+    return of.reduce((sum, each) => sum + each, 0) / of.length;
+  };
+  const sentence = new Sentence(lines);
+  sentence.show(from, null);
+  const isHidden = (first) => isWord && first === to.first;
+  for (const [first, word] of sentence.words) {
+    word.style.setProperty("--lost", isHidden(first) ? "0" : Math.min(1, (1 - kept(first)) / DEEP).toFixed(3));
+    word.classList.toggle("hidden-word", isHidden(first));
+  }
+  const isCounted = ([first, { textContent }]) => isRead(textContent) && !isHidden(first);
+  const read = [...sentence.words].filter(isCounted).map(([first]) => first);
+  const least = read.reduce((one, other) => (kept(other) < kept(one) ? other : one), from);
+  const all = headsOf(source, head.kind);
+  const also = [", and ", bold(units.at(least).text, "to"), ` ${kept(least).toFixed(2)}, the least of all words.`];
+  const ends = kept(least) > HARDLY ? [hardly(all)] : least === from ? [": no word moves more."] : also;
+  return [
+    line(
+      ...said(all, to),
+      bold(units.at(from).text, "from"),
+      ` keeps ${kept(from).toFixed(2)} of its meaning`,
+      ...ends,
+    ),
+    make("div", { class: "door-without", "aria-hidden": "true" }, sentence.element),
+    note(ran + NOTE),
+  ];
+}
+
+// Of what this page does not know.
+function elsewhere({ facts }, state, kind) {
+  const known = (facts.without ?? []).map(({ layer, head, unseen }) =>
+    unseen === undefined ? `layer ${layer}, head ${head}` : `“${wordsOf(state, kind).at(unseen).text}”`,
+  );
+  const here = known.length > 0 ? `This page knows it of ${known.join(", and of ")}. ` : "";
+  return `${here}To leave out any head or word, open the live page, which has the model in it: regard look --live.`;
 }
 
 // --- And the other heads: the same word in each head of the layer

@@ -4,6 +4,7 @@ import { make } from "../base/dom.js";
 import { whereIsFocus } from "../base/focus.js";
 import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { mostOf, sharedBy, sharesOf, wordsOf } from "../base/shares.js";
+import { oneOf } from "../base/state.js";
 import { partsOf } from "../base/title.js";
 import { notKnown } from "../base/units.js";
 import { QUESTIONS } from "./answers.js";
@@ -146,7 +147,7 @@ export const VIEW = {
   name: "door",
   label: "One sentence",
   home: true,
-  fields: { asks },
+  fields: { asks, lost: oneOf(["head", "word"]) },
   help: HELP,
   fits,
   open,

@@ -1,13 +1,18 @@
 // What stands above the views of a live page: the text fields, what is edited, and what comes of it.
 
+import { makeSelect } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
+import { isRead } from "../base/shares.js";
 import { notKnown } from "../base/units.js";
 import { fit, makeField } from "../door/field.js";
+import { besideSaid, drawBeside } from "../movement/beside.js";
 import { makeMoved, makePredicted } from "./found.js";
 import { makeSwitch } from "./switch.js";
 
+const WIDTH = 620; // pixels, of a word's way in two sentences
+
 export class LiveBar {
-  // live: the page's facts of the model; side: the first sentence; told: { typed, switched, released, undone, kept }.
+  // live: the page's facts of the model; side: the first sentence; told: { typed, switched, released, undone, kept, chosen }.
   constructor(live, side, told) {
     this.live = live;
     this.told = told;
@@ -20,6 +25,7 @@ export class LiveBar {
     this.off = [];
     this.switch = makeSwitch(() => this.off, told.switched, "");
     this.alike = make("output", { class: "live-alike" });
+    this.word = null; // that was chosen to be drawn in both sentences
     this.edited = make("ul", { class: "live-edits", "aria-label": "Edits" });
     this.moved = makeMoved(() => told.kept());
     this.predicted = live.head ? makePredicted(live.head, (at, text) => this.take(at, text)) : null;
@@ -28,6 +34,7 @@ export class LiveBar {
     for (const field of this.all) {
       field.addEventListener("input", () => {
         this.fit();
+        this.word = null;
         told.typed(field !== this.other);
       });
     }
@@ -50,9 +57,16 @@ export class LiveBar {
     );
   }
 
-  // The field for another sentence, and the button that shows it.
+  // The field for another sentence, the button that shows it, and a word's way in both.
   makeCompare() {
-    const element = make("div", { class: "live-other", hidden: true }, this.other, this.alike);
+    this.drawn = make("div", { class: "live-beside" });
+    this.pick = makeSelect("Word", (token) => {
+      this.word = Number(token);
+      this.told.chosen();
+    });
+    this.pick.element.hidden = true;
+    const line = make("div", { class: "live-line" }, this.other, this.pick.element, this.alike);
+    const element = make("div", { class: "live-other", hidden: true }, line, this.drawn);
     const button = make(
       "button",
       { type: "button", class: "button", "aria-expanded": "false" },
@@ -66,6 +80,15 @@ export class LiveBar {
       this.told.typed(false);
     });
     return { element, button };
+  }
+
+  // A word's way in both sentences, and the words to choose from.
+  showBeside({ tokens, words }, beside, colours) {
+    const firsts = words.map((name, word) => [tokens.findIndex((each) => each.word === word), readable(name)]);
+    const options = firsts.filter(([first, name]) => first >= 0 && isRead(name));
+    this.pick.element.hidden = !beside;
+    if (beside) this.pick.update(JSON.stringify(options), () => options, beside.first);
+    this.drawn.replaceChildren(...(beside ? [besideSaid(beside), drawBeside(beside, colours, WIDTH)] : []));
   }
 
   get texts() {
@@ -143,7 +166,7 @@ export class LiveBar {
   }
 
   // What has come of it.
-  show({ encoded, milliseconds, likeness, predicted }, moved) {
+  show({ encoded, milliseconds, likeness, beside, predicted }, moved, colours) {
     this.tokens = encoded.tokens;
     const missing = notKnown(encoded.tokens, encoded.words);
     const count = `${encoded.ids.length} token${encoded.ids.length === 1 ? "" : "s"}`;
@@ -158,6 +181,7 @@ export class LiveBar {
         : typeof likeness === "number"
           ? `${likeness.toFixed(2)} alike (cosine)`
           : likeness.refused;
+    if (this.compare) this.showBeside(encoded, beside, colours);
   }
 
   // A predicted word is written into the text: at its end, or in the place of a [MASK].

@@ -195,7 +195,7 @@ function moved({ embedding, hidden }, tokens, dim) {
 
 /**
  * How alike two vectors are.
- * @param {Float32Array} one @param {Float32Array} other @param {number} at where both begin
+ * @param {ArrayLike<number>} one @param {ArrayLike<number>} other @param {number} at where both begin
  * @param {number} dim @param {number} [otherAt] where the other does
  */
 export function between(one, other, at, dim, otherAt = at) {

@@ -2,6 +2,7 @@
 // when somebody types. For every sentence the page is put together anew, from facts that look like those in the file;
 // what is chosen stays, as it does in the address.
 
+import { Colours } from "../base/colours.js";
 import { whereIsFocus } from "../base/focus.js";
 import { pageHost } from "../base/host.js";
 import { FileSource, fileSource } from "../base/source.js";
@@ -22,6 +23,7 @@ const written = fileSource(readBlock);
 const [kind] = written.kinds;
 const { live } = written.facts;
 const side = written.facts.sides[kind];
+const colours = new Colours(root);
 const edits = { off: [], weights: [] };
 let address = null; // what is chosen, where the browser does not keep it
 let gone = new AbortController();
@@ -30,7 +32,7 @@ let before = null; // what words are compared with: { text, words }
 let opened = null; // what the page opened on: { start, words }, of which text
 let last = null; // the newest answer
 let state = null; // of the page on show
-let checks = new Map(); // "layer.head" to what is left of each token without it
+let asides = new Map(); // of questions beside the page, by name, what was answered
 let checking = null; // who waits for the answer that is asked for, where it is not the page
 let isAsked = false; // and not answered yet
 
@@ -45,6 +47,7 @@ const bar = new LiveBar(live, side, {
     edits.weights = edits.weights.filter((each) => each !== weight);
     ask();
   },
+  chosen: () => ask(),
   undone() {
     Object.assign(edits, { off: [], weights: [] });
     ask();
@@ -81,24 +84,46 @@ function ask(isPatient = false) {
   bar.edits(edits);
   bar.work();
   isAsked = true;
-  client.ask({ text, pair, ...edits, second: bar.second }, isPatient && !checking);
+  client.ask({ text, pair, ...edits, second: bar.second, word: bar.word }, isPatient && !checking);
   checking = null;
 }
 
-// The run without one head more, for the front door: asked when nothing else is.
-function check(_kind, layer, head) {
-  const name = `${layer}.${head}`;
-  if (last === null || isAsked || checking || checks.has(name)) return checks.get(name) ?? null;
+// A question beside the page, asked when nothing else is: what was made of its answer, null until it is there, or
+// { error }.
+function aside(request, told) {
+  const name = JSON.stringify(request);
+  if (last === null || isAsked || checking || asides.has(name)) return asides.get(name) ?? null;
   const [text, pair = null] = bar.texts;
-  const { contextual, encoded } = last;
-  const dim = contextual.length / encoded.ids.length;
   checking = (answer) => {
-    const cosine = encoded.ids.map((_, token) => between(contextual, answer.contextual, token * dim, dim).cosine);
-    checks.set(name, { cosine });
+    asides.set(name, answer.refused ? { error: answer.refused } : told(answer));
     for (const listener of state.source.listeners) listener();
   };
-  client.ask({ text, pair, ...edits, off: [...edits.off, [layer, head]], second: "" });
+  client.ask({ text, pair, ...edits, second: "", ...request });
   return null;
+}
+
+// The run without one head more, or with a word unseen.
+function check(_kind, { layer, head, unseen }) {
+  const { contextual, encoded } = last ?? {};
+  const isOf = ({ word }) => word !== null && word === encoded.tokens[unseen].word;
+  const tokens = () => encoded.ids.map((_, at) => at).filter((at) => at === unseen || isOf(encoded.tokens[at]));
+  if (!encoded) return null;
+  return aside(unseen === undefined ? { off: [...edits.off, [layer, head]] } : { unseen: tokens() }, (answer) => {
+    const dim = contextual.length / encoded.ids.length;
+    const cosine = (token) => between(contextual, answer.contextual, token * dim, dim).cosine;
+    return { cosine: encoded.ids.map((_, token) => cosine(token)) };
+  });
+}
+
+// A word beside itself in the sentence in which it ends furthest from here, for the end of the story.
+function beside(first) {
+  const { word } = last?.encoded.tokens[first] ?? { word: null };
+  if (word === null) return undefined;
+  const name = last.encoded.words[word];
+  const sentences = live.sentences[name.toLowerCase()] ?? [live.sentences["*"][0].replace("*", name)];
+  const found = sentences.map((second) => aside({ second, word: first }, (answer) => answer.beside ?? {}));
+  if (found.includes(null)) return null;
+  return found.filter(({ far }) => far).sort((one, other) => other.far.at(-1) - one.far.at(-1))[0];
 }
 
 function drag(weight) {
@@ -151,7 +176,7 @@ function answered(answer) {
 }
 
 function show() {
-  bar.show(last, { text: before.text, ...movedBetween(before.words, last.words) });
+  bar.show(last, { text: before.text, ...movedBetween(before.words, last.words) }, colours);
 }
 
 // Whether somebody chose another head or word than the page did.
@@ -183,7 +208,8 @@ function wholeOf(facts) {
   };
 }
 
-function draw({ facts, blocks }) {
+function draw({ facts, blocks, predicted }) {
+  if (live.head === "next") facts.story[kind].ending ??= { next: predicted[0].best };
   const isAnother = !isChosen() && movedBetween(opened.words, last.words).isFar;
   const cut = opened.start.units ? { units: "pieces" } : {}; // again, where the text before was shown by words
   if (isAnother) opened = { start: facts.start, words: last.words };
@@ -230,7 +256,8 @@ function put(source) {
   source.surface = bar.surface;
   source.makeReady = () => (bar.fields.length > 1 ? null : makeReady(bar.fields[0]));
   source.makeNext = makeNext;
-  checks = new Map();
+  if (kind === "encoder" && last) source.beside = beside;
+  asides = new Map();
   ({ state } = present(source, { ...host, slot: bar.element }, USUAL));
   const head = () => bar.head(state.values);
   state.listen((changed) => ["view", "layer", "head", "also"].some((name) => changed.has(name)) && head());

@@ -33,6 +33,7 @@ import { Workspace } from "./workspace.js";
  * @property {number[]} [types] token types, of a pair; 0 where left out
  * @property {[number, number][]} [off] heads switched off, [layer, head]: their results are 0
  * @property {Dragged[]} [weights]
+ * @property {number[]} [unseen] tokens that no other may look at, in any head
  * @property {number[]} [predict] positions of which the head says what it expects there
  * @property {boolean[]} [special] tokens that the model added, for the statistics
  * @property {boolean[]} [marks] tokens that are punctuation, for the names of heads
@@ -172,7 +173,7 @@ export class LiveModel {
   }
 
   /** @param {Request} request @returns {Required<Request>} @throws {RangeError} in words */
-  checked({ ids, types = [], off = [], weights = [], predict = [], special = [], marks = [] }) {
+  checked({ ids, types = [], off = [], weights = [], unseen = [], predict = [], special = [], marks = [] }) {
     const { vocabulary, positions, layers, head } = this.description;
     if (ids.length < 1 || ids.length > positions)
       throw new RangeError(`The model reads 1 to ${positions} tokens; got ${ids.length}.`);
@@ -193,6 +194,7 @@ export class LiveModel {
       marks: ids.map((_, at) => marks[at] ?? false),
       off,
       weights,
+      unseen,
       predict,
     };
   }
@@ -201,7 +203,8 @@ export class LiveModel {
   unchanged(asked) {
     if (!this.last) return -1;
     const { request } = this.last;
-    if (["ids", "types", "special", "marks"].some((name) => String(request[name]) !== String(asked[name]))) return -1;
+    if (["ids", "types", "special", "marks", "unseen"].some((name) => String(request[name]) !== String(asked[name])))
+      return -1;
     const { layers } = this.description;
     const edits = (/** @type {Required<Request>} */ { off, weights }, /** @type {number} */ layer) =>
       JSON.stringify([off.filter(([of]) => of === layer), weights.filter((each) => each.layer === layer)]);
@@ -298,7 +301,7 @@ export class LiveModel {
    * @param {Required<Request>} asked
    * @returns {Pick<LayerRun, "most" | "statistics" | "dragged" | "names">}
    */
-  attend(layer, { heads, dim, q, k, v, norms }, { off, weights, special }) {
+  attend(layer, { heads, dim, q, k, v, norms }, { off, weights, unseen, special }) {
     const { tokens, floats, q: out } = this.work;
     const { causal, layers } = this.description;
     const rows = new Float64Array(tokens * tokens);
@@ -322,6 +325,7 @@ export class LiveModel {
           for (let i = 0, of = start + key * dim; i < dim; i += 1) sum += q[at + i] * k[of + i];
           row[key] = sum * layers[layer].scale;
         }
+        if (!unseen.includes(query)) for (const key of unseen) if (key < seen) row[key] = -Infinity;
         softmax(row, seen);
         const changed = changes.get(query);
         if (changed) drag(row, changed, seen).forEach((bias, i) => dragged.push({ ...changed[i], bias }));

@@ -1,9 +1,10 @@
 // The model of a live page at work, in a worker of its own: `serve(self)`. It is told
 //
 //   { open: { description, tokenizer, blocks } }    once; it answers { opened: "wasm" | "js" } or { broken: why }
-//   { number, text, pair, off, weights, second }    of which it answers the newest alone: { number, ...what }, see Answer,
+//   { number, text, pair, off, weights, unseen, second, word }    of which it answers the newest alone: { number, ...what }, see Answer,
 //                                                   or { number, refused: why }
 
+import { besideOf } from "./beside.js";
 import { fromBase64 } from "./blocks.js";
 import { between, factsOf } from "./facts.js";
 import { LiveModel } from "./model.js";
@@ -19,7 +20,9 @@ import { makeTokenizer } from "./tokenizer.js";
  * @property {string | null} pair a second text beside it, which the model reads too
  * @property {[number, number][]} off
  * @property {import("./edits.js").Dragged[]} weights
+ * @property {number[]} [unseen] tokens of a word that no other may look at
  * @property {string} second a text to compare with; "" for none
+ * @property {number | null} [word] a token of the word that is shown beside one of the second text; null for any
  *
  * @typedef {object} Answer
  * @property {Record<string, any>} facts
@@ -28,6 +31,7 @@ import { makeTokenizer } from "./tokenizer.js";
  * @property {Float32Array} contextual
  * @property {{ at: number, best: { text: string, isText: boolean, probability: number }[] }[]} predicted
  * @property {number | { refused: string } | null} likeness with the second text
+ * @property {ReturnType<typeof besideOf>} beside a word on its way, and that of the second text
  * @property {number} milliseconds
  */
 
@@ -88,7 +92,8 @@ class Session {
     this.model = model;
     this.tokenizer = tokenizer;
     this.isBytes = isBytes; // whether pieces are bytes
-    this.pooled = { name: "", vector: new Float32Array(0) };
+    /** @type {{ name: string, read: import("./beside.js").Read | null }} */
+    this.second = { name: "", read: null };
   }
 
   /**
@@ -105,7 +110,7 @@ class Session {
       throw new RangeError(`The text has ${length} characters; this model takes at most ${most} tokens: shorten it.`);
     }
     const encoded = this.tokenizer.encode(asked.text, asked.pair);
-    const likeness = this.compared(asked);
+    const second = this.readSecond(asked);
     const steps = this.model.steps({
       ids: encoded.ids,
       types: encoded.types,
@@ -113,6 +118,7 @@ class Session {
       marks: punctuation(encoded),
       off: asked.off,
       weights: asked.weights,
+      unseen: asked.unseen,
       predict: this.expects(encoded.ids),
     });
     for (;;) {
@@ -131,11 +137,7 @@ class Session {
           encoded,
           contextual,
           predicted,
-          likeness: likeness?.vector
-            ? alike(this.pool(contextual), likeness.vector)
-            : likeness?.refused
-              ? likeness
-              : null,
+          ...this.compared(second, { encoded, run }, asked.word ?? null),
           milliseconds: performance.now() - began,
         };
       }
@@ -159,23 +161,34 @@ class Session {
   }
 
   /**
-   * The vector of the second text, with the same heads off.
+   * The second text, with the same heads off.
    * @param {Asked} asked
-   * @returns {{ vector?: Float32Array, refused: string } | null}
+   * @returns {import("./beside.js").Read | { refused: string } | null}
    */
-  compared({ second, off }) {
+  readSecond({ second, off }) {
     if (second.trim() === "") return null;
     const name = JSON.stringify([second, off]);
-    if (this.pooled.name !== name) {
+    if (this.second.name !== name) {
       try {
-        const { ids, types } = this.tokenizer.encode(second);
-        const { hidden } = this.model.run({ ids, types, off });
-        this.pooled = { name, vector: this.pool(hidden[hidden.length - 1]) };
+        const encoded = this.tokenizer.encode(second);
+        this.second = { name, read: { encoded, run: this.model.run({ ...encoded, off }) } };
       } catch (error) {
         return { refused: error.message };
       }
     }
-    return { vector: this.pooled.vector, refused: "" };
+    return this.second.read;
+  }
+
+  /** @param {ReturnType<Session["readSecond"]>} second @param {import("./beside.js").Read} read @param {number | null} word */
+  compared(second, read, word) {
+    if (second === null) return { likeness: null, beside: null };
+    if ("refused" in second) return { likeness: second, beside: null };
+    const { dim, pooling } = this.model.description;
+    const [one, other] = [read, second].map(({ run }) => this.pool(run.hidden[run.hidden.length - 1]));
+    return {
+      likeness: pooling ? between(one, other, 0, dim).cosine : null,
+      beside: besideOf(read, second, word),
+    };
   }
 
   /** One vector of a text's, as its checkpoint wants it made. @param {Float32Array} rows */
@@ -189,9 +202,6 @@ class Session {
     return mean;
   }
 }
-
-/** @param {Float32Array} one @param {Float32Array} other */
-const alike = (one, other) => between(one, other, 0, one.length).cosine;
 
 /** Until what has been asked meanwhile has come. @returns {Promise<void>} */
 function aMoment() {

@@ -45,7 +45,7 @@ function open({ source, state }) {
     const name = nameOf(state.values);
     running.add(name);
     draw();
-    results.set(name, await arrived(source, () => source.check(kind, layer, head)));
+    results.set(name, await arrived(source, () => source.check(kind, { layer, head })));
     running.delete(name);
     draw();
   });

@@ -220,12 +220,13 @@ export class KernelSource extends FileSource {
     );
   }
 
-  // What becomes of the run without a head; null while it is not there, { error } where there is none.
-  check(kind, layer, head) {
-    const name = `check.${kind}.${layer}.${head}`;
+  // What becomes of the run without a head, or with a word unseen; null while it is not there, { error } where there is
+  // none.
+  check(kind, what) {
+    const name = `check.${kind}.${JSON.stringify(what)}`;
     if (this.failed.has(name)) return { error: this.failed.get(name) };
     if (this.lost) return { error: "The kernel is gone: run the cell again." };
-    return this.ask(name, { what: "check", kind, layer, head }, MOST_BYTES, (_, { check }) => check);
+    return this.ask(name, { what: "check", kind, ...what }, MOST_BYTES, (_, { check }) => check);
   }
 
   ask(name, what, size, read) {

@@ -2,10 +2,13 @@
 
 import { makeTable } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
-import { drawPaths } from "../movement/drawing.js";
+import { wordsOf } from "../base/shares.js";
+import { besideSaid, drawBeside } from "../movement/beside.js";
 import { digits, largestOf, percent, strip, vectorTable } from "./figures.js";
 
 const NEIGHBOURS = 5; // that are named
+const HEADING = "What it is for: a word in its sentence";
+const WIDTH = 520; // pixels, of the drawing
 
 export const JOURNEY = {
   name: "Context",
@@ -45,10 +48,11 @@ export const JOURNEY = {
     const largest = turns.reduce((best, each) => (each[1].cosine < best[1].cosine ? each : best), turns[0]);
     const drawn = drawnFrom(at);
     const named = drawn.ranked.slice(0, NEIGHBOURS);
+    const ending = endingOf(at);
     return [
       make(
         "div",
-        { class: "story-journey" },
+        { class: ending ? "story-journey ending" : "story-journey" },
         make(
           "div",
           {},
@@ -59,6 +63,7 @@ export const JOURNEY = {
           ),
           make("ol", { class: "story-lines story-states" }, ...ways),
         ),
+        ending ?? "",
         make(
           "section",
           { class: "story-worked" },
@@ -90,7 +95,6 @@ export const JOURNEY = {
           make("p", { class: "note" }, drawn.said),
         ),
       ),
-      ...endingOf(at),
     ];
   },
   numbers(at) {
@@ -142,21 +146,27 @@ function barLine(name, share, most) {
   );
 }
 
-// What all this is for: the words that come next, or the word that stands in another sentence too.
-function endingOf({ story, colours }) {
-  const { next, movement } = story.ending ?? {};
+// What all this is for: the words that come next, or the word that stands in another sentence too. null for nothing.
+function endingOf({ story, source, state, chosen, colours }) {
+  const { next, beside } = story.ending ?? {};
   if (next) {
     const most = next[0].probability;
     const name = ({ text }) => make("bdi", {}, text === "\n" ? "new line" : readable(text));
     const lines = next.map((each) => barLine(name(each), each.probability, most));
-    return [make("h3", {}, "What it is for: the next word"), make("ol", { class: "story-drawn story-next" }, ...lines)];
+    return section("What it is for: the next word", make("ol", { class: "story-drawn story-next" }, ...lines));
   }
-  if (!movement) return [];
-  const [word, other] = [movement.words[0], movement.texts[1]];
-  const step = movement.steps.length - 1;
-  const drawing = { facts: movement, projection: movement.projections.vectors, step, colours, width: 640, height: 340 };
-  const said = `“${word}” begins as one row of the table. Here, and in “${other}”, it ends as two things:`;
-  return [make("h3", {}, "What it is for: a word in its sentence"), make("p", {}, said), drawPaths(drawing)];
+  const { first } = wordsOf(state, chosen.kind).at(chosen.query);
+  const found = source.beside ? source.beside(first) : writtenOf(beside, first);
+  if (!found) return found === null ? section(HEADING, make("p", {}, "The numbers are on their way.")) : null;
+  return section(HEADING, besideSaid(found), drawBeside(found, colours, WIDTH));
+}
+
+const section = (title, ...parts) => make("section", { class: "story-end" }, make("h3", {}, title), ...parts);
+
+// Of a page without a model: the words of which it knows it, and for another the first of them.
+function writtenOf(beside, first) {
+  const each = beside?.of[first] ?? Object.values(beside?.of ?? {})[0];
+  return each && { ...each, steps: beside.steps, texts: [beside.text, each.text] };
 }
 
 // The mean share that each other word has, over all heads and layers that the page holds.

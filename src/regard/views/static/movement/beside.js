@@ -1,0 +1,41 @@
+// Two words on their ways through the layers, in one picture: of a word here and in another sentence.
+
+import { make, readable } from "../base/dom.js";
+import { drawPaths } from "./drawing.js";
+
+/**
+ * @param {{ words: string[], texts: string[], steps: string[], points: number[][][], far: number[], share: number[],
+ *   apart: number | null }} found as tracing/pages/_beside.py and live/beside.js write it
+ * @param {import("../base/colours.js").Colours} colours
+ * @param {number} width
+ */
+export function drawBeside({ words, texts, steps, points, far, share, apart }, colours, width) {
+  const facts = { words, texts, steps };
+  const projection = {
+    ends: false,
+    points,
+    share,
+    apart,
+    true: far.map((each) => [
+      [0, each],
+      [each, 0],
+    ]),
+  };
+  return drawPaths({ facts, projection, step: steps.length - 1, colours, width, height: Math.round(0.56 * width) });
+}
+
+/** What is to be seen in it. @param {{ words: string[], texts: string[] }} found */
+export function besideSaid({ words: [one, other], texts: [, text] }) {
+  const name = (word) => make("b", {}, make("bdi", { dir: "auto" }, readable(word)));
+  const isSame = one.toLowerCase() === other.toLowerCase();
+  return isSame
+    ? make(
+        "p",
+        {},
+        name(one),
+        " begins as one row of the table. Here, and in “",
+        make("bdi", {}, text),
+        "”, it ends as two things:",
+      )
+    : make("p", {}, "Of the other words, ", name(other), " comes to be most like ", name(one), ":");
+}
