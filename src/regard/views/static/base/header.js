@@ -74,8 +74,9 @@ function makeExact(source) {
     : facts.here
       ? facts.here
       : `Weights ${origin} ${formatDifference(facts.difference)}${share}.`;
+  const of = make("span", { class: "in-full" }, " of the model");
   return makeMenu(
-    facts.kernel ? "from Python" : facts.here ? "8-bit copy of the model" : "checked",
+    facts.kernel ? "from Python" : facts.here ? make("span", {}, "8-bit copy", of) : "checked",
     "exact",
     make("p", { class: "difference" }, said),
     ...source.kinds.map((kind) => make("p", {}, `${sizeOf(source, kind)}.`)),

@@ -7,9 +7,10 @@ import { drawPaths } from "./drawing.js";
  * @param {{ words: string[], texts: string[], steps: string[], points: number[][][], far: number[], share: number[],
  *   apart: number | null }} found as tracing/pages/_beside.py and live/beside.js write it
  * @param {import("../base/colours.js").Colours} colours
- * @param {number} width
+ * @param {number} most pixels across
  */
-export function drawBeside({ words, texts, steps, points, far, share, apart }, colours, width) {
+export function drawBeside({ words, texts, steps, points, far, share, apart }, colours, most) {
+  const width = Math.max(280, Math.min(most, window.innerWidth - 34)); // a phone's letters are as large as others
   const facts = { words, texts, steps };
   const projection = {
     ends: false,
