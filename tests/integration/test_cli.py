@@ -484,7 +484,7 @@ def hostile_folders() -> dict[str, tuple[str, Callable[[bytes], bytes | None], s
     return {
         "no config": (settings, lambda data: None, "has no config.json"),
         "cut config": (settings, lambda data: data[:41], "not valid JSON"),
-        "list": (settings, lambda data: b"[]", "wanted a JSON object, got list"),
+        "list": (settings, lambda data: b"[]", "the JSON must be an object; got list"),
         "not UTF-8": (settings, lambda data: b"\xff", "not valid UTF-8"),
         "family": (settings, config(model_type="gpt9"), "got 'gpt9'"),
         "heads": (settings, config(num_attention_heads=7), "must divide d_model"),

@@ -111,5 +111,5 @@ def num_labels(fields: Fields) -> int:
         )
     number = next(iter(found.values()), _LABELS_WHERE_NOTHING_IS_SAID)
     if number < 1:
-        raise CheckpointError(f"{fields.file}: the number of labels must be at least 1, got {number}")
+        raise CheckpointError(f"{fields.file}: the number of labels must be at least 1; got {number}")
     return number

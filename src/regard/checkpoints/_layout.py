@@ -85,12 +85,12 @@ def read_index(folder: Path, layout: Layout = SAFETENSORS) -> dict[str, str]:
     shards = read_object(file).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         got = "nothing" if not shards else json_kind(shards)
-        raise CheckpointError(f"{file}: wanted an object 'weight_map' from tensors to shards, got {got}")
+        raise CheckpointError(f"{file}: 'weight_map' must be an object, from tensors to shards; got {got}")
     for name, shard in shards.items():
         if not isinstance(shard, str) or not _is_plain_shard_name(shard, layout.suffix):
             raise CheckpointError(
                 f"{file}: the shard of {name!r} must be the name of a {layout.suffix} file in the same "
-                f"folder, got {shard!r}"
+                f"folder; got {shard!r}"
             )
     return shards
 

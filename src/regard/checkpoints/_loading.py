@@ -74,7 +74,7 @@ def load_into(
     [[1.0, 1.0]]
     """
     if dtype is not None and not dtype.is_floating_point:
-        raise InputError(f"dtype must be a floating type such as torch.float32, got {dtype}")
+        raise InputError(f"dtype must be a floating type such as torch.float32; got {dtype}")
     wanted = state_of(module)
     _check_nothing_stays_on_meta(module, wanted)
     plan = make_plan(wanted, reader, keymap, keep_dtype=dtype is None, may_begin=may_begin)

@@ -86,7 +86,7 @@ def verify_weights(model: PackagedModel, folder: Path) -> None:
         ) from error
     if found != model.sha256:
         raise CheckpointError(
-            f"{weights}: these are not the published weights: wanted SHA-256 {model.sha256}, got {found}; "
+            f"{weights}: these are not the published weights: SHA-256 must be {model.sha256}; got {found}; "
             f"reinstall {model.distribution} with `{model.reinstall_command}`"
         )
 

@@ -107,13 +107,13 @@ def _checked(file: Path, stored: object) -> dict[str, Tensor]:
     """The tensors by their names: dense, of types that models are stored in, inside their memory."""
     if not isinstance(stored, dict):
         kind = type(stored).__name__
-        raise CheckpointError(f"{file}: wanted tensors by their names, got {kind}; {_CONVERT}")
+        raise CheckpointError(f"{file}: what it holds must be tensors by their names; got {kind}; {_CONVERT}")
     tensors: dict[str, Tensor] = {}
     for name, value in stored.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
             kind = "a tensor" if isinstance(value, Tensor) else json_kind(value)
             raise CheckpointError(
-                f"{file}: wanted tensors by their names, got {kind} under {name!r}; "
+                f"{file}: what it holds must be tensors by their names; got {kind} under {name!r}; "
                 "save the model's own `state_dict`"
             )
         tensors[name] = value.detach()

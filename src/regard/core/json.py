@@ -16,11 +16,11 @@ def read_objects(file: Path) -> list[dict[str, object]]:
     """The list of JSON objects in a file, such as `modules.json`; a CheckpointError where there is none."""
     value = _parse(_bytes(file), str(file))
     if not isinstance(value, list):
-        raise CheckpointError(f"{file}: wanted a JSON list, got {json_kind(value)}")
+        raise CheckpointError(f"{file}: the JSON must be a list; got {json_kind(value)}")
     for number, item in enumerate(value):
         if not isinstance(item, dict):
             raise CheckpointError(
-                f"{file}: wanted JSON objects in the list, got {json_kind(item)} at {number}"
+                f"{file}: the JSON must be a list of objects; got {json_kind(item)} at {number}"
             )
     return value
 
@@ -48,7 +48,7 @@ def parse_object(data: bytes, where: str) -> dict[str, object]:
     """
     value = _parse(data, where)
     if not isinstance(value, dict):
-        raise CheckpointError(f"{where}: wanted a JSON object, got {json_kind(value)}")
+        raise CheckpointError(f"{where}: the JSON must be an object; got {json_kind(value)}")
     return value
 
 

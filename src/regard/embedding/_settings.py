@@ -331,7 +331,7 @@ def _positive(config: Fields, key: str) -> int | None:
     """A number from 1 on; None where the file has none."""
     number = config.get(key, int, None)
     if number is not None and number < 1:
-        raise CheckpointError(f"{config.file}: the field {key!r} must be 1 or more, got {number}")
+        raise CheckpointError(f"{config.file}: the field {key!r} must be 1 or more; got {number}")
     return number
 
 

@@ -61,14 +61,14 @@ def view(
     sizes = [arrays[number].shape for number in numbers]
     _check_room(sizes, len(arrays))
     if key_tokens is not None and second is not None:
-        raise InputError("second: wanted None beside key_tokens, which are another text already")
+        raise InputError("second must be None beside key_tokens, which are another text already")
     side = _side("tokens", tokens, second)
     for number, (_, queries, keys) in zip(numbers, sizes, strict=True):
         wanted = len(tokens), len(tokens if key_tokens is None else key_tokens)
         if (queries, keys) != wanted:
             raise InputError(
-                f"weights: wanted {wanted[0]} queries and {wanted[1]} keys in layer {number}, as there are "
-                f"tokens, got {queries} and {keys}; of cross-attention give key_tokens"
+                f"weights must have {wanted[0]} queries and {wanted[1]} keys in layer {number}, as there are "
+                f"tokens; got {queries} and {keys}; of cross-attention give key_tokens"
             )
     kind: RecordKind = "encoder" if key_tokens is None else "cross"
     records = tuple(LayerRecord.given(number, arrays[number].astype(np.float32)) for number in numbers)
@@ -88,15 +88,15 @@ def _layers(weights: Any) -> list[npt.NDArray[Any]]:
         weights = _array("weights", weights)
     if isinstance(weights, list | tuple):
         if not weights:
-            raise InputError("weights: wanted at least one layer, got none")
+            raise InputError("weights must be at least one layer; got none")
         if any(each is None for each in weights):
             raise InputError(
-                "weights: wanted an array a layer, got None; a model of transformers gives its weights when "
+                "weights must be an array a layer; got None; a model of transformers gives its weights when "
                 'it is loaded with attn_implementation="eager"'
             )
         if isinstance(weights[0], list | tuple):
             raise InputError(
-                "weights: wanted an array a layer, got a sequence in a sequence; of what `generate` returns "
+                "weights must be an array a layer; got a sequence in a sequence; of what `generate` returns "
                 "give one step's"
             )
         arrays = [_array(f"weights[{place}]", each) for place, each in enumerate(weights)]
@@ -112,12 +112,12 @@ def _layers(weights: Any) -> list[npt.NDArray[Any]]:
             at = 0 if wanted == 3 or array.shape[0] == 1 else 1
             if array.shape[at] != 1:
                 raise InputError(
-                    f"weights: wanted a batch of one, got {array.shape[at]} in shape {array.shape}; "
+                    f"weights must be a batch of one; got {array.shape[at]} in shape {array.shape}; "
                     "give one text's, such as attention[:1]"
                 )
             array = array.squeeze(at)
         if array.ndim != wanted or 0 in array.shape:
-            raise InputError(f"weights: wanted shape {axes}, all at least 1, got {array.shape}")
+            raise InputError(f"weights must be of shape {axes}, all at least 1; got {array.shape}")
         arrays[place] = array
     return arrays if wanted == 3 else list(arrays[0])
 
@@ -130,9 +130,9 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise InputError(f"{name}: wanted rows of equal length, got others; give an array") from error
+        raise InputError(f"{name} must be rows of equal length; got others; give an array") from error
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{name}: wanted numbers, got {array.dtype}; give an array or a tensor")
+        raise InputError(f"{name} must be numbers; got {array.dtype}; give an array or a tensor")
     return array
 
 
@@ -141,7 +141,7 @@ def _chosen(layers: Sequence[int] | None, count: int) -> list[int]:
         return list(range(count))
     numbers = sorted({each + count if -count <= each < 0 else each for each in layers})
     if not numbers or not all(0 <= each < count for each in numbers):
-        raise InputError(f"layers: wanted some of 0 to {count - 1}, got {list(layers)}")
+        raise InputError(f"layers must be among 0 to {count - 1}; got {list(layers)}")
     return numbers
 
 
@@ -160,10 +160,10 @@ def _check_room(sizes: Sequence[tuple[int, ...]], count: int) -> None:
 
 def _side(name: str, tokens: Sequence[str], second: int | None) -> Side:
     if isinstance(tokens, str) or not all(isinstance(each, str) for each in tokens):
-        raise InputError(f"{name}: wanted a list with the text of each token, got {tokens!r:.80}")
+        raise InputError(f"{name} must be a list with the text of each token; got {tokens!r:.80}")
     if second is not None and not 0 < second < len(tokens):
         raise InputError(
-            f"second: wanted the place of a token, from 1 to {len(tokens) - 1}, got {second}; None is one "
+            f"second must be the place of a token, from 1 to {len(tokens) - 1}; got {second}; None is one "
             "text"
         )
     begin = any(each.startswith(_BEGINS) for each in tokens)

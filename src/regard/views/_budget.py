@@ -41,7 +41,7 @@ def choose_heads(
     if used > room:
         said = f"the {len(asked)} heads that are asked for" if asked else "one head of each kind of attention"
         raise InputError(
-            f"max_mb: wanted room for {said}, and the page would take {_mb(used - room)} MB more than "
+            f"max_mb must leave room for {said}; the page would take {_mb(used - room)} MB more than "
             "max_mb; give a larger max_mb, fewer heads or a shorter text"
         )
     chosen = dict.fromkeys(asked + least)
@@ -67,7 +67,7 @@ def check_heads(
     for kind, layer, head in found:
         if (kind, layer, head) not in there:
             raise InputError(
-                f"{said}: wanted heads of the model, got head {head} of {kind} layer {layer}; "
+                f"{said} must be heads of the model; got head {head} of {kind} layer {layer}; "
                 "layers and heads count from 0"
             )
     return found

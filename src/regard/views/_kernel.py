@@ -138,7 +138,7 @@ class Kernel:
         }
         if what not in answers or not 0 <= run < len(self._runs) or kind not in self._runs[run].record.kinds:
             raise InputError(
-                f"asked: wanted one of {', '.join(answers)} of a run and kind that is there, got {what}"
+                f"asked must be one of {', '.join(answers)} of a run and kind that is there; got {what}"
             )
         return answers[what](run, kind, asked)
 

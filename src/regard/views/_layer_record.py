@@ -152,15 +152,15 @@ class LayerRecord:
         if (weights < 0).any():
             where = tuple(int(i) for i in np.argwhere(weights < 0)[0])
             raise InputError(
-                f"weights: wanted numbers from 0 to 1, got {weights[where]:.4g} at (head, query, key) "
+                f"weights must be numbers from 0 to 1; got {weights[where]:.4g} at (head, query, key) "
                 f"{where} of layer {layer}; these may be scores: take the softmax over the keys first"
             )
         sums = weights.sum(axis=-1, dtype=np.float64)
         if sums.max() > 1 + _ROUNDED:
             where = tuple(int(i) for i in np.argwhere(sums > 1 + _ROUNDED)[0])
             raise InputError(
-                f"weights: wanted rows that sum to 1 or less, got {sums[where]:.4g} at (head, query) {where} "
-                f"of layer {layer}; the last axis must be the keys"
+                f"weights must have rows that sum to 1 or less; got {sums[where]:.4g} at (head, query) "
+                f"{where} of layer {layer}; the last axis must be the keys"
             )
         return cls(layer=layer, q=empty[0], k=empty[1], scale=1.0, weights=weights)
 
@@ -195,6 +195,6 @@ def _check_finite(name: str, array: npt.NDArray[np.float32]) -> None:
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InputError(
-            f"{name}: wanted finite numbers, got {array[where]} at {where}; "
+            f"{name} must be finite numbers; got {array[where]} at {where}; "
             "the model overflowed: run it in float32"
         )

@@ -16,7 +16,7 @@ def only_heads(record: AttentionRecord, names: Sequence[HeadName]) -> AttentionR
     Of other heads it has neither statistics nor names; their numbers stay, so that head 11 is still head 11.
     """
     if not names:
-        raise InputError("only: wanted at least one head, such as (5, 11), got none")
+        raise InputError("only must be at least one head, such as (5, 11); got none")
     heads: dict[tuple[RecordKind, int], tuple[int, ...]] = {}
     for kind, number, head in sorted(set(names)):
         heads[kind, number] = (*heads.get((kind, number), ()), head)

@@ -256,7 +256,7 @@ def pack_records(
     `render_page`.
     """
     if max_mb is not None and not max_mb > 0:
-        raise InputError(f"max_mb: wanted millions of bytes, a number above 0, or None, got {max_mb!r}")
+        raise InputError(f"max_mb must be millions of bytes, a number above 0, or None; got {max_mb!r}")
     asked = [*check_heads(records, heads), *check_heads(records, values, "values")]
     of_values = sum(wanted_bytes(record, values) for record in records)
     room = math.inf if max_mb is None else 1e6 * max_mb - size - of_values

@@ -64,13 +64,15 @@ class HeadPicture:
     def __post_init__(self) -> None:
         wanted = len(self.queries), len(self.keys)
         if self.weights.shape != wanted or 0 in wanted:
-            raise InputError(f"weights: wanted shape {wanted}, as there are tokens, got {self.weights.shape}")
+            raise InputError(
+                f"weights must be of shape {wanted}, as there are tokens; got {self.weights.shape}"
+            )
         if not ((self.weights >= 0) & (self.weights <= 1.01)).all():
-            raise InputError("weights: wanted numbers from 0 to 1, got others; these may be scores")
+            raise InputError("weights must be numbers from 0 to 1; got others; these may be scores")
         if self.form not in ("lines", "map"):
-            raise InputError(f'form: wanted "lines" or "map", got {self.form!r}')
+            raise InputError(f'form must be "lines" or "map"; got {self.form!r}')
         if not 0 <= self.least < 1:
-            raise InputError(f"least: wanted a weight from 0 to below 1, got {self.least!r}")
+            raise InputError(f"least must be a weight from 0 to below 1; got {self.least!r}")
         self.check_size(*wanted)
 
     @staticmethod

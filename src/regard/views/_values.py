@@ -84,7 +84,7 @@ def _chosen(record: AttentionRecord, wanted: Sequence[HeadName]) -> Chosen:
     for kind, number, head in wanted:
         if (kind, number) not in chosen:
             raise InputError(
-                f"values: wanted a layer that has some, got {kind} layer {number}, which has none; "
+                f"values must be of a layer that has some; got {kind} layer {number}, which has none; "
                 "choose another"
             )
         [group] = (each.group for each in record.layers[kind] if each.layer == number)

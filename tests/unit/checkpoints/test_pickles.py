@@ -213,8 +213,8 @@ def test_flipped_bytes_give_an_error_of_ours_or_tensors(tmp_path: Path, old: boo
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([torch.ones(1)], "wanted tensors by their names, got list"),
-        (torch.ones(1), "wanted tensors by their names, got Tensor"),
+        ([torch.ones(1)], "must be tensors by their names; got list"),
+        (torch.ones(1), "must be tensors by their names; got Tensor"),
         (
             {"state_dict": {"x": torch.ones(1)}},
             r"got object under 'state_dict'; save the model's own `state_dict`",
@@ -265,7 +265,7 @@ def test_shards(tmp_path: Path) -> None:
         ({"a": TWO, "b": TWO}, r"index\.json: index and shards disagree; not in .* names: a; download"),
         ({"a": ONE, "b": TWO, "c": TWO}, r"disagree; not in the shard that the index names: c; download"),
         ({"b": TWO, "z": ONE}, r"names: z; in a shard, but not in the index: a; download it again"),
-        ({"a": "../x.bin"}, r"must be the name of a \.bin file in the same folder, got '\.\./x\.bin'"),
+        ({"a": "../x.bin"}, r"must be the name of a \.bin file in the same folder; got '\.\./x\.bin'"),
         ({"a": "model.safetensors"}, r"must be the name of a \.bin file in the same folder"),
     ],
 )

@@ -209,7 +209,7 @@ def test_the_card_names_what_vectors_may_be_cut_to(tmp_path: Path, card: str) ->
         ({"pooling": {"pooling_mode": 3}}, "'pooling_mode' must be a list; got 3"),
         ({"pooling": {"pooling_mode_cls_token": 1}}, "'pooling_mode_cls_token' must be true or false; got 1"),
         ({"pooling": {"pooling_mode_median_tokens": True}}, "pooling_mode_median_tokens = True"),
-        ({"sentence_bert_config": {"max_seq_length": 0}}, "'max_seq_length' must be 1 or more, got 0"),
+        ({"sentence_bert_config": {"max_seq_length": 0}}, "'max_seq_length' must be 1 or more; got 0"),
         ({"sentence_bert_config": {"max_seq_length": "256"}}, "'max_seq_length' must be a whole number"),
         ({"sentence_bert_config": "{"}, "sentence_bert_config.json: not valid JSON"),
         (
@@ -221,7 +221,7 @@ def test_the_card_names_what_vectors_may_be_cut_to(tmp_path: Path, card: str) ->
         ({"sentence_bert_config": {"processing_kwargs": {"text": {}}}}, "processing_kwargs.text"),
         ({"sentence_bert_config": {"modality_config": {"message": {}}}}, "modality_config.message"),
         ({"sentence_bert_config": {"pooling": 1}}, "pooling = 1"),
-        ({"tokenizer_config": {"model_max_length": -1}}, "'model_max_length' must be 1 or more, got -1"),
+        ({"tokenizer_config": {"model_max_length": -1}}, "'model_max_length' must be 1 or more; got -1"),
         ({"tokenizer_config": {"model_max_length": "512"}}, "'model_max_length' must be a whole number"),
         (
             {"config_sentence_transformers": {"prompts": {"query": 1}}},
@@ -270,7 +270,7 @@ def test_modules_that_are_something_else_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("{}", "wanted a JSON list, got object"), ("[1]", "got int at 0")]
+    ("text", "message"), [("{}", "the JSON must be a list; got object"), ("[1]", "got int at 0")]
 )
 def test_a_list_that_is_none_is_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "modules.json").write_text(text)

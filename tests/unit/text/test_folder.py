@@ -122,7 +122,7 @@ def test_a_vocabulary_without_its_special_tokens(tmp_path: Path) -> None:
     ("files", "message"),
     [
         ({"tokenizer_config__json": "{"}, "tokenizer_config.json: not valid JSON"),
-        ({"tokenizer_config__json": []}, "tokenizer_config.json: wanted a JSON object, got list"),
+        ({"tokenizer_config__json": []}, "tokenizer_config.json: the JSON must be an object; got list"),
         (
             {"tokenizer_config__json": {"do_lower_case": "no"}},
             "do_lower_case must be true or false; got 'no'",

@@ -53,24 +53,24 @@ def test_draws_the_layers_asked_for() -> None:
 @pytest.mark.parametrize(
     ("weights", "options", "said"),
     [
-        (_weights() * 2, {}, r"rows that sum to 1 or less, got 2 at \(head, query\) \(0, 0\) of layer 0"),
+        (_weights() * 2, {}, r"rows that sum to 1 or less; got 2 at \(head, query\) \(0, 0\) of layer 0"),
         (-_weights(), {}, "take the softmax"),
         (_weights() * np.nan, {}, "finite"),
         (_weights(queries=4), {}, "got 4 and 5; of cross-attention give key_tokens"),
         (_weights(keys=4), {}, "got 5 and 4"),
-        (_weights()[0], {}, r"wanted shape \(layers, heads, queries, keys\), or \(queries, keys\) of one"),
-        ([0.9, 0.1], {}, r"or \(queries, keys\) of one head, all at least 1, got \(2,\)"),
-        ([[0.9, 0.1], [0.5]], {}, "wanted rows of equal length"),
-        (np.stack([_weights(), _weights()]), {}, "a batch of one, got 2|got 3"),
+        (_weights()[0], {}, r"of shape \(layers, heads, queries, keys\), or \(queries, keys\) of one"),
+        ([0.9, 0.1], {}, r"or \(queries, keys\) of one head, all at least 1; got \(2,\)"),
+        ([[0.9, 0.1], [0.5]], {}, "rows of equal length"),
+        (np.stack([_weights(), _weights()]), {}, "a batch of one; got 2|got 3"),
         ([], {}, "got none"),
         ([None, None], {}, "eager"),
         ([[_weights()[0]]], {}, "generate"),
-        (np.array(["x"]), {}, "wanted numbers"),
-        (_weights(), {"layers": [2]}, "wanted some of 0 to 1"),
-        (_weights(), {"layers": []}, "wanted some of 0 to 1"),
+        (np.array(["x"]), {}, "must be numbers"),
+        (_weights(), {"layers": [2]}, "among 0 to 1"),
+        (_weights(), {"layers": []}, "among 0 to 1"),
         (_weights(), {"second": 5}, "from 1 to 4"),
         (_weights(), {"second": 1, "key_tokens": TOKENS}, "None beside key_tokens"),
-        (_weights(), {"key_tokens": "abcde"}, "key_tokens: wanted a list"),
+        (_weights(), {"key_tokens": "abcde"}, "key_tokens must be a list"),
     ],
 )
 def test_refuses_what_is_no_attention(weights: Any, options: dict[str, Any], said: str) -> None:
@@ -85,7 +85,7 @@ def test_one_head_is_a_matrix_of_any_kind() -> None:
 
 
 def test_refuses_tokens_that_are_no_text() -> None:
-    with pytest.raises(InputError, match="tokens: wanted a list"):
+    with pytest.raises(InputError, match="tokens must be a list"):
         view(_weights(), [101, 7, 8, 9, 102])  # type: ignore[list-item]
 
 

@@ -222,10 +222,10 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="room for one head of each kind"):
         render_page(record, max_mb=0.1)
     for most in (0, -1.0, float("nan")):
-        with pytest.raises(InputError, match="max_mb: wanted millions of bytes"):
+        with pytest.raises(InputError, match="max_mb must be millions of bytes"):
             render_page(record, max_mb=most)
     for name in (("encoder", 3, 0), ("encoder", 0, HEADS), ("decoder", 0, 0)):
-        with pytest.raises(InputError, match=f"heads: wanted heads of the model, got head {name[2]}"):
+        with pytest.raises(InputError, match=f"heads must be heads of the model; got head {name[2]}"):
             render_page(record, heads=[name])  # type: ignore[list-item]
 
 

@@ -165,9 +165,9 @@ def test_the_causal_check_is_asked_for(record: AttentionRecord) -> None:
     ("asked", "told"),
     [
         ({"what": "check", "layer": 0, "head": 0}, "no model stands behind"),
-        ({"what": "poem"}, "wanted one of row, column"),
+        ({"what": "poem"}, "must be one of row, column"),
         ({"what": "row", "layer": 0, "head": HEADS, "query": 0}, "IndexError"),
-        ({"what": "row", "kind": "decoder"}, "wanted one of"),
+        ({"what": "row", "kind": "decoder"}, "must be one of"),
     ],
 )
 def test_what_cannot_be_answered_says_why(record: AttentionRecord, asked: dict[str, Any], told: str) -> None:

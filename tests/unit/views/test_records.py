@@ -22,7 +22,7 @@ def _layer(**fields: Any) -> LayerRecord:
 def test_refuses_what_is_not_finite(name: str) -> None:
     array = _random(3, 7, 11)
     array[1, 2, 3] = np.nan
-    said = rf"{name}: wanted finite numbers, got nan at \(1, 2, 3\); the model overflowed: run it in float32"
+    said = rf"{name} must be finite numbers; got nan at \(1, 2, 3\); the model overflowed: run it in float32"
     with pytest.raises(InputError, match=said):
         _layer(**{name: array})
 

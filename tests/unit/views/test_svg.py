@@ -104,7 +104,7 @@ def test_hostile_names_are_text() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"keys": ("a",)}, "wanted shape"),
+        ({"keys": ("a",)}, "of shape"),
         ({"weights": np.full((3, 5), 2.0)}, "from 0 to 1"),
         ({"weights": np.full((3, 5), np.nan)}, "from 0 to 1"),
         ({"form": "pie"}, "lines"),

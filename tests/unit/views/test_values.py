@@ -113,10 +113,10 @@ def test_says_that_a_layer_has_none() -> None:
 @pytest.mark.parametrize(
     ("values", "fields", "message"),
     [
-        ([("encoder", 2, 0)], {}, "values: wanted heads of the model, got head 0 of encoder layer 2"),
+        ([("encoder", 2, 0)], {}, "values must be heads of the model; got head 0 of encoder layer 2"),
         ([("encoder", 0, 6)], {}, "got head 6 of encoder layer 0"),
         ([("decoder", 0, 0)], {}, "got head 0 of decoder layer 0"),
-        ([("encoder", 0, 0)], {"v": None}, "values: wanted a layer that has some"),
+        ([("encoder", 0, 0)], {"v": None}, "values must be of a layer that has some"),
     ],
 )
 def test_refuses_heads_that_are_not_there(values: Any, fields: Any, message: str) -> None:

@@ -93,9 +93,9 @@ class Movement:
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.texts) <= MOST_TEXTS:
-            raise InputError(f"texts: wanted 1 to {MOST_TEXTS}, got {len(self.texts)}; give fewer")
+            raise InputError(f"texts must be 1 to {MOST_TEXTS}; got {len(self.texts)}; give fewer")
         if not np.isfinite(self.vectors).all():
-            raise InputError("vectors: wanted finite numbers, got others; run the model in float32")
+            raise InputError("vectors must be finite numbers; got others; run the model in float32")
 
     def __repr__(self) -> str:
         words = " / ".join(dict.fromkeys(self.words))

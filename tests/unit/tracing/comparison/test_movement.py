@@ -118,7 +118,7 @@ def test_what_does_not_move_has_no_correlation() -> None:
         ({"vectors": np.full((TEXTS, STEPS, 2), np.inf)}, "finite"),
         (
             {"vectors": np.zeros((17, STEPS, 2)), "texts": 17 * ("x",), "words": 17 * ("x",)},
-            "1 to 16, got 17",
+            "1 to 16; got 17",
         ),
     ],
 )
