@@ -61,6 +61,7 @@ class Trace(run.TraceOfRun):
     relevance = measures.relevance
     rollout = measures.rollout
     statistics = measures.statistics
+    table = measures.weight_table
     value_zeroing = measures.value_zeroing
 
     ablation = edits.ablation

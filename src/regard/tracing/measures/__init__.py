@@ -11,3 +11,4 @@ from regard.tracing.measures._readout import check_head, logits_of_layers, loss,
 from regard.tracing.measures._rollout import flow, rollout, rollout_steps
 from regard.tracing.measures._statistics import Statistics, statistics
 from regard.tracing.measures._value_zeroing import value_zeroing, value_zeroing_blocks
+from regard.tracing.measures._weight_table import weight_table

@@ -40,6 +40,8 @@ class Trace(Stacks):
     ) -> Tensor:
         """Attention weights, after the softmax: how much each query attends to each key.
 
+        To read one head's beside their tokens: `print(trace.table(layer, head))`.
+
         Args:
             layer: attention layer, 0 to L - 1; a list or slice of them; None gives all.
             head: 0 to H - 1; a list or slice of them; None gives all.
