@@ -25,7 +25,7 @@ BUDGET = {
     "scaling": (750, 11),
     "serving": (2_800, 8),
     "text": (3_800, 17),
-    "tracing": (12_100, 85),
+    "tracing": (12_200, 85),
     "training": (6_450, 33),
     "views": (4_700, 56),
     "words": (650, 4),
