@@ -1,6 +1,6 @@
 """Text from outside, made safe to print for people."""
 
-# Unicode's pictures stand for controls below a blank, escapes for those above and for those of bidirectional text.
+# Unicode's pictures stand for controls below a blank, escapes for those above and for those of direction.
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡"}
 _C1 = {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
 # The controls of bidirectional text, which can make a line read as another, and the two other line ends.
