@@ -13,7 +13,7 @@ BUDGET = {
     "cli": (3_700, 1),
     "concordance": (3_400, 18),
     "core": (4_700, 43),
-    "data": (1_450, 24),
+    "data": (1_400, 24),
     "decoding": (2_900, 41),
     "embedding": (5_600, 31),
     "kernels": (2_200, 10),

@@ -12,10 +12,9 @@ from regard.blocks._feed_forward import (
 from regard.blocks._layers import DecoderLayer, LayerState, SelfAttentionLayer
 from regard.blocks._linear import Identity, Linear, is_native
 from regard.blocks._multi_head import MultiHeadAttention
-from regard.blocks._norms import RMSNorm
 from regard.blocks._perceiver import ConcatenatedEmbeddings, CrossAttentionLayer, LatentStack
 from regard.blocks._recurrent import AlignedDecoderLayer, GatedUnit, RecurrentLayer
-from regard.blocks._residual import PostNorm, PreNorm, Residual, SandwichNorm
+from regard.blocks._residual import PostNorm, PreNorm, Residual, RMSNorm, SandwichNorm
 from regard.blocks._sru import SruAttention, SruLayer
 from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Stack
 

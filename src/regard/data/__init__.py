@@ -3,19 +3,14 @@
 Read one after the other in constant memory, from the beginning as often as anybody likes.
 """
 
-from regard.data._conllu import conllu
 from regard.data._csv_source import Csv
 from regard.data._line_sources import JsonSource, TextSource
-from regard.data._lines import LONGEST
+from regard.data._lines import LONGEST, no_text, paragraphs
 from regard.data._opening import FORMATS, Opened, unreadable
-from regard.data._paragraphs import paragraphs
-from regard.data._parallel import ParallelRows
 from regard.data._parquet_source import ROWS, ParquetSource, column_values, is_text, is_words
-from regard.data._rows import Row, Rows, Unit
+from regard.data._rows import ParallelRows, Row, Rows, Unit
 from regard.data._sources import Source, open_sources
-from regard.data._tagged import Tagged, Word
-from regard.data._texts import no_text
-from regard.data._vrt import vrt
+from regard.data._tagged import Tagged, Word, conllu, vrt
 
 __all__ = [
     "FORMATS",

@@ -1,6 +1,7 @@
-"""The lines of a file, and the rows that sources make of them."""
+"""Lines of a file, paragraphs of lines, the rows that sources make of them, and what is a text."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import IO, NamedTuple
 
 LONGEST = 4_000_000
@@ -53,3 +54,42 @@ def undecodable(what: str, encoding: str, line: bytes, error: UnicodeDecodeError
     """Why a line that is not in its encoding is rejected."""
     byte = f"byte {error.start} is 0x{line[error.start]:02x}"
     return f"{what} is not {encoding.upper()}: {byte}; name its encoding"
+
+
+def paragraphs(records: Iterable[Record]) -> Iterator[Record]:
+    """Lines joined up to a blank one, each with the number of its first line; broken lines as they are."""
+    held, first = list[str](), 1
+    for record in chain(records, [Record([""], None, 0)]):
+        if record.reason is not None:
+            yield record
+        elif (line := str(record.values[0])).strip():
+            first = first if held else record.line
+            held.append(line)
+        elif held:
+            yield Record(["\n".join(held)], None, first)
+            held = []
+
+
+def no_text(what: str, value: object) -> str | None:
+    """Why a value is no text; None where it is one. `what` it is called.
+
+    Example:
+        >>> no_text("the text", None), no_text("the text", 3), no_text("the text", "")
+        ('the text is null', 'the text is a number, not a string', None)
+    """
+    if value is None:
+        return f"{what} is null"
+    if not isinstance(value, str):
+        return f"{what} is {_a(value)}, not a string"
+    if value.isascii():
+        return None
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"{what} holds half of a surrogate pair at character {error.start}"
+    return None
+
+
+def _a(value: object) -> str:
+    names = {bool: "true or false", int: "a number", float: "a number", dict: "an object", list: "a list"}
+    return names.get(type(value), f"of type {type(value).__name__}")

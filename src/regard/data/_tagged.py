@@ -1,7 +1,13 @@
-"""A text with its words, as far as a file says which they are."""
+"""Texts whose words a file gives, with what it says of them: CoNLL-U, and vertical text (VRT)."""
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
+from typing import Any, Final
+from xml.sax.saxutils import unescape
+
+from regard.core.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +37,139 @@ class Tagged:
     place: str
     date: str | None = None
     meta: dict[str, Any] = field(default_factory=dict)
+
+
+def conllu(lines: Iterator[str], date: str = "date") -> Iterator[Tagged]:
+    """The sentences of CoNLL-U: words as they stand in the text, with lemma and universal part of speech.
+
+    Words of a multiword token ("del" for "de el") are one, as written, and their lemmas are joined by "+".
+    What a comment `# meta::NAME = VALUE` says holds for all of its document.
+
+    Source: https://universaldependencies.org/format.html
+    """
+    about: dict[str, str] = {}
+    of_document: dict[str, str] = {}
+    tokens: list[list[str]] = []
+    first = 0
+    for number, line in enumerate(chain(lines, [""]), 1):
+        if line.startswith("#"):
+            name, _, value = (part.strip() for part in line[1:].partition("="))
+            if name.startswith("newdoc"):
+                of_document = {"document": value}
+            elif name.startswith("newpar"):
+                of_document["paragraph"] = value
+            elif name.startswith("meta::"):
+                of_document[name.removeprefix("meta::")] = value
+            elif value:
+                about[name] = value
+        elif line.strip():
+            first = first or number
+            fields = line.split("\t")
+            if len(fields) < 4 or not _NUMBER.fullmatch(fields[0]):
+                raise InputError(
+                    f"line {number} must have the columns of CoNLL-U, by tabs; got {line[:60]!r}."
+                )
+            tokens.append(fields)
+        elif tokens:
+            text = about.pop("text", None)
+            known = {**of_document, **about}
+            yield Tagged(*_sentence(tokens, text), f"line {first}", known.pop(date, None), known)
+            about, tokens, first = {}, [], 0
+
+
+_NUMBER: Final = re.compile(r"\d+([-.]\d+)?")
+
+
+def _sentence(tokens: list[list[str]], text: str | None) -> tuple[str, list[Word]]:
+    surface: list[tuple[str, str, str, bool]] = []  # form, lemma, pos, whether a blank follows
+    inside = 0  # the last number that a multiword token covers
+    for fields in tokens:
+        number, form, lemma, pos = fields[:4]
+        glued = len(fields) > 9 and "SpaceAfter=No" in fields[9]
+        lemma, pos = ("" if value == "_" and form != "_" else value for value in (lemma, pos))
+        if "." in number:
+            continue
+        if "-" in number:
+            inside = int(number.partition("-")[2])
+            surface.append((form, "", "", not glued))
+        elif int(number) <= inside:
+            whole, lemmas, kinds, after = surface[-1]
+            surface[-1] = whole, f"{lemmas}+{lemma}".strip("+"), f"{kinds}+{pos}".strip("+"), after
+        else:
+            surface.append((form, lemma, pos, not glued))
+    words, at, blank = [], 0, False
+    body, agrees = "" if text is None else text, text is not None
+    if agrees:
+        for form, lemma, pos, _ in surface:
+            start = body.find(form, at)
+            if start < 0 or body[at:start].strip():
+                agrees = False  # the text is not what the words say: the words are
+                break
+            at = start + len(form)
+            words.append(Word(start, at, lemma, pos))
+    if not agrees:
+        body, words = "", []
+        for form, lemma, pos, after in surface:
+            body += " " * blank + form
+            words.append(Word(len(body) - len(form), len(body), lemma, pos))
+            blank = after
+    return body, words
+
+
+_TAG: Final = re.compile(r"<(/?)([A-Za-z][\w:.-]*)((?:\s[^\t]*)?)>")
+_ATTRIBUTE: Final = re.compile(r"""([\w:.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+
+
+def vrt(lines: Iterator[str], columns: Sequence[str], date: str = "date") -> Iterator[Tagged]:
+    """The sentences of vertical text: a word a line with its columns, between tags; `<g/>` glues two words.
+
+    The attributes of tags are what is known. Where an inner tag has a name that an outer one has, it is
+    called TAG_NAME: the `id` of `<s>` within a `<text id="...">` is `s_id`.
+
+    Source: https://cwb.sourceforge.io/files/CWB_Encoding_Tutorial.pdf, section 2
+    """
+    open_tags: dict[str, dict[str, str]] = {}
+    body, glue, first = "", False, 0
+    words: list[Word] = []
+
+    def made() -> Tagged:
+        known: dict[str, str] = {}
+        for tag, attributes in open_tags.items():
+            known |= {f"{tag}_{name}" if name in known else name: each for name, each in attributes.items()}
+        return Tagged(body, words, f"line {first}", known.pop(date, None), known)
+
+    for number, line in enumerate(lines, 1):
+        bare = line.strip()
+        if not bare or bare.startswith(("<?", "<!--")):
+            continue
+        empty = bare.endswith("/>")
+        tag = _TAG.fullmatch(f"{bare[:-2]}>" if empty else bare)
+        if tag is None:
+            fields = dict(zip(columns, map(_entities, line.rstrip("\r\n").split("\t")), strict=False))
+            form = fields.get("word", "")
+            if not form:
+                raise InputError(f"line {number} must have a word in its columns; got {line[:60]!r}.")
+            body += form if glue or not body else f" {form}"
+            first = first or number
+            words.append(
+                Word(len(body) - len(form), len(body), fields.get("lemma", ""), fields.get("pos", ""))
+            )
+            glue = False
+            continue
+        closes, name, rest = tag.groups()
+        if name == "g":
+            glue = True
+        elif words and name in ("s", "p", "text", "doc"):
+            yield made()
+            body, words, first = "", [], 0
+        if closes:
+            open_tags.pop(name, None)
+        elif not empty:
+            attributes = _ATTRIBUTE.findall(rest)
+            open_tags[name] = {key: _entities(double or single) for key, double, single in attributes}
+    if words:
+        yield made()
+
+
+def _entities(value: str) -> str:
+    return unescape(value, {"&quot;": '"', "&apos;": "'"})

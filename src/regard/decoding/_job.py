@@ -12,8 +12,7 @@ from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.decoding._beam import Beams, Watch, beam_search
 from regard.decoding._choice import Choice, MostLikely
-from regard.decoding._decoded import Decoded, Written
-from regard.decoding._pieces import Pieces
+from regard.decoding._decoded import Decoded, Pieces, Written
 from regard.decoding._reader import check_network, rows_of
 from regard.decoding._rules import Model, Rules
 from regard.decoding._speculation import Speculation, speculated

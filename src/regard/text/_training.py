@@ -12,8 +12,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from regard.core.arguments import one_of, whole
 from regard.core.errors import InputError
 from regard.text._checks import surrogate
-from regard.text._marks import MARKS, Marks
-from regard.text._special import special_ids
+from regard.text._special import MARKS, Marks, special_ids
 from regard.text._tokenizer import Tokenizer
 
 TokenizerKind = Literal["bpe", "wordpiece", "unigram", "characters"]

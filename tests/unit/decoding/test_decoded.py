@@ -7,7 +7,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
-from regard.decoding._pieces import Pieces
+from regard.decoding._decoded import Pieces
 from regard.text import Tokenizer
 
 TEXT = "a river, 河岸 👍🏽 \ufffd\ufffd e\u0301 END of"
