@@ -8,7 +8,7 @@ import torch
 from regard.core.errors import InputError
 from regard.decoding import Beams, Rules, Sampling, along, decode_texts
 from regard.text import Tokenizer
-from unit.decoding.test_pieces import MAKERS
+from unit.decoding.test_decoded import MAKERS
 from unit.decoding.test_texts import ROWS, TEXTS, WORDS, tokenizer
 from unit.decoding.toy import decoder, pair
 
