@@ -11,9 +11,11 @@ import transformers
 import regard
 from regard.core.errors import InputError, RegardError
 from regard.embedding import Request
+from regard.model import _embedding
 from regard.model._embedding import OfSentences, OfWords
 from tolerances import PARITY_FP32, assert_close_to_largest
 
+TEXTS = ["a river bank", "fish", "time flies like an arrow"] * 7
 FISHING = "Write a poem about a man fishing on a river bank."
 MONEY = "Write a poem about a man withdrawing money from a bank."
 
@@ -137,3 +139,36 @@ def test_the_lens_is_the_same_model(model: regard.Model) -> None:
         assert_close_to_largest(theirs.embedding("bank", layer), ours.embedding("bank", layer), PARITY_FP32)
     facts = seen.describe()
     assert (facts["found_in"], facts["positions"]) == ("transformers", "as its own code has it")
+
+
+@pytest.mark.parametrize("level", ["sentence", "word"])
+def test_progress_is_told_of_all_texts(
+    model: regard.Model, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    monkeypatch.setattr(_embedding, "_AT_ONCE", 8)
+    of_list: list[tuple[int, int]] = []
+    model.embed(TEXTS, level=level, progress=lambda *each: of_list.append(each), threads=2)  # type: ignore[call-overload]
+    assert {total for _, total in of_list} == {21}
+    assert [done for done, _ in of_list] == sorted(done for done, _ in of_list)
+    assert {8, 16, 21} <= {done for done, _ in of_list}
+    of_iterator: list[tuple[int, int]] = []
+    model.embed(iter(TEXTS), level=level, progress=lambda *each: of_iterator.append(each))  # type: ignore[call-overload]
+    assert {total for _, total in of_iterator} == {8, 16, 21}
+    assert of_iterator[-1] == (21, 21)
+
+
+def test_a_text_in_windows_counts_once(model: regard.Model) -> None:
+    seen: list[int] = []
+    long = " ".join(["bank"] * 90)
+    window = regard.Windows(size=16, overlap=4)
+    model.embed(
+        [long, "fish"], window=window, batch_tokens=16, threads=1, progress=lambda done, _: seen.append(done)
+    )
+    assert seen[0] == 0
+    assert seen[-1] == 2
+    assert max(seen) == 2
+
+
+def test_what_cannot_be_called_is_refused(model: regard.Model) -> None:
+    with pytest.raises(InputError, match="progress must be a function"):
+        model.embed(TEXTS, progress=3)  # type: ignore[call-overload]

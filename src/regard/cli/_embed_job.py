@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from regard.cli._options import print_json, status
-from regard.cli._progress import PassedOver, Progress, duration, left, say, size, stoppable
+from regard.cli._progress import PassedOver, Progress, say, size, stoppable
 from regard.core.errors import InputError, RegardError
 from regard.core.printable import printable
+from regard.core.progress import duration, left
 
 if TYPE_CHECKING:
     from regard.embedding import job
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class JobProgress(Progress):
     """Texts, tokens a second, and the time left."""
 
-    def __call__(self, progress: "job.Progress") -> None:
+    def report(self, progress: "job.Progress") -> None:
         """Shows it."""
         self.show(progress.rows, progress.of, speed(progress))
 
@@ -39,11 +40,7 @@ def speed(progress: "job.Progress") -> str:
 
 
 class Limit:
-    """How many rows may be put aside.
-
-    Args:
-        words: of the option: a number, or a share such as "1%"; None is any number.
-    """
+    """How many rows may be put aside: a number, or a share such as "1%"; None is any number."""
 
     def __init__(self, words: str | None) -> None:
         found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)%", "100%" if words is None else words)
@@ -76,7 +73,9 @@ def written(
 
     call = run_to_array if output.suffix == ".npy" else partial(run, share=share)
     with stoppable(), JobProgress() as progress, spread(progress.tell) as workers:
-        summary = call(rows, output, open_work, shard_rows=shard_rows, on_progress=progress, spread=workers)
+        summary = call(
+            rows, output, open_work, shard_rows=shard_rows, on_progress=progress.report, spread=workers
+        )
     if as_json:
         print_json(asdict(summary))
     _tell(summary, output, as_json)

@@ -10,15 +10,7 @@ _LAYER = re.compile(r"-?[0-9]{1,6}")
 
 
 def parse_heads(option: str, words: str) -> list[Any]:
-    """The heads of "3.5,cross.1.0": [(3, 5), ("cross", 1, 0)].
-
-    Args:
-        option: what they were given as, for the message.
-        words: heads as LAYER.HEAD or KIND.LAYER.HEAD, with commas between them. Which kinds and heads there
-            are is for the model to say.
-
-    Raises:
-        InputError: something that names no head.
+    """The heads of words such as LAYER.HEAD,KIND.LAYER.HEAD; the model says which of them there are.
 
     Example:
         >>> parse_heads("--values", "3.5, cross.1.0")
@@ -39,9 +31,6 @@ def parse_heads(option: str, words: str) -> list[Any]:
 
 def parse_heads_or_layers(option: str, words: str) -> list[Any]:
     """The same, where a layer without a head stands for all of its heads.
-
-    Raises:
-        InputError: something that names neither.
 
     Example:
         >>> parse_heads_or_layers("--heads", "3.5,4")

@@ -53,11 +53,7 @@ def status(message: str) -> AbstractContextManager[Any]:
 
 
 def read_texts(arguments: Sequence[str]) -> list[str]:
-    """The arguments themselves, or what stdin holds where one is "-".
-
-    Raises:
-        InputError: "-" is given twice, or what came is not text in UTF-8.
-    """
+    """The arguments themselves, or what stdin holds where one is "-"."""
     if list(arguments).count("-") > 1:
         raise InputError("- can stand for one text only: stdin is read once.")
     return [_read_stdin() if each == "-" else as_typed(each) for each in arguments]
@@ -75,11 +71,7 @@ def _read_stdin() -> str:
 
 
 def as_typed(argument: str) -> str:
-    """An argument as UTF-8: Python decodes by the locale, and keeps what does not fit as lone surrogates.
-
-    Raises:
-        InputError: it is not UTF-8.
-    """
+    """An argument as UTF-8: Python decodes by the locale, and keeps what does not fit as lone surrogates."""
     try:
         argument.encode("utf-8")
     except UnicodeEncodeError:
@@ -88,15 +80,7 @@ def as_typed(argument: str) -> str:
 
 
 def check_outputs(files: Mapping[str, Path | None]) -> None:
-    """Refuse to write a file where stdout goes, which would lose what is printed, or two to one place.
-
-    Args:
-        files: by the options that name them.
-
-    Raises:
-        InputError: a path is "-", which stands for stdin elsewhere, or two are the same.
-        OutputError: a path is stdout, by whatever name.
-    """
+    """Refuse to write a file where stdout goes, which would lose what is printed, or two to one place."""
     asked: dict[str, str] = {}
     for option, path in files.items():
         if path is None:

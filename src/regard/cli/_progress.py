@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Self
 
 import typer
 
 from regard.core.printable import printable
+from regard.core.progress import Bar
 
 # Seconds between two lines where stderr is no terminal.
 _EVERY = 10.0
@@ -23,50 +23,25 @@ def say(message: str) -> None:
     typer.echo(f"regard: {printable(message)}", err=True)
 
 
-class Progress:
-    """A bar on stderr where that is a terminal, else a line now and then.
-
-    Args:
-        unit: what is counted.
-    """
+class Progress(Bar):
+    """The bar, or where stderr is no terminal a line now and then."""
 
     def __init__(self, unit: str = "texts") -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        drawn = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rest]}"))
-        self._bar: Any = Progress(*columns, console=drawn, transient=True) if drawn.is_terminal else None
-        self._task: Any = None
-        self._unit = unit
+        super().__init__(unit)
         self._told = time.monotonic()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._task is not None:
-            self._bar.stop()
-
-    def show(self, texts: int, of: int | None, rest: str = "") -> None:
-        """Show how many texts are done."""
-        self.draw(f"{texts:,}{'' if of is None else f' of {of:,}'} {self._unit}", texts, of, rest)
-
-    def draw(self, done: str, completed: int, of: int | None, rest: str) -> None:
+    def draw(self, words: str, done: int, of: int | None, rest: str) -> bool:
         """Show how far it is. The bar begins with the first call: before, a spinner may turn."""
-        if self._bar is not None:
-            if self._task is None:
-                self._bar.start()
-                self._task = self._bar.add_task(done, total=of, rest=rest)
-            self._bar.update(self._task, completed=completed, description=done, rest=rest)
-        elif sys.stderr is not None and time.monotonic() - self._told >= _EVERY:
+        drawn = super().draw(words, done, of, rest)
+        if not drawn and sys.stderr is not None and time.monotonic() - self._told >= _EVERY:
             self._told = time.monotonic()
-            say(", ".join(filter(None, (done, rest))))
+            say(", ".join(filter(None, (words, rest))))
+        return drawn
 
     def tell(self, message: str) -> None:
         """Say something beside the bar."""
         if self._task is not None:
-            self._bar.console.print(f"regard: {printable(message)}", markup=False, highlight=False)
+            self._drawn.console.print(f"regard: {printable(message)}", markup=False, highlight=False)
         else:
             say(message)
 
@@ -96,11 +71,7 @@ def stoppable() -> Iterator[None]:
 
 
 class PassedOver:
-    """Says which texts of a file the model cannot take: each of the first ones, and how many there are.
-
-    Args:
-        what: one of them is called: "line" or "row".
-    """
+    """Says which texts of a file (lines, rows) the model cannot take: the first ones, and how many."""
 
     def __init__(self, what: str) -> None:
         self._what, self.count = what, 0
@@ -116,29 +87,6 @@ class PassedOver:
         if self.count:
             were = f"{self._what} was" if self.count == 1 else f"{self._what}s were"
             say(f"{self.count:,} {were} passed over in all")
-
-
-def left(done: int, of: int | None, seconds: float) -> str:
-    """How long the rest takes, as far as that is known.
-
-    Example:
-        >>> left(2, 6, 10.0), left(0, 6, 1.0), left(2, None, 10.0)
-        ('20 s left', '', '')
-    """
-    return f"{duration((of - done) * seconds / done)} left" if done and of is not None else ""
-
-
-def duration(seconds: float) -> str:
-    """A time for people.
-
-    Example:
-        >>> duration(0.2), duration(75), duration(7300), duration(200000)
-        ('0 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
-    """
-    whole = round(seconds)
-    parts = ((whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s"))
-    first = next((place for place, (count, _) in enumerate(parts) if count), 3)
-    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count or first == 3)
 
 
 def size(count: int) -> str:

@@ -1,5 +1,6 @@
 """What every `regard train OBJECTIVE` has: its common options, and a run with progress and a result."""
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,19 +8,42 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from regard.cli._options import console, print_json
-from regard.cli._progress import say
+from regard.cli._progress import Progress, say
 from regard.cli._rows import argument, flag, option
-from regard.cli._training_progress import TrainingProgress
 from regard.core.errors import InputError
+from regard.core.progress import left
 
 if TYPE_CHECKING:
     from regard.training import AnySettings, Result
+
+_MEAN_OF = 50  # steps that loss and speed are the mean of
 
 DATA = argument("DATA...", "Files: text, JSONL, CSV, TSV or Parquet.", None)
 RUN = option("--output -o RUN", "The folder of the run: a new one, or one to go on with.")
 CONFIG = option("--config FILE", "Settings, as TOML or JSON.")
 SEED = option("--seed N", "The seed of all random draws.")
 SHOW = flag("--print-settings", "Print all settings as TOML for --config, and end.")
+
+
+class TrainingProgress(Progress):
+    """Loss, speed and the time left; each score is a line of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("steps")
+        self._last: deque[tuple[float, float, int]] = deque(maxlen=_MEAN_OF)  # loss, seconds, tokens
+
+    def report(self, report: Mapping[str, Any]) -> None:
+        """The report of a step, or of a score."""
+        if "loss" not in report:
+            scores = {name.removeprefix("valid_"): value for name, value in report.items() if name != "step"}
+            self.tell(f"step {report['step']:,}: {_told(scores)}")
+            return
+        self._last.append((report["loss"], report["seconds"], report["step_tokens"]))
+        losses, seconds, tokens = (sum(each) for each in zip(*self._last, strict=True))
+        count, step, steps = len(self._last), report["step"], report["steps"]
+        speed = f"{tokens / max(seconds, 1e-9):,.0f} tokens/s"
+        rest = f"loss {losses / count:.4f}, {speed}, {left(count, count + steps - step, seconds)}"
+        self.draw(f"step {step:,} of {steps:,}", step, steps, rest)
 
 
 def check_output(output: Path | None, show: bool) -> None:

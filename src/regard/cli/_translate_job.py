@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from regard.cli._lines import count_lines, read_lines
-from regard.cli._progress import Progress, left, say
+from regard.cli._progress import Progress, say
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
 from regard.core.locks import locked
+from regard.core.progress import left
 
 if TYPE_CHECKING:
     from regard.model import Model
@@ -35,12 +36,7 @@ _Line = tuple[str, str | None]
 class Lines:
     """The lines of a file, and what a model writes for them, portion by portion.
 
-    Args:
-        source: the file; "-" is stdin.
-        prefixes: a file whose line n is how the translation of line n begins; or None.
-        model: an encoder-decoder.
-        how: the arguments of `Model.generate`.
-        precision: what the model's weights are stored in.
+    Line n of `prefixes` is how the translation of line n begins; `how` are the arguments of `Model.generate`.
     """
 
     def __init__(
@@ -66,15 +62,7 @@ class Lines:
         }
 
     def records(self, progress: Progress, earlier: Iterable[_Line] = ()) -> Iterator[list[Record]]:
-        """Portions of what was written: for each line its source and ways.
-
-        Args:
-            progress: is shown how many lines with text are done.
-            earlier: the lines of whole portions that are done, which are left out.
-
-        Raises:
-            InputError: a line that cannot be translated, or is another than the one that was.
-        """
+        """Portions of what was written, for each line its source and ways; without the earlier lines."""
         sources = iter(earlier)
         lines = self._lines()
         of, begun = count_lines(self._source), time.monotonic()

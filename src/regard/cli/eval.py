@@ -1,11 +1,10 @@
 """`regard eval`: what a model is worth on files."""
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli._options import console, print_json
-from regard.cli._progress import Progress, left
+from regard.cli._progress import Progress
 from regard.cli._rows import JSON, argument, option
 from regard.core.printable import printable
 
@@ -29,7 +28,6 @@ def eval(
     """
     from regard.training import score
 
-    began = time.monotonic()
     with Progress("tokens") as progress:
         found = score(
             model,
@@ -38,7 +36,7 @@ def eval(
             objective=objective,
             changes=changes or (),
             on_message=progress.tell,
-            on_progress=lambda done, of: progress.show(done, of, left(done, of, time.monotonic() - began)),
+            on_progress=progress,
         )
     if as_json:
         print_json(

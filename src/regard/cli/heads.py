@@ -1,6 +1,5 @@
 """`regard heads`: what each head does, over a sentence or a file of texts."""
 
-import time
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from regard.cli._lines import count_lines, read_lines
 from regard.cli._options import as_typed, check_outputs, console, load_model, print_json, read_texts
-from regard.cli._progress import PassedOver, Progress, left, say
+from regard.cli._progress import PassedOver, Progress, say
 from regard.cli._rows import JSON, KIND, MODEL, TARGET, Kind, argument, option
 from regard.core.errors import InputError
 
@@ -110,7 +109,6 @@ class _Numbered:
 
 def _counted(texts: Any, total: int | None, progress: Progress) -> Iterator[Any]:
     """The texts, counted as they go by."""
-    start = time.monotonic()
     for count, text in enumerate(texts, start=1):
         yield text
-        progress.show(count, total, left(count, total, time.monotonic() - start))
+        progress(count, total)

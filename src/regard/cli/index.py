@@ -6,8 +6,9 @@ from pathlib import Path
 import typer
 
 from regard.cli._options import print_json, status
-from regard.cli._progress import Progress, duration, say, stoppable
+from regard.cli._progress import Progress, say, stoppable
 from regard.cli._rows import DELIMITER, ESCAPE, JSON, NO_HEADER, argument, flag, option
+from regard.core.progress import duration
 
 _NAMED = 10
 

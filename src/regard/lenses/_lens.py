@@ -14,15 +14,7 @@ from regard.text import SpecialIds, Tokenizer
 def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Loaded:
     """Look at any transformers model that calls attention through transformers' registry.
 
-    Args:
-        hf_model: a `transformers.PreTrainedModel` in evaluation mode, with "sdpa" or "eager" attention.
-        tokenizer: its tokenizer, from transformers or tokenizers; None where only token ids will be given.
-        name: what the model is called; by default the name it was loaded by, or its class.
-
-    Raises:
-        InputError: a model that cannot be seen (it names what), or a tokenizer that is none.
-        RegardError: the check on creation found other numbers than the model's.
-        MissingExtraError: transformers is not installed.
+    `regard.lens` says what it takes, and what it refuses.
 
     Example:
         >>> import torch

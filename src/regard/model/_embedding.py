@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 import numpy as np
 
 from regard.core.arguments import check_function
+from regard.core.progress import Bar
 from regard.embedding import (
     Embeddings,
     KeptEmbedder,
@@ -22,8 +23,7 @@ from regard.embedding import (
     Windows,
     WordKind,
 )
-from regard.model._bar import Bar
-from regard.model._held import Held
+from regard.model._has_network import HasNetwork
 from regard.models import Loaded
 from regard.text import each_text
 
@@ -69,7 +69,7 @@ def _with_fields(method: Any) -> Any:
     return method
 
 
-class Embedding(Held):
+class Embedding(HasNetwork):
     """What a model makes of texts: vectors."""
 
     def __init__(self, loaded: Loaded) -> None:
@@ -148,7 +148,7 @@ class Embedding(Held):
         check_function("progress", progress, "of what is done and what there is", optional=True)
         embedder = self._embedder.of(self.loaded, request)
         portions = ((n * _AT_ONCE, each) for n, each in enumerate(_portions(texts)))
-        with Bar("texts") as bar:
+        with Bar("texts", patience=3.0) as bar:
 
             def told(first: int, count: int) -> Callable[[int], object]:
                 total = len(texts) if isinstance(texts, Sized) else first + count

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Self
 
 from regard.core.arguments import check_function
-from regard.model._held import Held
+from regard.model._has_network import HasNetwork
 from regard.models import Heads, OfLayers, Part, save_checkpoint
 from regard.pruning import Importance, PruningCurve, loads_in, prune, pruning_curve, weakest_heads
 
 
-class Pruning(Held):
+class Pruning(HasNetwork):
     """Heads removed for good, what that costs, and the checkpoint that is left."""
 
     def prune(self, heads: OfLayers | Mapping[Part, OfLayers]) -> Self:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from regard import tracing
 from regard.core.errors import InputError
 from regard.embedding import read_sentence_settings
-from regard.model._held import Held
+from regard.model._has_network import HasNetwork
 from regard.models import as_named
 from regard.text import Words, each_text
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.views import Page
 
 
-class Tracing(Held):
+class Tracing(HasNetwork):
     """What a model does with a text, and what its heads do with many."""
 
     @overload

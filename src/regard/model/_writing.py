@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
 
 from regard.core.arguments import check_function
 from regard.core.errors import InputError
+from regard.core.progress import Bar
 from regard.decoding import (
     BATCH_TOKENS,
     Beams,
@@ -25,8 +26,7 @@ from regard.decoding import (
     stream,
     watch_text,
 )
-from regard.model._bar import Bar
-from regard.model._held import Held
+from regard.model._has_network import HasNetwork
 from regard.text import each_text
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _How(RuleChanges, total=False):
     progress: Callable[[int, int], object] | None
 
 
-class Writing(Held):
+class Writing(HasNetwork):
     """What a model writes: continuations of prompts, translations of sources."""
 
     @overload
@@ -137,7 +137,7 @@ class Writing(Held):
             )
         check_function("progress", progress, "of what is done and what there is", optional=True)
         done = 0
-        with Bar("texts") as bar:
+        with Bar("texts", patience=3.0) as bar:
 
             def advance(more: int) -> None:
                 nonlocal done

@@ -19,10 +19,10 @@ def test_speed() -> None:
 
 def test_lines_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with JobProgress() as progress:
-        progress(HALF)
+        progress.report(HALF)
         assert capsys.readouterr().err == ""
         monkeypatch.setattr(_progress, "_EVERY", 0.0)
-        progress(HALF)
+        progress.report(HALF)
     assert capsys.readouterr().err == "regard: 6,000 of 10,000 texts, 2,500 tokens/s, 40 s left\n"
 
 
@@ -31,7 +31,7 @@ def test_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: py
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
     with JobProgress() as progress:
-        progress(HALF)
+        progress.report(HALF)
     shown = capsys.readouterr().err
     assert "6,000 of 10,000 texts" in shown
     assert "40 s left" in shown

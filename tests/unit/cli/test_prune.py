@@ -81,25 +81,6 @@ def test_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     assert removed_words(load_checkpoint(folder).network) == words.split(",")
 
 
-@pytest.mark.parametrize(
-    ("heads", "message"), [("9.1", "must be from 0 to 1"), ("0.1.2", "must be of encoder")]
-)
-def test_heads_that_are_not_there(
-    heads: str,
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-) -> None:
-    full = tmp_path / "full"
-    full.mkdir()
-    write(full, "bert")
-    code, out, err = run(monkeypatch, capsys, heads, "-m", str(full), "-o", str(tmp_path / "no"))
-    assert (code, out) == (2, "")
-    assert message in err
-    assert not (tmp_path / "no").exists()
-
-
 def folder_with_words(folder: Path) -> Path:
     folder.mkdir()
     write(folder, "bert")
@@ -130,6 +111,8 @@ def test_the_weakest_for_some_texts(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("9.1",), "must be from 0 to 1"),
+        (("0.1.2",), "must be of encoder"),
         ((), "give either HEADS or --weakest"),
         (("0.1", "--weakest", "2"), "give either HEADS or --weakest"),
         (("--weakest", "2"), "--weakest and --file go together"),
@@ -140,7 +123,7 @@ def test_the_weakest_for_some_texts(
         (("--weakest", "5", "--file", "texts"), "number must be from 1 to 4"),
     ],
 )
-def test_options_that_do_not_go_together(
+def test_what_is_refused(
     words: tuple[str, ...],
     message: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -42,7 +42,7 @@ _THEIRS = {
 """What transformers calls the arguments of a pass, where that differs from what it calls those of a text."""
 
 
-class Held:
+class HasNetwork:
     """A loaded network with its tokenizer: what every capability of a model is a function of."""
 
     def __init__(self, loaded: Loaded) -> None:
