@@ -1,7 +1,8 @@
 """Other words that are used so: a vector of every word, and LanceDB's index over them."""
 
+import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from regard.concordance._store import Store, writer
 from regard.concordance._uses import Found, Uses
-from regard.concordance._vectors import VectorCache, Vectors
+from regard.concordance._vectors import Progress, VectorCache, Vectors
 from regard.concordance._where import JOINED, conditions, forms_of, listed
 from regard.core.errors import InputError
 from regard.core.extras import missing
@@ -33,7 +34,7 @@ def _lancedb() -> Any:
         raise missing("other words (any_word) need", error, "lancedb") from error
 
 
-def make_any(store: Store, cache: VectorCache, progress: Callable[[int, int], object] | None = None) -> None:
+def make_any(store: Store, cache: VectorCache, progress: Progress = None) -> None:
     """Embed every word of an index, and build what finds the nearest; goes on where it was stopped."""
     lancedb, kinds, pa = _lancedb()
     with writer(store.folder):
@@ -66,15 +67,9 @@ def _batches(store: Store, pa: Any, schema: Any, width: int) -> Iterator[Any]:
         uses, forms, blobs = zip(*rows, strict=True)
         last = uses[-1]
         vectors = np.frombuffer(b"".join(blobs), np.float16)
-        there = vectors.reshape(-1, width).any(
-            axis=1
-        )  # a word of which the tokenizer leaves nothing has none
-        columns = [
-            pa.array(uses, pa.int64()),
-            pa.array(forms, pa.int32()),
-            pa.FixedSizeListArray.from_arrays(pa.array(vectors), width),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema).filter(pa.array(there))
+        columns = {"use": uses, "form": forms, "v": pa.FixedSizeListArray.from_arrays(vectors, width)}
+        there = vectors.reshape(-1, width).any(axis=1)  # where the tokenizer leaves nothing there is none
+        yield pa.RecordBatch.from_pydict(columns, schema=schema).filter(pa.array(there))
 
 
 class AnyWord:
@@ -90,34 +85,35 @@ class AnyWord:
 
     def find(self, query: Vectors, word: str, where: Sequence[str], k: int) -> tuple[Found, int]:
         """The nearest k uses of other words under conditions, and how many uses other words have."""
-        own = self.own(word)
-        store, total = self._store, self._table.count_rows()
-        condition, values = conditions(store, where)
-        wanted = k if not where else 16 * k
-        while True:
-            found = kept = self.nearest(query, own, wanted)
-            if where:
-                query_where = f"WHERE u.id = w.use AND {condition} ORDER BY w.rowid"
-                with store.of(found):
-                    rows = store.rows(f"SELECT w.use FROM wanted w CROSS JOIN {JOINED} {query_where}", values)
-                kept = np.array([use for (use,) in rows], np.int64)
-            if len(kept) >= k or len(found) < wanted:
-                break
+        own, total, wanted = self.own(word), self._table.count_rows(), 16 * k if where else k
+        found = self.nearest(query, own, wanted)
+        while len(kept := self._under(found, where)) < k and len(found) == wanted:
             wanted *= 8
+            found = self.nearest(query, own, wanted)
         if not len(kept):
             raise InputError(f"the corpus has no other word with {', '.join(where)}.")
-        others = store.one(f"SELECT sum(n) FROM form WHERE is_word AND id NOT IN ({listed(own)})")
+        others = self._store.one(f"SELECT sum(n) FROM form WHERE is_word AND id NOT IN ({listed(own)})")
         return Found(kept[:k]), min(total, others or 0)
+
+    def _under(self, found: Uses, where: Sequence[str]) -> Uses:
+        if not where:
+            return found
+        condition, values = conditions(self._store, where)
+        tables = f"wanted w CROSS JOIN {JOINED} WHERE u.id = w.use"
+        with self._store.of(found):
+            rows = self._store.rows(f"SELECT w.use FROM {tables} AND {condition} ORDER BY w.rowid", values)
+        return np.array([use for (use,) in rows], np.int64)
 
     def own(self, word: str) -> list[int]:
         """All forms of the words of a phrase: with their spelling, without regard to case, or their lemma."""
         if word.startswith("/"):
             return list(forms_of(self._store, word)[0])
-        keys = [fold(word[start:stop]) for start, stop in split_words(word)]
-        marks = ",".join("?" * len(keys))
-        lemmas = f"SELECT lemma FROM form WHERE key IN ({marks}) AND lemma != ''"
-        query = f"SELECT id FROM form WHERE key IN ({marks}) OR lemma IN ({marks}) OR lemma IN ({lemmas})"
-        return [id for (id,) in self._store.rows(query, keys * 3)]
+        rows = self._store.rows(
+            "WITH asked AS (SELECT value FROM json_each(?)) SELECT id FROM form WHERE key IN asked "
+            "OR lemma IN asked OR lemma IN (SELECT lemma FROM form WHERE key IN asked AND lemma != '')",
+            [json.dumps([fold(word[start:stop]) for start, stop in split_words(word)])],
+        )
+        return [id for (id,) in rows]
 
     def nearest(self, query: Vectors, barred: Sequence[int], k: int) -> Uses:
         """The numbers of the nearest k uses whose forms are none of these."""

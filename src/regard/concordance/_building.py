@@ -1,9 +1,9 @@
 """Making an index: every word of a corpus with its place, in one pass that goes on where it was stopped."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import file_digest
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -71,8 +71,7 @@ def build_index(
     found = Indexed()
     sources = _identified(reading.sources(paths))
     with writer(Path(folder)) as store:
-        made = json.loads(json.dumps(asdict(reading)))
-        known = _check_same(store, made, sources)
+        known = _check_same(store, reading, sources)
         for mark, (label, source, kind) in sources.items():
             state = known.setdefault(mark, {"name": label, "sha256": mark, "entries": 0, "whole": False})
             if state["whole"]:
@@ -84,8 +83,10 @@ def build_index(
             def put_aside(place: str, why: str, file: str = label) -> None:
                 found.put_aside.append((f"{place} of {file}", why))
 
-            entries = reading.entries(source, kind, put_aside)
-            _add(store, islice(entries, state["entries"], None), reading, state, known, progress)
+            entries = islice(reading.entries(source, kind, put_aside), state["entries"], None)
+            for texts in _added(store, entries, reading, state, known):
+                if progress is not None:
+                    progress(texts, label)
         if not store.manifest["finished"]:
             store.finish()
         found.texts = store.one("SELECT count(*) FROM text")
@@ -105,25 +106,26 @@ def _identified(sources: Sequence[tuple[Source, str]]) -> dict[str, tuple[str, S
             break
     found: dict[str, tuple[str, Source, str]] = {}
     for label, (source, kind) in zip(labels, sources, strict=True):
-        first = found.setdefault(_mark(source), (label, source, kind))
+        with source.opened.reading(raw=True) as file:
+            mark = file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
+        first = found.setdefault(mark, (label, source, kind))
         if first[1] is not source:
             raise InputError(f"corpus must name a file once; {label!r} and {first[0]!r} hold the same.")
     return found
 
 
 def _check_same(
-    store: Store, made: dict[str, Any], sources: dict[str, tuple[str, Source, str]]
+    store: Store, reading: Reading, sources: dict[str, tuple[str, Source, str]]
 ) -> dict[str, dict[str, Any]]:
     """The files that the index knows, by what they hold."""
+    made = json.loads(json.dumps(asdict(reading)))
     earlier = store.manifest.get("reading")
     if earlier is None:
         with store.writing():
             store.note(reading=made, finished=False, sources=[])
-    elif earlier != made:
-        name = next(name for name in made if made[name] != earlier.get(name))
-        raise InputError(
-            f"{name} must be what the index was made with, {earlier.get(name)!r}; got {made[name]!r}."
-        )
+    elif odd := [name for name in made if made[name] != earlier.get(name)]:
+        was, now = earlier.get(odd[0]), made[odd[0]]
+        raise InputError(f"{odd[0]} must be what the index was made with, {was!r}; got {now!r}.")
     known = {each["sha256"]: each for each in store.manifest["sources"]}
     names = {each["name"] for each in known.values()}
     if changed := [label for mark, (label, *_) in sources.items() if mark not in known and label in names]:
@@ -134,83 +136,54 @@ def _check_same(
     return known
 
 
-def _mark(source: Source) -> str:
-    digest = hashlib.sha256()
-    with source.opened.reading(raw=True) as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-class _Numbers:
-    """The next free numbers, and the number of each form."""
+class _Forms(dict[tuple[str, str, str], tuple[int, bool]]):
+    """Of forms with their lemma and part of speech: the number, and whether it is a word."""
 
     def __init__(self, store: Store) -> None:
-        self.doc, self.text, self.use, self.form = (
-            store.one(f"SELECT coalesce(max(id), 0) + 1 FROM {table}")
-            for table in ("doc", "text", "use", "form")
-        )
-        self.of_form = {
-            (form, lemma, pos): (number, bool(is_word))
-            for number, form, lemma, pos, is_word in store.rows(
-                "SELECT id, form, lemma, pos, is_word FROM form"
-            )
-        }
-        self.new_forms: list[tuple[Any, ...]] = []
+        rows = store.rows("SELECT form, lemma, pos, id, is_word FROM form")
+        super().__init__({(*key,): (number, bool(is_word)) for *key, number, is_word in rows})
+        self.new: list[tuple[Any, ...]] = []
 
-    def of(self, form: str, word: Word) -> tuple[int, bool]:
-        key = form, fold(word.lemma), word.pos
-        found = self.of_form.get(key)
-        if found is None:
-            found = self.of_form[key] = self.form, any(map(str.isalnum, form))
-            self.new_forms.append((self.form, form, fold(form), *key[1:], found[1]))
-            self.form += 1
+    def __missing__(self, key: tuple[str, str, str]) -> tuple[int, bool]:
+        found = self[key] = len(self) + 1, any(map(str.isalnum, key[0]))
+        self.new.append((found[0], key[0], fold(key[0]), *key[1:], found[1]))
         return found
 
 
-def _add(
-    store: Store,
-    entries: Iterator[Tagged],
-    reading: Reading,
-    state: dict[str, Any],
-    sources: dict[str, Any],
-    progress: Callable[[int, str], object] | None,
-) -> None:
-    """The texts of a file, a transaction at a time, each with how far the file is read."""
-    numbers, split = _Numbers(store), reading.splitter()
-    while True:
+def _added(
+    store: Store, entries: Iterator[Tagged], reading: Reading, state: dict[str, Any], known: dict[str, Any]
+) -> Iterator[int]:
+    """Add the texts of a file, a transaction at a time, each with how far it is read: how many there are."""
+    forms, split = _Forms(store), reading.splitter()
+    doc, text, use = (
+        store.one(f"SELECT coalesce(max(id), 0) FROM {table}") for table in ("doc", "text", "use")
+    )
+    while not state["whole"]:
         block = list(islice(entries, _TEXTS_AT_ONCE))
         docs, texts, uses = [], [], []
         for entry in block:
+            doc += 1
             words = split(entry.body) if entry.words is None else entry.words
-            count = 0
-            start, at = 0, 0
+            start, at, count = 0, 0, 0
             for end in _parts(entry.body, words):
-                texts.append((numbers.text, numbers.doc, start, entry.body[start:end]))
-                while at < len(words) and words[at].start < end:
-                    word = words[at]
-                    form, is_word = numbers.of(entry.body[word.start : word.stop], word)
-                    uses.append((numbers.use, numbers.text, word.start - start, word.stop - start, form))
-                    numbers.use += 1
-                    count += is_word
-                    at += 1
-                numbers.text += 1
+                text += 1
+                texts.append((text, doc, start, entry.body[start:end]))
+                while at < len(words) and (word := words[at]).start < end:
+                    form, is_word = forms[entry.body[word.start : word.stop], fold(word.lemma), word.pos]
+                    use, at, count = use + 1, at + 1, count + is_word
+                    uses.append((use, text, word.start - start, word.stop - start, form))
                 start = end
             meta = json.dumps({name: value for name, value in entry.meta.items() if value is not None})
-            docs.append((numbers.doc, state["name"], entry.place, entry.date, meta, count))
-            numbers.doc += 1
+            docs.append((doc, state["name"], entry.place, entry.date, meta, count))
         state |= {"entries": state["entries"] + len(block), "whole": len(block) < _TEXTS_AT_ONCE}
         with store.writing():
             store.db.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?, ?)", docs)
             store.db.executemany("INSERT INTO text VALUES (?, ?, ?, ?)", texts)
-            store.db.executemany("INSERT INTO form VALUES (?, ?, ?, ?, ?, ?, 0)", numbers.new_forms)
+            store.db.executemany("INSERT INTO form VALUES (?, ?, ?, ?, ?, ?, 0)", forms.new)
             store.db.executemany("INSERT INTO use VALUES (?, ?, ?, ?, ?)", uses)
-            store.note(sources=[*sources.values()])
-        numbers.new_forms.clear()
-        if progress is not None:
-            progress(numbers.text - 1, state["name"])
-        if state["whole"]:
-            return
+            store.note(sources=[*known.values()])
+        forms.new.clear()
+        yield text
 
 
 def _parts(body: str, words: Sequence[Word]) -> Iterator[int]:

@@ -31,7 +31,8 @@ class Concordance:
     Args:
         path: the folder of an index, as `regard index` or `build_index` makes it.
         model: a `regard.Model`, its name or its folder; None for that of the index's vectors, or the default.
-        layers: as of `UsageEmbedder`; None for those of the index's vectors.
+        layers: those whose mean is taken; None for those of the index's vectors, or from two thirds of the
+            depth on.
 
     Raises:
         InputError: there is no index, or it is of another version, not finished, or of another model.
@@ -64,14 +65,16 @@ class Concordance:
     @property
     def model_name(self) -> str | None:
         """The name of the model of the vectors that the index has; None without any."""
-        about = self._store.manifest.get("meaning") or {}
-        name: str | None = about.get("model")
+        name: str | None = self._meaning.get("model")
         return name
+
+    @property
+    def _meaning(self) -> dict[str, Any]:
+        return self._store.manifest.get("meaning") or {}
 
     def fits(self, model: Any) -> bool:
         """Whether the vectors that the index has, if any, are those of a `regard.Model`."""
-        about = self._store.manifest.get("meaning")
-        return about is None or about["mark"] == model.loaded.mark()
+        return not self._meaning or self._meaning["mark"] == model.loaded.mark()
 
     def within(self, seconds: float) -> AbstractContextManager[None]:
         """A context in which each query of the index must end in time, for what strangers ask: an InputError
@@ -85,22 +88,19 @@ class Concordance:
         from regard.checkpoints import DEFAULT_MODEL
         from regard.models import load_checkpoint
 
-        about = self._store.manifest.get("meaning") or {}
-        model = about.get("model") if self._model is None else self._model
+        model = self._meaning.get("model") if self._model is None else self._model
         if model is None or isinstance(model, str | os.PathLike):
             model = load_checkpoint(DEFAULT_MODEL if model is None else model)
-        layers = about.get("layers") if self._layers is None else self._layers
+        layers = self._meaning.get("layers") if self._layers is None else self._layers
         return VectorCache(self._store, UsageEmbedder(getattr(model, "loaded", model), layers))
 
     @cached_property
     def calibration(self) -> Calibration | None:
         """What a likeness says of senses: as `regard tune-layer` left it, or as regard ships it."""
         own = self._store.manifest.get("calibration")
-        return (
-            shipped(self.vectors.embed)
-            if own is None
-            else Calibration(**own | {"unsure": tuple(own["unsure"])})
-        )
+        if own is None:
+            return shipped(self.vectors.embed)
+        return Calibration(**own | {"unsure": tuple(own["unsure"])})
 
     def find(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -71,15 +72,9 @@ class Reading:
         Raises:
             InputError: one cannot be read, or is of no format that is read.
         """
-        given = self.format in ANNOTATED.values()
-        opened = open_sources(
-            paths,
-            format="text" if given else self.format,
-            csv=self.csv,
-            encoding=self.encoding,
-        )
+        format = "text" if self.format in ANNOTATED.values() else self.format
         found = []
-        for source in opened:
+        for source in open_sources(paths, format=format, csv=self.csv, encoding=self.encoding):
             ends = Path(source.opened.label.lower()).suffixes
             ending = next((each for each in reversed(ends) if each not in _PACKED), "")
             kind = self.format or ANNOTATED.get(ending) or source.opened.format
@@ -114,15 +109,13 @@ class Reading:
         for record in paragraphs(records) if kind == "text" and self.unit == "paragraph" else records:
             place = f"{source.unit} {record.line}"
             reason = record.reason or no_text(f"column {self.text!r}", record.values[0])
-            if reason is None and not str(record.values[0]).strip():
-                continue
+            body = str(record.values[0])
             if reason is not None:
                 put_aside(place, reason)
-                continue
-            body = str(record.values[0])
-            known = dict(zip(names[1:], record.values[1:], strict=True))
-            when = known.pop(self.date, None) if self.date else None
-            yield Tagged(body, None, place, None if when is None else str(when), known)
+            elif body.strip():
+                known = dict(zip(names[1:], record.values[1:], strict=True))
+                when = known.pop(self.date, None) if self.date else None
+                yield Tagged(body, None, place, None if when is None else str(when), known)
 
     def splitter(self) -> Callable[[str], list[Word]]:
         """How the words of a text are found where the corpus does not give them."""
@@ -143,18 +136,8 @@ def _lemmatised(language: str) -> Callable[[str], list[Word]]:
         raise InputError(
             f"lemmas must be a language that simplemma knows, such as en; got {language!r}."
         ) from error
-    known: dict[str, str] = {}
-
-    def split(body: str) -> list[Word]:
-        words = []
-        for start, stop in split_words(body):
-            form = body[start:stop]
-            if form not in known:
-                known[form] = lemmatizer.lemmatize(form, lang=language).lower()
-            words.append(Word(start, stop, known[form]))
-        return words
-
-    return split
+    lemma = cache(lambda form: lemmatizer.lemmatize(form, lang=language).lower())
+    return lambda body: [Word(start, stop, lemma(body[start:stop])) for start, stop in split_words(body)]
 
 
 def _lines(source: Source) -> Iterator[str]:

@@ -39,8 +39,7 @@ class Counts(Displayable):
     """A table of counts.
 
     Attributes:
-        rows: each a dictionary by the names of the columns.
-        total: how many rows there are, of which these are the first.
+        rows, total: each a dictionary by column; and how many there are, with those left out.
         about: what was counted, in words.
         dispersion: of a word over a field, from 0, even, to 1, in one part only; else None.
         bar: the column that is drawn as bars too.
@@ -84,12 +83,9 @@ def _cell(value: object) -> str:
 
 
 def log_likelihood(a: Any, b: Any, size_a: float, size_b: float) -> tuple[Numbers, Numbers]:
-    """How surely a word is more frequent in one sample than in another, and by how much.
+    """G2 = 2 sum O ln(O / E) over a word and all others in two samples, and log2 of the ratio of its rates.
 
-        G2 = 2 sum O ln(O / E)    over the word and all others, in both samples
-        log ratio = log2((a / size_a) / (b / size_b))    a count of 0 is taken as 0.5
-
-    Of a and b, counts of words in two samples of these sizes. G2 is negative where one is rarer in the first.
+    G2 is negative where the word is rarer in the first; for the ratio a count of 0 is taken as 0.5.
 
     Source: Dunning 1993, "Accurate methods for the statistics of surprise and coincidence"; Rayson and
     Garside 2000, "Comparing corpora using frequency profiling". The ratio: Hardie 2014.
@@ -106,17 +102,11 @@ def log_likelihood(a: Any, b: Any, size_a: float, size_b: float) -> tuple[Number
 
 
 def dispersion(counts: Any, sizes: Any) -> float:
-    """How unevenly a word is spread over the parts of a corpus: 0 is even, 1 in the smallest part only.
+    """How unevenly a word is spread over parts: 0 is even, 1 in the smallest only; NaN where there is one.
 
         DP = sum |counts / sum(counts) - sizes / sum(sizes)| / 2, divided by 1 - min(sizes) / sum(sizes)
 
-    NaN where there is but one part.
-
     Source: Gries 2008, "Dispersions and adjusted frequencies in corpora"; Lijffijt and Gries 2012 (divisor).
-
-    Example:
-        >>> dispersion([3, 3], [100, 100]), dispersion([6, 0], [100, 100])
-        (0.0, 1.0)
     """
     counts, shares = np.asarray(counts, np.float64), np.asarray(sizes, np.float64)
     shares = shares / shares.sum()
@@ -207,25 +197,20 @@ def collocates(
     k: int | None = 50,
     about: str = "",
 ) -> Counts:
-    """The words that stand more often around some uses than around others, or than elsewhere.
-
-    A word at a place is counted once, however many of the uses are near. Elsewhere is all else in the
-    documents for which `where` holds. Punctuation does not count.
-    """
+    """The words that stand more often around some uses than others, or than elsewhere under `where`."""
     names = dict(store.rows(f"SELECT f.id, {_unit(store, by)} FROM form f"))
 
     def around(uses: Found) -> tuple[NDArray[np.int64], Counter[str], Counter[str]]:
         near = neighbours(store, uses, *span)
-        tokens, at = np.unique(near.use, return_index=True)
+        tokens, at = np.unique(near.use, return_index=True)  # once, however many of the uses are near
         forms, left = near.form[at], near.distance[at] < 0
         before, after = (Counter(map(names.__getitem__, forms[side].tolist())) for side in (left, ~left))
         return tokens, before, after
 
     tokens, left, right = around(found)
     if against is not None:
-        b = Counter[str]()
-        for side in around(against)[1:]:
-            b += side
+        _, before, after = around(against)
+        b = before + after
     else:
         with store.of(np.setdiff1d(found.uses[:, None] + np.arange(found.size), tokens)):
             own = store.rows(

@@ -103,16 +103,10 @@ class Drift(Displayable):
         for each in self.changes:
             here, there = each.uses
             yield Text(f"\n{each.first}, {here:,} uses | {each.second}, {there:,} uses", style="bold")
-            rows = [
-                [
-                    name.upper(),
-                    f"{of.value:.3f}",
-                    f"{of.low:.3f} to {of.high:.3f}",
-                    f"{of.chance:.3f}",
-                    f"{of.p:.3f}",
-                ]
-                for name, of in each.measures()
-            ]
+            rows = []
+            for name, of in each.measures():
+                value, low, high, chance, p = (f"{number:.3f}" for number in vars(of).values())
+                rows.append([name.upper(), value, f"{low} to {high}", chance, p])
             yield plain_table(["", "value", "95 %", "by chance", "p"], rows)
             if len(self.changes) == 1:
                 for name, lines in zip((each.first, each.second), each.lines, strict=True):
@@ -131,9 +125,8 @@ def parts_of(places: Sequence[Place], by: str, bins: Sequence[str]) -> tuple[lis
             middle = middle if middle > known[0] else next((each for each in known if each > middle), middle)
             begins = {middle: "-".join(f"{number:02d}" for number in middle)}
         starts = sorted(begins)
-        names = [f"before {begins[each]}" for each in starts[:1]] + [
-            f"from {begins[each]}" for each in starts
-        ]
+        names = [f"before {begins[starts[0]]}"] if starts else []
+        names += [f"from {begins[each]}" for each in starts]
         parts = [None if each is None else names[bisect_right(starts, each)] for each in dates]
     elif bins:
         raise InputError("bins must be left out where by is not date: they are where periods begin.")

@@ -10,8 +10,7 @@ from regard.concordance._teach import learning
 from regard.concordance._vectors import Vectors
 from regard.core.errors import InputError
 
-_STABLE: Final = 0.6
-"""The adjusted Rand index from which on a grouping counts as stable."""
+_STABLE: Final = 0.6  # the least adjusted Rand index of a stable grouping
 _MOST_GROUPS: Final = 8
 _HALVES, _NULLS, _DIRECTIONS, _PART = 20, 19, 20, 1000
 
@@ -22,8 +21,7 @@ def grouping(
     """Groups of vectors, 0 the largest; how stable they are; and that in words.
 
     K-means in the 20 directions of most variance. The number of groups is that of the largest silhouette,
-    among those that half samples give again (mean adjusted Rand index of .6 or more) and whose silhouette is
-    beyond that of 19 normal clouds of the same spread (p <= .05). Where none is, all uses are one group.
+    among those that half samples give again and whose silhouette is beyond that of 19 normal clouds.
 
     Source: Lloyd 1982; Rousseeuw 1987 (silhouettes); Liu et al. 2008 (a normal cloud as the null).
     """

@@ -129,17 +129,12 @@ class Lines(Displayable):
             yield shown.append(set_cell_size(right, rest).rstrip(), style="not dim")
             if line.similarity is None and line.label is None:
                 continue
-            about = [
-                None if line.label is None else printable(line.label),
-                None
-                if line.probability is None
-                else f"{line.answer or 'likely'}, {100 * line.probability:.0f} %",
-                None if line.similarity is None else f"cosine {line.similarity:.3f}",
-                printable(f"{line.place.where} of {line.place.source}"),
-                line.place.date,
-            ]
+            chance = line.probability and f"{line.answer or 'likely'}, {100 * line.probability:.0f} %"
+            cosine = line.similarity and f"cosine {line.similarity:.3f}"
+            where = printable(f"{line.place.where} of {line.place.source}")
+            about = (line.label and printable(line.label), chance, cosine, where, line.place.date)
             indent = " " * (gutter + 2)
-            yield Text(indent + "   ".join(filter(None, about)), style="dim")
+            yield Text(indent + "   ".join(map(str, filter(None, about))), style="dim")
             if line.reasons:
                 words = ", ".join(f"{each.word} {each.drop:+.3f}" for each in line.reasons)
                 told = excerpt(f"{indent}because of {words}", _WIDTH)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -75,12 +76,9 @@ def span_of(sentence: str, word: str | None) -> Span:
         >>> span_of("She sat on the *bank*.", None)
         Span(text='She sat on the bank.', start=15, stop=19)
     """
-    marks = [place for place, letter in enumerate(sentence) if letter == "*"]
-    if len(marks) == 2 and marks[1] > marks[0] + 1:
-        first, second = marks
-        return Span(
-            sentence[:first] + sentence[first + 1 : second] + sentence[second + 1 :], first, second - 1
-        )
+    if marked := re.fullmatch(r"([^*]*)\*([^*]+)\*([^*]*)", sentence):
+        before, meant, after = marked.groups()
+        return Span(before + meant + after, len(before), len(before + meant))
     if word is None:
         raise InputError(
             f'sentence must have its word between asterisks, as in "on the *bank*"; got {sentence!r}.'
@@ -160,11 +158,6 @@ def reasons(
 
 
 def voted(likeness: Vectors, labels: Sequence[str], count: int = 5) -> list[str]:
-    """The label of most of the `count` columns (of which labels are) where each row is greatest."""
-    names = np.array(labels, object)
+    """The label of most of the `count` columns where each row is greatest; of equals the nearest."""
     nearest = np.argsort(-likeness, axis=1, kind="stable")[:, :count]
-    found = []
-    for row in nearest:
-        own = names[row].tolist()
-        found.append(max(own, key=lambda each: (own.count(each), -own.index(each))))
-    return found
+    return [max(own, key=own.count) for own in np.array(labels, object)[nearest].tolist()]

@@ -130,31 +130,28 @@ class Senses(Displayable):
         place = {row: number for number, row in enumerate(np.union1d(kept, shown).tolist())}
         centred = self.vectors - self.vectors.mean(0)
         _, sizes, ways = np.linalg.svd(centred, full_matrices=False)
-        short = [row for row in shown if len(self.lines[row].place.body) <= _TRACED]
-        traced = short or [min(place, key=lambda row: len(self.lines[row].place.body))]
-        groups = []
-        for each, own in zip(self.groups, typical, strict=True):
-            words = {
-                name: [word for word, _ in getattr(each, name)] for name in ("neighbours", "substitutes")
-            }
-            group = {"sense": each.name, "uses": each.uses, "share": each.share}
-            groups.append(group | words | {"typical": [place[row] for row in own]})
-        lines: list[dict[str, Any]] = [
-            {"left": line.left, "node": line.place.node, "right": line.right, "sense": line.label}
-            | {"where": f"{line.place.where} of {line.place.source}"}
-            | {"p": line.probability}
-            for line in map(self.lines.__getitem__, place)
-        ]
-        facts = {
+        length = [len(line.place.body) for line in self.lines]
+        traced = [row for row in shown if length[row] <= _TRACED] or [min(place, key=length.__getitem__)]
+        words = ("neighbours", "substitutes")
+        facts: dict[str, Any] = {
             "word": self.word,
             "about": self.about,
             "total": len(self.lines),
             "share": float((sizes[:2] ** 2).sum() / max((sizes**2).sum(), 1e-12)),
-            "groups": groups,
             "points": (centred[list(place)] @ ways[:2].T).round(4).tolist(),
-            "lines": lines,
             "traced": [place[row] for row in traced],
         }
+        facts["groups"] = [
+            {"sense": each.name, "uses": each.uses, "share": each.share}
+            | {name: [word for word, _ in getattr(each, name)] for name in words}
+            | {"typical": [place[row] for row in own]}
+            for each, own in zip(self.groups, typical, strict=True)
+        ]
+        facts["lines"] = [
+            {"left": line.left, "node": line.place.node, "right": line.right, "sense": line.label}
+            | {"where": f"{line.place.where} of {line.place.source}", "p": line.probability}
+            for line in map(self.lines.__getitem__, place)
+        ]
         return senses_page([trace_text(self._loaded, self.lines[row].place.body) for row in traced], facts)
 
 

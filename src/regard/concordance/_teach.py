@@ -56,10 +56,7 @@ class Head:
 
 
 def fit(vectors: Vectors, labels: Sequence[str]) -> Head:
-    """A head for one word, from uses whose sense is known; two of each sense are enough to begin with.
-
-    It minimises the cross-entropy plus |W|^2 / (2 C), with C = 300, of vectors of length 1.
-    """
+    """A head for one word: the least cross-entropy + |W|^2 / (2 C), C = 300, on vectors of length 1."""
     if len(set(labels)) < 2:
         raise InputError(f"labels must be of two senses or more; got {len(set(labels))}.")
     model = learning("sklearn.linear_model").LogisticRegression(C=_C, max_iter=1000)
@@ -67,11 +64,8 @@ def fit(vectors: Vectors, labels: Sequence[str]) -> Head:
 
 
 def shared(probabilities: NDArray[np.float64], vectors: Vectors) -> NDArray[np.float64]:
-    """Probabilities of all uses of a word, each averaged with those of its ten nearest uses.
-
-        p'(sense) ~ (p(sense) + mean of p(sense) over the nearest) ** 1.35, which sums to 1
-
-    Few labels say little of a use that is unlike all of them; its neighbours say more.
+    """p'(sense) ~ (p(sense) + mean of p(sense) over the ten nearest uses) ** 1.35, for few labels say little
+    of a use that is unlike all of them.
 
     Source: Zhou et al. 2004, "Learning with local and global consistency", one step of it.
     """
@@ -92,8 +86,7 @@ def shared(probabilities: NDArray[np.float64], vectors: Vectors) -> NDArray[np.f
 def next_use(vectors: Vectors, asked: Sequence[int], head: Head | None) -> int | None:
     """The use whose label would decide most; None where all have been asked about.
 
-    The greatest product of: how unsure the head is of it (1 - its largest probability), how far it is from
-    the nearest use that was asked about, and how near to all uses on average, so that it speaks for others.
+    That is where the head is unsure, far from what was asked about, and near to many: the greatest product.
     """
     if len(asked) == len(vectors):
         return None

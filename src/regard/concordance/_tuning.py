@@ -1,7 +1,7 @@
 """Which layers tell senses apart best, and what a likeness says there: from uses that people have judged."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from regard.concordance._meaning import Calibration, nearness, voted
 from regard.concordance._store import Store, writer
 from regard.concordance._teach import learning
-from regard.concordance._vectors import Span, span_in, summed
+from regard.concordance._vectors import Progress, Span, UsageEmbedder, by_text, span_in, summed
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.json import read_object
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from regard.models import Loaded
-
-Progress = Callable[[int, int], object] | None
 
 _PAIRS_A_WORD: Final = 2000  # of each answer, where uses have senses
 _FOLDS: Final = 10
@@ -115,9 +113,8 @@ def fit(cosines: NDArray[Any], same: NDArray[np.bool_]) -> tuple[float, float]:
     """Slope and intercept of a `Calibration`, of the greatest likelihood."""
     # A pair of each kind beside them and a penalty, both of next to no weight: they end a perfect separation.
     x, y = np.append(nearness(cosines), [0.0, 0.0]), np.append(same, [False, True])
-    weight = np.append(np.ones(len(same)), [1e-3, 1e-3])
     model = learning("sklearn.linear_model").LogisticRegression(C=1e3, tol=1e-9)
-    model.fit(x[:, None], y, weight)
+    model.fit(x[:, None], y, np.append(np.ones(len(same)), [1e-3, 1e-3]))
     return float(model.coef_[0, 0]), float(model.intercept_[0])
 
 
@@ -160,15 +157,11 @@ class Tuning(Displayable):
 
     def _parts(self) -> "Iterator[RenderableType]":
         yield f"{self.settings['meaning']['model']} on {self.settings['calibration']['fitted_on']}"
-        names = ("auc", "log_loss", "calibration_error", "neighbours")
-        table = [
-            ["+".join(map(str, row["layers"]))]
-            + [
-                "-" if row[name] is None else f"{row[name]:.{4 if name == 'log_loss' else 3}f}"
-                for name in names
-            ]
-            for row in self.rows
-        ]
+        digits = {"auc": 3, "log_loss": 4, "calibration_error": 3, "neighbours": 3}
+        table = []
+        for row in self.rows:
+            told = ["-" if row[name] is None else f"{row[name]:.{n}f}" for name, n in digits.items()]
+            table.append(["+".join(map(str, row["layers"])), *told])
         yield plain_table(["layers", "AUC", "log loss", "calibration error", "5 neighbours"], table)
 
 
@@ -203,7 +196,7 @@ def tune_layers(model: Any, judged: Judged, *, progress: Progress = None) -> Tun
     rows.sort(key=lambda row: (-(row["neighbours"] or 0), row["log_loss"]))
     about = f"{judged.name}, {len(judged.same):,} pairs of {len(set(judged.words)):,} words"
     best = Calibration(rows[0]["slope"], rows[0]["intercept"], fitted_on=about)
-    meaning = {"model": loaded.source.name, "mark": loaded.mark(), "layers": rows[0]["layers"]}
+    meaning = UsageEmbedder(loaded, rows[0]["layers"]).about()
     return Tuning(tuple(rows), {"meaning": meaning, "calibration": asdict(best)})
 
 
@@ -234,8 +227,7 @@ def layers_of(
     parts = []
     for at in range(0, len(spans), _TEXTS_AT_ONCE):
         here = spans[at : at + _TEXTS_AT_ONCE]
-        places = np.array([(row, span.start, span.stop) for row, span in enumerate(here)])
-        found = summed(embedder, [span.text for span in here], places)
+        found = summed(embedder, *by_text(here))
         found /= np.maximum(np.linalg.norm(found, axis=2).mean(1), 1e-9)[:, None, None]
         parts.append(found.astype(np.float16))
         if progress is not None:
@@ -250,7 +242,7 @@ def left_out(vectors: NDArray[Any], words: NDArray[Any], senses: Sequence[str], 
         own = np.flatnonzero(words == word)
         likeness = vectors[own] @ vectors[own].T
         np.fill_diagonal(likeness, -2)
-        right += sum(map(str.__eq__, voted(likeness, names[own].tolist(), count), names[own]))
+        right += np.count_nonzero(np.array(voted(likeness, names[own].tolist(), count), object) == names[own])
     return right / len(names)
 
 

@@ -12,11 +12,9 @@ from regard.concordance._store import Store
 from regard.concordance._where import JOINED, conditions, forms_of, listed
 from regard.core.errors import InputError
 
-Uses = NDArray[np.int64]
-"""Numbers of uses, in the order of the corpus."""
+Uses = NDArray[np.int64]  # their numbers, in the order of the corpus
 
-_PUNCTUATION: Final = 12
-"""So many marks may stand between a word and the farthest neighbour that is asked for."""
+_PUNCTUATION: Final = 12  # marks that may stand between a word and its farthest neighbour
 
 
 @dataclass(frozen=True)
@@ -55,16 +53,9 @@ def select(
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where a use stands, and in what.
+    """Where a use stands: its numbers, the text with its own place in it, and what is known of its document.
 
-    Attributes:
-        use: its number.
-        text, doc: the numbers of its text, and of the document.
-        body: the text.
-        start, stop: where it is there, in code points.
-        offset: of the text in its document.
-        source, where: the document.
-        date, meta: what is known of it.
+    `start` and `stop` are code points of `body`, which begins at `offset` of the document.
     """
 
     use: int
@@ -97,11 +88,7 @@ def places(store: Store, found: Found) -> list[Place]:
 
 
 class Neighbours(NamedTuple):
-    """The words around some uses, punctuation left out.
-
-    `row` is the place of the use among those that were asked for; a `distance` of -1 is the word before the
-    use, of 1 the one after it; `form` and `use` are the word's own numbers.
-    """
+    """Words around uses: the row of the use; -1 just before it, 1 just after; the word's form and number."""
 
     row: NDArray[np.int64]
     distance: NDArray[np.int64]

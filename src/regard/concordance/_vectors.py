@@ -18,14 +18,11 @@ if TYPE_CHECKING:
     from regard.embedding import Embedder
     from regard.models import Loaded
 
-Vectors = NDArray[np.float32]
-"""(uses, d), each of length 1."""
+Vectors = NDArray[np.float32]  # (uses, d), each of length 1
 
-Progress = Callable[[int, int], object] | None
-"""Called with (done, total)."""
+Progress = Callable[[int, int], object] | None  # called with (done, total)
 
-# Characters of the text before and after a part of a long one, which are read with it.
-_MARGIN: Final = 200
+_MARGIN: Final = 200  # characters before and after a part of a long text, which are read with it
 _TEXTS_AT_ONCE: Final = 256
 _USES_AT_ONCE: Final = 16_384
 
@@ -46,15 +43,7 @@ def span_in(words: Sequence[str], index: int) -> Span:
 
 
 class UsageEmbedder:
-    """What makes vectors of uses: the mean of a word's pieces, at a mean of layers.
-
-    Args:
-        loaded: the model.
-        layers: the embedding layers whose mean is taken; None for those from two thirds of the depth on.
-
-    Raises:
-        InputError: a model that does not embed, or a layer that it does not have.
-    """
+    """What makes vectors of uses: the mean of a word's pieces, at the mean of some layers."""
 
     def __init__(self, loaded: "Loaded", layers: Sequence[int] | None = None) -> None:
         from regard.embedding import Embedder, Mix, Request
@@ -131,7 +120,7 @@ def usage_vectors(
     Args:
         model: a `regard.Model`, or what it holds.
         rows: for each the words of a sentence, and which of them is meant.
-        layers: as of `UsageEmbedder`.
+        layers: those whose mean is taken; None for those from two thirds of the depth on.
 
     Returns:
         (rows, d), each of length 1: the dot product of two is their cosine.
@@ -237,13 +226,13 @@ class VectorCache:
             around = self._around(texts)
             with self._store.of(texts):
                 bodies = self._store.rows(
-                    "SELECT w.use, t.body FROM wanted w JOIN text t ON t.id = w.use ORDER BY w.rowid"
+                    "SELECT id, body FROM wanted w JOIN text ON id = w.use ORDER BY w.rowid"
                 )
-            parts = [(*around.get(text, ("", "")), body) for text, body in bodies]
-            shift = np.array([len(head) for head, _, _ in parts])[of_use]
+            parts = [(around.get(text, ("", "")), body) for text, body in bodies]
+            shift = np.array([len(head) for (head, _), _ in parts])[of_use]
             at = np.stack([of_use, uses[:, 2] + shift, uses[:, 3] + shift], axis=1)
             words = uses[:, 4] == 1
-            yield uses[words, 0], last, [head + body + tail for head, tail, body in parts], at[words]
+            yield uses[words, 0], last, [head + body + tail for (head, tail), body in parts], at[words]
 
     def spans(self, places: Sequence[Place]) -> list[Span]:
         """Uses with what the model reads around them: the text, and beside a part of a long one some more."""
@@ -258,14 +247,14 @@ class VectorCache:
         """What is read before and after texts that are parts of a longer one."""
         with self._store.of(texts):
             rows = self._store.rows(
-                "SELECT t.id, p.body, n.body FROM wanted w JOIN text t ON t.id = w.use "
+                "SELECT t.id, coalesce(p.body, ''), coalesce(n.body, '') "
+                "FROM wanted w JOIN text t ON t.id = w.use "
                 "LEFT JOIN text p ON p.id = t.id - 1 AND p.doc = t.doc "
                 "LEFT JOIN text n ON n.id = t.id + 1 AND n.doc = t.doc WHERE p.id OR n.id"
             )
         found = {}
         for text, before, after in rows:
-            head, tail = (before or "")[-_MARGIN:], (after or "")[:_MARGIN]
-            head = head if len(before or "") <= _MARGIN else head[head.find(" ") + 1 :]
-            tail = tail if len(after or "") <= _MARGIN else tail[: tail.rfind(" ") + 1]
-            found[text] = head, tail
+            head, tail = before[-_MARGIN:], after[:_MARGIN]
+            head = head[head.find(" ") + 1 :] if head != before else head
+            found[text] = head, tail[: tail.rfind(" ") + 1] if tail != after else tail
         return found

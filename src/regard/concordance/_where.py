@@ -48,12 +48,7 @@ def plain(store: Store, where: Sequence[str]) -> list[str]:
 
 
 def conditions(store: Store, where: Sequence[str], *, of_documents: bool = False) -> tuple[str, list[Any]]:
-    """The SQL of conditions that must all hold, and its values; "1" without any.
-
-    Each is `NAME OP VALUE`, or `@NAME` for a subcorpus that was saved. A name is form, lemma, pos, text,
-    source, date, month, year, decade ("1990s"), or a field of the corpus, also as `meta.NAME`. OP is one of
-    = != < <= > >=, or ~ !~ for a regular expression. `of_documents` leaves out what is about single uses.
-    """
+    """The SQL of conditions that must all hold, and its values; `of_documents` skips those on single uses."""
     parts, values = ["1"], list[Any]()
     for each in plain(store, where):
         found = _CONDITION.fullmatch(each)
@@ -113,10 +108,7 @@ def listed(ids: Iterable[int]) -> str:
 
 
 def forms_of(store: Store, word: str) -> list[tuple[int, ...]]:
-    """The forms that each word of a phrase may have; one, where it is a word.
-
-    A word is meant as it is written or as a lemma, in any case; `/PATTERN/` is an expression for a form.
-    """
+    """The forms that each word of a phrase may have: by its spelling, its lemma or a /PATTERN/."""
     if len(word) > 2 and word[0] == word[-1] == "/":
         _check_expression("word", word[1:-1])
         rows = store.rows("SELECT id FROM form WHERE regexp(?, form)", [rf"(?i)\A(?:{word[1:-1]})\Z"])
