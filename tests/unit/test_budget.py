@@ -11,7 +11,7 @@ BUDGET = {
     "blocks": (2_800, 32),
     "checkpoints": (2_400, 36),
     "cli": (3_600, 1),
-    "concordance": (3_400, 18),
+    "concordance": (3_250, 18),
     "core": (4_800, 43),
     "data": (1_400, 24),
     "decoding": (2_900, 41),

@@ -242,7 +242,8 @@ def left_out(vectors: NDArray[Any], words: NDArray[Any], senses: Sequence[str], 
         own = np.flatnonzero(words == word)
         likeness = vectors[own] @ vectors[own].T
         np.fill_diagonal(likeness, -2)
-        right += np.count_nonzero(np.array(voted(likeness, names[own].tolist(), count), object) == names[own])
+        found = np.array(voted(likeness, names[own].tolist(), count), object)
+        right += int(np.count_nonzero(found == names[own]))
     return right / len(names)
 
 
