@@ -9,7 +9,7 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 
 BUDGET = {
     "blocks": (2_800, 32),
-    "checkpoints": (2_400, 36),
+    "checkpoints": (2_350, 33),
     "cli": (3_600, 1),
     "concordance": (3_250, 18),
     "core": (4_800, 43),
@@ -19,8 +19,8 @@ BUDGET = {
     "kernels": (2_200, 10),
     "lenses": (1_900, 3),
     "model": (1_150, 3),
-    "models": (8_250, 59),
-    "positions": (950, 18),
+    "models": (8_100, 57),
+    "positions": (950, 17),
     "pruning": (500, 8),
     "scaling": (750, 11),
     "serving": (2_800, 8),

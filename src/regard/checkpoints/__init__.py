@@ -7,13 +7,13 @@ all of a model or raises one error that lists everything which does not fit.
 
 from regard.checkpoints._architecture import HEADS, HeadKind, head_of, label_names, num_labels
 from regard.checkpoints._fields import Fields, read_config, read_config_list
-from regard.checkpoints._find import Source, SourceKind, available, find, locate, verify
+from regard.checkpoints._find import Source, available, find, locate, verify
 from regard.checkpoints._ignored import IGNORED_FIELDS
 from regard.checkpoints._keymap import KeyMap
 from regard.checkpoints._layout import BESIDE, MODULES, SENTENCE, network_folder
 from regard.checkpoints._licence import licence_of
 from regard.checkpoints._loading import LoadReport, load_into, to_hf
-from regard.checkpoints._packages import DEFAULT_MODEL, PACKAGED, PackagedModel
+from regard.checkpoints._packages import DEFAULT_MODEL
 from regard.checkpoints._rules import ID_BUFFERS, Rename, Shared
 from regard.checkpoints._safetensors import DTYPES as SAFETENSORS_DTYPES
 from regard.checkpoints._safetensors import SafetensorsFile
@@ -27,19 +27,16 @@ __all__ = [
     "ID_BUFFERS",
     "IGNORED_FIELDS",
     "MODULES",
-    "PACKAGED",
     "SAFETENSORS_DTYPES",
     "SENTENCE",
     "Fields",
     "HeadKind",
     "KeyMap",
     "LoadReport",
-    "PackagedModel",
     "Rename",
     "SafetensorsFile",
     "Shared",
     "Source",
-    "SourceKind",
     "TensorReader",
     "available",
     "find",

@@ -9,13 +9,7 @@ from regard.core.errors import CheckpointError
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a map says about a name on disk.
-
-    Attributes:
-        prefix: what stands before the name that the rule knows.
-        rule: the rule.
-        ours: the network's names, in the order on disk.
-    """
+    """What a map says of a name on disk: its rule, the network's names in disk order, the prefix before."""
 
     prefix: str
     rule: Rename

@@ -22,13 +22,9 @@ SENTENCE = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One way to store a model's weights.
+    """One way to store a model's weights: in one file, or in shards that an index lists.
 
-    Attributes:
-        whole: the file that holds all of them.
-        index: the file that lists the shards, where there are several.
-        suffix: how the name of every shard ends.
-        is_pickle: whether the files are pickles, which only `torch.load` in its safe mode may open.
+    Pickles only `torch.load` in its safe mode may open.
     """
 
     whole: str

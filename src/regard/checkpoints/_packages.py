@@ -16,14 +16,9 @@ from regard.core.wording import reason
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackagedModel:
-    """A model whose files an installable package carries.
+    """A model whose files an installable package carries, with the published SHA-256 of its weights.
 
-    Attributes:
-        module: the top-level module that holds the files. It is located, never imported: nothing of a package
-            runs in order to read its data.
-        distribution: the name under which it is installed.
-        folder: where the files lie inside the module.
-        sha256: the published SHA-256 of the weights, in hexadecimal.
+    Its module is located, never imported: nothing of a package runs in order to read its data.
     """
 
     module: str

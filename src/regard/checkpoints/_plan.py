@@ -16,14 +16,7 @@ from regard.core.wording import joined
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tensor of the network lies: in which tensor of the disk, as which of its pieces.
-
-    Attributes:
-        stored: the name on disk.
-        pieces: the network's names that this tensor holds, in their order.
-        number: which of them.
-        transposed: whether it lies as (in, out).
-    """
+    """Where a tensor of the network lies: it is `pieces[number]` of the tensor `stored` on disk."""
 
     stored: str
     pieces: tuple[str, ...]
@@ -35,12 +28,9 @@ class Place:
 class Plan:
     """What of a checkpoint goes where.
 
-    Attributes:
-        groups: the names of each tensor of the network: several where it ties them.
-        places: for each of them where it lies, the first of its names first; more than one must be equal.
-        left_out, buffers: see `LoadReport`.
-        begun: names of the network's that nothing on disk is for, as they may be.
-        problems: all that is wrong, in words.
+    A group has the names of one tensor of the network, several where it ties them; its places, of the first
+    of the names first, must be equal. left_out and buffers are those of `LoadReport`; nothing on disk is for
+    what is begun.
     """
 
     groups: list[list[str]]
@@ -92,11 +82,7 @@ def make_plan(
     keep_dtype: bool,
     may_begin: tuple[str, ...] = (),
 ) -> Plan:
-    """Compare a network with a checkpoint: names, shapes, types, and what repeats.
-
-    Args:
-        may_begin: beginnings of the network's names that may be missing on disk, or of another shape.
-    """
+    """Compare a network with a checkpoint; names that begin as in `may_begin` may be missing on disk."""
     groups = tied(wanted)
     plan = Plan(groups=groups, places=[[] for _ in groups])
     _match_names(plan, wanted, reader, keymap, may_begin)

@@ -3,12 +3,12 @@
 A family is a file in `families`, which `FAMILIES` lists; the files beside it are what families are made of.
 """
 
-from regard.models._attentions import CHOICES, AttentionChoice, TakesAttention, attention_named
+from regard.models._attentions import AttentionChoice, TakesAttention, attention_named
 from regard.models._config import FamilyConfig
 from regard.models._describe import masks_of, positions_of
 from regard.models._fresh import count_parameters, init_weights, new_network
 from regard.models._heads import LanguageModelHead
-from regard.models._inputs import as_mask, check_ids
+from regard.models._inputs import as_mask
 from regard.models._loaded import Loaded, load_checkpoint
 from regard.models._network import (
     Change,
@@ -47,7 +47,6 @@ from regard.models._transformer import Transformer
 from regard.models.families import FAMILIES, family_of
 
 __all__ = [
-    "CHOICES",
     "FAMILIES",
     "WITHOUT_CODE",
     "AttentionChoice",
@@ -80,7 +79,6 @@ __all__ = [
     "bound_of",
     "check_alone",
     "check_heads",
-    "check_ids",
     "count_parameters",
     "cut",
     "family_of",

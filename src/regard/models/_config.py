@@ -24,19 +24,11 @@ def hf(
     is_derived: bool = False,
     is_shown: bool = True,
 ) -> Any:
-    """A field of a config that config.json has under a name of its own.
+    """A field of a config that config.json has under `name`, held to the field's type.
 
-    What it may hold is the field's type: one of a `Literal`, or a plain type, with `null` where it is
-    optional.
-
-    Args:
-        name: in config.json.
-        default: for who builds a config.
-        absent: what its absence from a file means; by default `default`.
-        null: what `null` means; by default None where the type is optional, else an error.
-        is_required: whether a file must have it.
-        is_derived: whether it is written by this name, but read by the config's own `derived`.
-        is_shown: whether it stands in the config's `repr`, and so in marks: what a pass depends on.
+    `absent` and `null` are what its absence and `null` mean in a file, by default `default`, and None where
+    the type is optional. A derived field is written by this name, but read by the config's own `derived`. One
+    that is not shown is not in the config's `repr`, and so in no fingerprint of what a pass depends on.
     """
     absent = default if absent is _DEFAULT else absent
     spelling = _Spelling(name=name, absent=absent, null=null, is_required=is_required, is_derived=is_derived)
@@ -282,11 +274,7 @@ class EncoderConfig(FamilyConfig):
 
     @classmethod
     def read_head(cls, fields: Fields, tensors: Collection[str]) -> dict[str, Any]:
-        """The arguments `head`, `num_labels` and `labels`.
-
-        Raises:
-            CheckpointError: the file is of a decoder, or its fields disagree about the number of labels.
-        """
+        """The arguments `head`, `num_labels` and `labels`."""
         kind = head_of(fields, cls.HEADS)
         starts = cls.starts(fields)
         if kind is not None and kind not in starts:

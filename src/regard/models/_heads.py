@@ -18,12 +18,8 @@ from regard.models._config import DecoderConfig
 class LastState:
     """What a head reads.
 
-    Args:
-        state: (batch, N, d_model), the last hidden state.
-        token_ids: int64 (batch, N), what the network was called with: the encoder's, where there are two
-            stacks.
-        mask: who could be attended to.
-        pooled: (batch, d_model), the pooler's output, or None.
+    state and pooled are (batch, N, d_model) and (batch, d_model); token_ids (batch, N) are the encoder's,
+    where there are two stacks.
     """
 
     state: Tensor
@@ -157,13 +153,7 @@ class LanguageModelHead(Head):
 
 
 class MaskedLMHead(Head):
-    """logits = W norm(activation(W_d h + b_d)) + b: the token behind a [MASK].
-
-    Args:
-        dense: the first linear layer, to the size of the embeddings.
-        activation: a name in `regard.blocks.ACTIVATIONS`.
-        norm: a norm of the size of the embeddings.
-        output: (size of the embeddings -> vocab_size); its weight may be the table itself.
+    """logits = W norm(activation(W_d h + b_d)) + b: the token behind a [MASK]; W may be the table itself.
 
     Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1; the dense layer and the norm are in their code.
     """
@@ -180,11 +170,7 @@ class MaskedLMHead(Head):
 
 
 class Activation(nn.Module):
-    """One of `regard.blocks.ACTIVATIONS`, as a layer.
-
-    Args:
-        name: which.
-    """
+    """One of `regard.blocks.ACTIVATIONS`, as a layer."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -198,9 +184,7 @@ class Activation(nn.Module):
 class Classifier(Head):
     """logits = layers(x): labels for the text or for every token, by which vectors x are read.
 
-    Args:
-        reads: which vectors of the last hidden state.
-        layers: what they go through, in this order; the names are those of the network's state.
+    The layers go by their names in the network's state, in this order.
 
     Source: Devlin et al. 2019, arXiv 1810.04805, section 4.1; of the last token: Radford et al. 2018,
     "Improving Language Understanding by Generative Pre-Training", section 3.2.
@@ -224,10 +208,6 @@ class Classifier(Head):
 class ReplacedHead(Classifier):
     """logit = w . activation(W h + b) + c: how much a token seems to stand in the place of the true one.
 
-    Args:
-        d_model: size of the vectors.
-        activation: a name in `regard.blocks.ACTIVATIONS`.
-
     Source: Clark et al. 2020 (ELECTRA), arXiv 2003.10555, section 2; the dense layer is in their code.
     """
 
@@ -243,14 +223,8 @@ class ReplacedHead(Classifier):
 class EndClassifier(Classifier):
     """logits = W tanh(W_h x_end + b_h) + b: a label for the text, read off its last end-of-text token.
 
-    The decoder reads the text that the encoder reads, one position later.
-
-    Args:
-        d_model, num_labels: its sizes.
-        end_id: the token at the end of every text.
-        start_id: what the decoder reads first; None for the text's last token (mBART: its language).
-        pad_id: what fills up a text; None for nothing.
-        dropout_p: before each of the two layers, in training.
+    The decoder reads the text that the encoder reads, one position later, behind `start_id`; None is the
+    text's last token (mBART: its language).
 
     Source: Lewis et al. 2020 (BART), arXiv 1910.13461, section 3.1.
     """
@@ -295,14 +269,7 @@ def token_classifier(d_model: int, num_labels: int, *, dropout_p: float, layer: 
 def decoder_head(
     config: DecoderConfig, tokens: nn.Embedding, *, softcap: float | None = None, of_tokens: str = "score"
 ) -> Head | None:
-    """The head of a decoder: the next token, a label read off the last token, or one for every token.
-
-    Args:
-        config: which, and its sizes.
-        tokens: the table of learned embeddings, to which the output layer may be tied.
-        softcap: as in `LanguageModelHead`.
-        of_tokens: what the layer of a classifier of tokens is called.
-    """
+    """The head of a decoder: the next token, a label read off the last token, or one for every token."""
     match config.head:
         case "language-model":
             return LanguageModelHead(

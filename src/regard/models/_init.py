@@ -39,10 +39,7 @@ class Normal:
 
 @dataclass(frozen=True)
 class XavierUniform:
-    """U(-a, a) with a = sqrt(6 / (joined rows + columns)).
-
-    Args:
-        joined: matrices of one input that count as one, such as the 3 of queries, keys and values.
+    """U(-a, a) with a = sqrt(6 / (joined rows + columns)); q, k and v in one matrix are 3 joined.
 
     Source: Glorot and Bengio 2010, equation 16.
     """

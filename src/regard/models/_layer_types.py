@@ -42,12 +42,7 @@ class AllLayers:
 
 @dataclass(frozen=True)
 class LaterLayers:
-    """Where there is a window, the layers from some number on slide (Qwen2 and Qwen3: `max_window_layers`).
-
-    Args:
-        field: gives the number.
-        default: what its absence means.
-    """
+    """Where there is a window, the layers from `max_window_layers` on slide (Qwen2 and Qwen3)."""
 
     field: str
     default: int
@@ -60,12 +55,9 @@ class LaterLayers:
 
 @dataclass(frozen=True)
 class OneInEvery:
-    """One layer in every so many attends to everything, the others slide.
+    """One layer in every so many attends to everything: the first (ModernBERT) or the last (Gemma) of each.
 
-    Args:
-        default: the period, where the file does not give it.
-        field: gives the period; None where none does (Gemma 2, whose period is always 2).
-        is_first: whether the full layer is the first of each period (ModernBERT) or the last (Gemma).
+    Without `field` no file says the period (Gemma 2, where it is always 2).
     """
 
     default: int
@@ -93,14 +85,7 @@ class OneInEvery:
 
 
 def read_window(fields: Fields, field: str, default: int | None, *, switch: str | None = None) -> int | None:
-    """The width of the window as the file has it; None where there is none.
-
-    Args:
-        fields: of config.json.
-        field: gives the width; `null` is no window.
-        default: what its absence means.
-        switch: a field that turns the window on; its absence means off (`use_sliding_window` of Qwen2).
-    """
+    """The width of the window; None without one, or where `switch` (Qwen2) does not turn it on."""
     window = fields.get_or_null(field, int, default)
     if switch is not None and not fields.get(switch, bool, False):
         return None
@@ -112,14 +97,7 @@ def read_window(fields: Fields, field: str, default: int | None, *, switch: str 
 def read_layer_types(
     fields: Fields, rule: LayerRule, *, num_layers: int, window: int | None
 ) -> tuple[str, ...]:
-    """ "full_attention" or "sliding_attention" for each layer, as `transformers` reads the file.
-
-    Args:
-        fields: of config.json; `layer_types` and the rule's fields are read.
-        rule: what the file means where it has no list.
-        num_layers: how many there are.
-        window: from `read_window`.
-    """
+    """Which layers attend fully and which slide: by the file's list, else by the family's rule."""
     by_rule = rule.layer_types(fields, num_layers, window)
     listed = fields.list_of("layer_types", str, None)
     types = by_rule if listed is None else tuple(_checked(fields, each) for each in listed)

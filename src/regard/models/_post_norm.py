@@ -110,15 +110,6 @@ def post_norm_encoder(
 ) -> Transformer:
     """Self-attention and feed-forward, each followed by dropout, the residual sum and a layer norm.
 
-    Args:
-        config: its sizes, and which head it has.
-        classifier: makes the classifier of texts.
-        lm_activation: of the masked-LM head, whatever the layers have.
-        has_own_bias: whether that head's output layer stores a bias of its own where it is not tied.
-        numbering, bias: as in `Stack`.
-        d_embedding: as in `Embeddings`.
-        attention_output_dropout_p: after attention, in training; None for that of the other sublayers.
-
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1; Devlin et al. 2019, arXiv 1810.04805.
     """
     check_sizes(config)
@@ -177,9 +168,6 @@ def _residual(config: PostNormConfig, dropout_p: float) -> PostNorm:
 
 class Pooler(nn.Module):
     """tanh(W x_0 + b): the first position's contextual embedding, as BERT's sentence classifiers read it.
-
-    Args:
-        d_model: size of the vectors.
 
     Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1 ("C"); the dense layer is in their code.
     """

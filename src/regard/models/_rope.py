@@ -29,13 +29,7 @@ from regard.positions import (
 
 @dataclass(frozen=True)
 class Theta:
-    """Where older files give the base of one type of layer.
-
-    Args:
-        field: its name.
-        default: what its absence means.
-        is_scaled: whether `rope_scaling` is about these layers.
-    """
+    """Where older files give the base of one type of layer, and whether `rope_scaling` is about it."""
 
     field: str = "rope_theta"
     default: float = 10_000.0
@@ -44,11 +38,7 @@ class Theta:
 
 @dataclass(frozen=True)
 class RopeSpelling:
-    """How a family's files speak of rotary embeddings; by default as Llama's do, one base for all layers.
-
-    Args:
-        full, sliding: the base of either type of layer.
-    """
+    """How a family's files speak of rotary embeddings; by default as Llama's do, one base for all layers."""
 
     full: Theta = Theta()
     sliding: Theta = Theta()
@@ -72,16 +62,7 @@ def read_rope(
 ) -> dict[str, Rotary]:
     """The rotary embedding of each type of layer, equal ones where the file makes no difference.
 
-    Args:
-        fields: of config.json; `rope_theta` or the spelling's names, `rope_scaling`, `rope_parameters`,
-            `partial_rotary_factor` and `original_max_position_embeddings` are read. What an object has beside
-            the fields of its scaling stays unread, for `fields.done` to refuse.
-        spelling: the family's.
-        head_dim: size of a head.
-        max_seq_len: `max_position_embeddings`, which some scalings start from.
-
-    Returns:
-        By "full_attention" and "sliding_attention", both always there.
+    What an object has beside the fields of its scaling stays unread, for `fields.done` to refuse.
     """
     file = _File(
         fields=fields,

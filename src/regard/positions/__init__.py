@@ -18,7 +18,7 @@ from regard.positions._rope_scaling import (
     RotaryScaling,
     YaRNScaling,
 )
-from regard.positions._rotary import Rotary, RotaryLayout, Rotation
+from regard.positions._rotary import Rotary, Rotation
 from regard.positions._sinusoidal import SinusoidalLayout, SinusoidalPositions, sinusoidal_encoding
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "NoScaling",
     "RelativeBias",
     "Rotary",
-    "RotaryLayout",
     "RotaryScaling",
     "Rotation",
     "SinusoidalLayout",

@@ -16,8 +16,6 @@ from huggingface_hub import constants
 import regard
 from regard.checkpoints import (
     DEFAULT_MODEL,
-    PACKAGED,
-    PackagedModel,
     Source,
     _hub,
     _packages,
@@ -25,6 +23,7 @@ from regard.checkpoints import (
     find,
     write_tensors,
 )
+from regard.checkpoints._packages import PACKAGED, PackagedModel
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

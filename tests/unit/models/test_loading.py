@@ -12,7 +12,8 @@ import torch
 from tokenizers import models
 
 import regard
-from regard.checkpoints import DEFAULT_MODEL, PACKAGED, to_hf
+from regard.checkpoints import DEFAULT_MODEL, to_hf
+from regard.checkpoints._packages import PACKAGED
 from regard.core.errors import CheckpointError, InputError
 from regard.models import FAMILIES, family_of
 from regard.text import Tokenizer

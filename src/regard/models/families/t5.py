@@ -88,11 +88,7 @@ class T5Config(FamilyConfig):
         return None
 
     def with_head(self, head: HeadKind, num_labels: int | None, labels: Sequence[str]) -> Self:
-        """See `FamilyConfig`; a classifier of tokens reads an encoder alone, the others have a decoder.
-
-        Raises:
-            InputError: also where the stacks are not those.
-        """
+        """See `FamilyConfig`; a classifier of tokens reads an encoder alone, the others have a decoder."""
         if (head == "token") == self.has_decoder:
             have, need = ("a decoder", "an encoder alone") if self.has_decoder else ("no decoder", "one")
             raise InputError(f"head must fit the stacks: {head!r} needs {need}; got a model with {have}.")

@@ -32,17 +32,6 @@ def log_buckets(distances: Tensor, *, num_buckets: int, max_distance: int) -> Te
         distance                                                                        for n <= m
         sign(distance) (m + ceil(ln(n / m) / ln((max_distance - 1) / m) (m - 1)))       else
 
-    Args:
-        distances: int64 of any shape, position of the query minus position of the key.
-        num_buckets: twice the distances that have a bucket of their own, on either side.
-        max_distance: from here on the formula goes beyond 2 m - 1, and the table ends.
-
-    Returns:
-        int64 of the same shape.
-
-    Raises:
-        InputError: too few buckets, or a `max_distance` that the near ones already reach.
-
     Source: He et al. 2021, arXiv 2006.03654, section 5.1 ("Scale up to 1.5 billion parameters") says that
     positions are encoded in buckets; the formula is in their code. In float32, as in `transformers`: a
     distance on the border of two buckets falls on the same side.
@@ -63,14 +52,7 @@ def log_buckets(distances: Tensor, *, num_buckets: int, max_distance: int) -> Te
 
 
 def table_rows(length: int, *, span: int, num_buckets: int | None, max_distance: int) -> Tensor:
-    """The row of the table for every distance in a text: int64 (2 length - 1,), that of 1 - length first.
-
-    Args:
-        length: tokens in the text.
-        span: half the rows of the table.
-        num_buckets: see `log_buckets`; None where every distance has a row, up to `span`.
-        max_distance: see `log_buckets`.
-    """
+    """The row of the table for every distance in a text: int64 (2 length - 1,), that of 1 - length first."""
     distances = torch.arange(1 - length, length, device="cpu")
     if num_buckets is not None:
         distances = log_buckets(distances, num_buckets=num_buckets, max_distance=max_distance)
@@ -146,14 +128,7 @@ class TableOfPass:
 class DisentangledAttention(MultiHeadAttention):
     """Multi-head self-attention whose bias each layer makes from its queries, keys and the shared table.
 
-    Args:
-        d_model, num_heads, dropout_p: as in `MultiHeadAttention`.
-        terms: which of "c2p" and "p2c" there are.
-        shares_projections: whether the table goes through the layer's own W_k and W_q, or has others.
-        table_dropout_p: probability of dropping an entry of the table in training.
-
-    Attributes:
-        pos_k, pos_q: the projections of the table where they are not `k` and `q`; else None.
+    Where the projections of the table are the layer's own W_k and W_q, `pos_k` and `pos_q` are None.
 
     Source: He et al. 2021, arXiv 2006.03654, section 3.1, equation 4.
     """
@@ -183,11 +158,7 @@ class DisentangledAttention(MultiHeadAttention):
     def bias_of(
         self, q: Tensor, k: Tensor, bias: "Bias | Tensor | TableOfPass | None"
     ) -> Bias | Tensor | None:
-        """The terms that depend on distance, as an object.
-
-        Raises:
-            InputError: `bias` is not the stack's table.
-        """
+        """The terms that depend on distance, as an object; `bias` is the stack's table."""
         if bias is None or not self.terms:
             return None
         if not isinstance(bias, TableOfPass):

@@ -12,13 +12,7 @@ from regard.positions import Rotation
 
 
 class ProjectedNorm(nn.LayerNorm):
-    """norm(W x): embeddings of another size than the layers have are brought to it before their norm.
-
-    Args:
-        d_embedding: size of the embeddings.
-        d_model: size of the layers' vectors.
-        eps: added to the variance.
-    """
+    """norm(W x): embeddings of another size than the layers have are brought to it before their norm."""
 
     def __init__(self, d_embedding: int, d_model: int, *, eps: float) -> None:
         super().__init__(d_model, eps=eps)
@@ -32,17 +26,8 @@ class ProjectedNorm(nn.LayerNorm):
 class ConvolvedLayer(SelfAttentionLayer):
     """norm(layer(x) + activation(convolution(x))): an encoder layer with a convolution beside it.
 
-    Padding counts as zeros to the convolution, which sees the tokens around each, and comes out as zeros.
-
-    Args:
-        attention, ffn, attention_residual, ffn_residual: as in `SelfAttentionLayer`.
-        convolution: over the positions, of an odd kernel that keeps their number.
-        activation: a name in `regard.blocks.ACTIVATIONS`.
-        norm: of the sum.
-        dropout_p: on the convolution, in training.
-
-    Taps:
-        as `SelfAttentionLayer`; output is after the convolution.
+    Padding counts as zeros to the convolution, which sees the tokens around each, and comes out as zeros. Its
+    taps are those of `SelfAttentionLayer`; output is after the convolution.
 
     Source: He et al. 2021, arXiv 2006.03654, section "Scale up to 1.5 billion parameters".
     """
@@ -74,12 +59,7 @@ class ConvolvedLayer(SelfAttentionLayer):
         state: LayerState | None,
         taps: Taps | None,
     ) -> Tensor:
-        """(batch, positions, d_model) -> the same shape.
-
-        Raises:
-            InputError: several texts in a row, which the convolution would mix; or a state, which would
-                have to keep what the convolution sees.
-        """
+        """(batch, positions, d_model) -> the same; refuses rows of several texts, and a state."""
         if state is not None:
             raise InputError("state must be None: this layer's convolution sees the tokens that follow.")
         if mask is not None and any(isinstance(part, Segments) for part in mask.parts()):
@@ -105,9 +85,6 @@ class TrainedHead(Head):
     """The masked-LM head that DeBERTa was trained with, whose output is always the table of embeddings.
 
     Its layers are those of the other one under other names on disk.
-
-    Args:
-        predictions: the layers.
     """
 
     def __init__(self, predictions: MaskedLMHead) -> None:
