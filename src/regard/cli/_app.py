@@ -48,6 +48,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# In the order of --help: first what shows attention, then what uses it.
 _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
     look.look: ("Draw every head's attention: one page.", '"He sat by the river bank." -o bank.html'),
     explain.explain: (

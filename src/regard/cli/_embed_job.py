@@ -1,4 +1,4 @@
-"""What `regard embed` does once it is understood: it runs the job, and says what has come of it."""
+"""The work of `regard embed` behind its options: it runs the job, and prints a summary."""
 
 import json
 import re
@@ -49,7 +49,7 @@ class Limit:
         self._number, self._share = found[1], found[2]
 
     def check(self, rows: int, rejected: int) -> None:
-        """Ends the command with an error where there are more, or nothing is left."""
+        """Ends the command with an error if more rows were put aside, or all of them."""
         if rows and rejected == rows:
             raise RegardError(f"none of the {rows:,} rows could be embedded; is it the right --text-column?")
         most = rows * float(self._share) / 100 if self._number is None else int(self._number)

@@ -25,7 +25,7 @@ def written(
 
     rules: Any = {} if max_length is None else {"max_length": max_length}
     choice = None if beams is None else Beams(beams)
-    [begun] = read_texts([text])
+    [begun] = read_texts([text])  # which may stand for stdin
     found = load_model(model).generate(begun, trace="all", choice=choice, **rules)
     return found.page(heads=heads, max_mb=max_mb), found.to_json()
 

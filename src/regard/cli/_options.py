@@ -106,7 +106,7 @@ def check_table(path: Path | None) -> None:
 
 
 def check_new(path: Path | None, *, force: bool | None = None) -> None:
-    """Refuse to write over a file that took long, and may be of other settings; None: no such option."""
+    """Refuse to write over a file that took long to make; `force` is None where there is no --force."""
     if path is not None and not force and path.is_file() and path.stat().st_size:
         way = "" if force is None else ", or --force to write over it"
         raise InputError(f"--output {str(path)!r} exists already; choose another file{way}.")

@@ -9,6 +9,9 @@ import typer
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
+# Rows are defaults of parameters, not typer's `Annotated`: so each is a line, with its own default in it.
+
+
 def option(typed: str, told: str, default: Any = None, **limits: Any) -> Any:
     """An option that takes a value: `option("--layer -l N", "Which layer, from 0.", -1)`."""
     *names, metavar = typed.split()

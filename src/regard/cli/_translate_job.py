@@ -1,4 +1,4 @@
-"""What `regard translate` does once it is understood: lines in portions, and a file to go on with."""
+"""The work of `regard translate` behind its options: lines in portions, and a file to go on with."""
 
 import json
 import os
@@ -46,7 +46,7 @@ class Lines:
         self._precision = precision
 
     def about(self) -> Record:
-        """All that decides what comes out, but for the lines."""
+        """All that decides the result, except the lines."""
         from regard.decoding import Rules
 
         how = dict(self._how)
@@ -79,7 +79,7 @@ class Lines:
                 here = before + now - skipped
                 progress.show(before + now, of, left(here, rest, time.monotonic() - begun))
 
-            if not was:
+            if not was:  # else it was translated before the interruption
                 yield self._portion(portion, first, told)
             first += len(portion)
             texts += sum(bool(text.strip()) for text, _ in portion)
@@ -156,7 +156,7 @@ def to_file(lines: Lines, output: Path, as_json: bool) -> None:
 
 
 def _begun(path: Path, about: Record) -> int:
-    """How many lines of an unfinished file are done: in whole portions, to which it is cut."""
+    """Cut an unfinished file to whole portions, and count their lines; begin one if there is none."""
     if not path.exists():
         write_whole(path, json.dumps(about).encode() + b"\n")
         return 0

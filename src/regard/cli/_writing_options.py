@@ -35,7 +35,7 @@ def required(model: str | None, such_as: str) -> str:
 
 
 def rules_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that were typed; of the others the model's own hold."""
+    """The rules that were typed; where none was, the model's own holds."""
     names = ("max_length", "min_length", "repetition_penalty", "no_repeat")
     return {name: given[name] for name in names if given[name] is not None}
 
@@ -47,7 +47,7 @@ def writing_model(given: Mapping[str, Any], such_as: str) -> "Model":
 
 
 def choice_of(model: "Model", given: Mapping[str, Any]) -> "Choice | Beams | Speculation | None":
-    """How it writes; None is greedily."""
+    """How the model chooses tokens; None is greedy."""
     from regard.decoding import Beams, Draft, Lookup, Power, Sampling
 
     seed = {} if given.get("seed") is None else {"seed": given["seed"]}

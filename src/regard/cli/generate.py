@@ -66,6 +66,7 @@ def generate(
     from regard.decoding import Beams
 
     if len(prompts) == 1 and count is None and not as_json and not isinstance(choice, Beams):
+        # Beams have nothing to show before their end.
         for piece in loaded.stream(prompts[0], choice=choice, stop=stops, **rules):
             typer.echo(_shown(piece), nl=False)
         typer.echo()

@@ -121,7 +121,7 @@ def look(
     check_outputs({"--output": output, **files})
     _check_pictures(files)
     form = "generate" if generate else "run" if _is_run(text) else "live" if live else "text"
-    _check_form(form, text, context)
+    _check_form(form, text, context)  # before seconds of loading
     held, chosen, of_values = (
         [] if words is None else parse_heads_or_layers(name, words)
         for name, words in (("--heads", heads), ("--only", only), ("--values", values))

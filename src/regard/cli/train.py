@@ -1,4 +1,4 @@
-"""`regard train`: from raw text or pairs of texts to a transformer."""
+"""`regard train`: from raw text or pairs of texts to a transformer, or to static embeddings."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +9,6 @@ from regard.cli._errors import Command
 from regard.cli._rows import JSON, option
 from regard.cli._train_plot import plot
 from regard.cli._train_run import CONFIG, DATA, RUN, SEED, SHOW, check_output, names, run
-from regard.cli._train_words import WORD_OBJECTIVES, words_command
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,7 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_OBJECTIVES: Mapping[str, tuple[str, str]] = {
+_TRANSFORMERS: Mapping[str, tuple[str, str]] = {
     "mlm": ("Masked language modelling: an encoder guesses hidden words.", "corpus.txt -o run --steps 2000"),
     "clm": (
         "Next-token prediction: a decoder guesses how a text goes on.",
@@ -48,9 +47,19 @@ _OBJECTIVES: Mapping[str, tuple[str, str]] = {
         "train.conll --valid dev.conll --from MODEL -o run --epochs 3",
     ),
 }
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "word2vec": (
+        "Static embeddings of words: skip-gram, or --set architecture=cbow.",
+        "corpus.txt -o run --epochs 5 --set size=100",
+    ),
+    "fasttext": (
+        "Static embeddings of words and of their n-grams, for unknown words too.",
+        "corpus.txt -o run --set ngrams.longest=5",
+    ),
+}
 
 
-def _command(objective: str) -> Callable[..., None]:
+def _of_transformers(objective: str, does: str) -> Callable[..., None]:
     def train(
         data: list[Path] | None = DATA,
         output: Path | None = RUN,
@@ -68,7 +77,7 @@ def _command(objective: str) -> Callable[..., None]:
         show: bool = SHOW,
         as_json: bool = JSON,
     ) -> None:
-        check_output(output, show)
+        check_output(output, show)  # before seconds of importing torch
         from regard.training import last_checkpoint, read_settings
         from regard.training import train as learn
 
@@ -87,20 +96,43 @@ def _command(objective: str) -> Callable[..., None]:
         )
         run(settings, output, learn, last_checkpoint, show=show, as_json=as_json)
 
-    train.__doc__ = (
-        f"{_OBJECTIVES[objective][0]}\n\n    Settings with their defaults: docs/howto/training.md."
-    )
+    train.__doc__ = f"{does}\n\n    Settings with their defaults: docs/howto/training.md."
     return train
 
 
-for _name, (_does, _example) in _OBJECTIVES.items():
-    app.command(_name, short_help=_does, epilog=f"Example: regard train {_name} {_example}", cls=Command)(
-        _command(_name)
-    )
-for _name, (_does, _example) in WORD_OBJECTIVES.items():
-    app.command(_name, short_help=_does, epilog=f"Example: regard train {_name} {_example}", cls=Command)(
-        words_command(_name)
-    )
+def _of_words(objective: str, does: str) -> Callable[..., None]:
+    def train(
+        data: list[Path] | None = DATA,
+        output: Path | None = RUN,
+        epochs: int | None = option("--epochs N", "How often to read all of the data; by default 5 times."),
+        config: Path | None = CONFIG,
+        changes: list[str] | None = option("--set KEY=VALUE", "One setting, such as window=10."),
+        seed: int | None = SEED,
+        show: bool = SHOW,
+        as_json: bool = JSON,
+    ) -> None:
+        check_output(output, show)
+        from regard.training import read_word_settings, train_words, words_step
+
+        settings = read_word_settings(
+            objective,
+            file=config,
+            changes=changes or (),
+            data={"train": names(data)},
+            epochs=epochs,
+            seed=seed,
+        )
+        run(settings, output, train_words, words_step, show=show, as_json=as_json)
+
+    train.__doc__ = f"{does}\n\n    The settings, with their defaults: docs/ideas/static.md."
+    return train
+
+
+for _made_by, _objectives in ((_of_transformers, _TRANSFORMERS), (_of_words, _WORDS)):
+    for _name, (_does, _example) in _objectives.items():
+        app.command(_name, short_help=_does, epilog=f"Example: regard train {_name} {_example}", cls=Command)(
+            _made_by(_name, _does)
+        )
 app.command(
     "plot",
     short_help="Draw the loss, the scores and the learning rate of runs.",

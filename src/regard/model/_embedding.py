@@ -142,7 +142,7 @@ class Embedding(HasNetwork):
             >>> bool((words.vectors[2, 0] == words.vectors[4, 0]).all())  # "bank", not yet in its context
             True
         """
-        if "window" in options and options["window"] is None:
+        if options.get("window", ...) is None:  # as if it were not given: a request has windows then
             del options["window"]
         request = Request(**options)
         check_function("progress", progress, "of what is done and what there is", optional=True)

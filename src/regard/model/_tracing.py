@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from regard import tracing
 from regard.core.errors import InputError
@@ -23,19 +23,18 @@ if TYPE_CHECKING:
     from regard.views import Page
 
 
+class _Kept(TypedDict, total=False):
+    keep: Keep
+    layers: int | Sequence[int] | None
+    dtype: torch.dtype | None
+
+
 class Tracing(HasNetwork):
     """What a model does with a text, and what its heads do with many."""
 
     @overload
     def trace(  # type: ignore[overload-overlap]  # a string is an iterable of strings
-        self,
-        text: str,
-        pair: str | None = None,
-        *,
-        target: str | None = None,
-        keep: Keep = "all",
-        layers: int | Sequence[int] | None = None,
-        dtype: torch.dtype | None = None,
+        self, text: str, pair: str | None = None, *, target: str | None = None, **how: Unpack[_Kept]
     ) -> Trace: ...
     @overload
     def trace(
@@ -51,13 +50,7 @@ class Tracing(HasNetwork):
     ) -> Any: ...
     @overload
     def trace(
-        self,
-        text: Iterable[str | Sequence[str]],
-        pair: None = None,
-        *,
-        keep: Keep = "all",
-        layers: int | Sequence[int] | None = None,
-        dtype: torch.dtype | None = None,
+        self, text: Iterable[str | Sequence[str]], pair: None = None, **how: Unpack[_Kept]
     ) -> list[Trace]: ...
     def trace(
         self,
