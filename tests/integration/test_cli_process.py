@@ -167,14 +167,12 @@ sys.modules["regard.model"] = types.SimpleNamespace(load=load)
 
 # A model whose page is written by what writes every file of regard's.
 PAGE = """
-import types, regard
+import types
+from regard.cli import _looks
 from regard.core.files import write_whole
-page = types.SimpleNamespace(heads="all", left_out={}, write=lambda path: write_whole(path, b"a page"))
-model = types.SimpleNamespace(
-    trace=lambda *text, target: types.SimpleNamespace(page=lambda **options: page),
-    loaded=types.SimpleNamespace(notes=()),
-)
-sys.modules["regard.model"] = types.SimpleNamespace(load=lambda name: model)
+page = types.SimpleNamespace(write=lambda path: write_whole(path, b"a page"))
+_looks.traced = lambda *given: None
+_looks.page = lambda *given, **options: (page, {})
 """
 
 
