@@ -50,9 +50,9 @@ if TYPE_CHECKING:
         TokenLens,
     )
     from regard.tracing.pages import (
-        Asked,
-        Dragged,
+        DraggedWeight,
         Explanation,
+        PageRequest,
         Step,
         comparison_page,
         difference_page,
@@ -102,14 +102,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Add",
     "Alignment",
-    "Asked",
     "AttentionTrace",
     "Broadcast",
     "Comparison",
     "DelimiterSink",
     "DirectAttribution",
     "Divergence",
-    "Dragged",
+    "DraggedWeight",
     "DuplicateToken",
     "Edit",
     "ExampleMetric",
@@ -134,6 +133,7 @@ __all__ = [
     "Metric",
     "Numbers",
     "Offset",
+    "PageRequest",
     "Part",
     "Patching",
     "PatchingMethod",
@@ -198,8 +198,8 @@ __getattr__, __dir__ = _lazy_exports(
         ),
         "regard.tracing.measures": "DirectAttribution IntegratedGradients LogitLens Statistics TokenLens",
         "regard.tracing.pages": (
-            "Asked Dragged Explanation Step comparison_page difference_page explain live_page page_answer "
-            "page_record senses_page served_page writing_bundle writing_page writing_widget"
+            "DraggedWeight Explanation PageRequest Step comparison_page difference_page explain live_page "
+            "page_answer page_record senses_page served_page writing_bundle writing_page writing_widget"
         ),
         "regard.tracing.patterns": (
             "Alignment Broadcast DelimiterSink DuplicateToken HeadCard HeadExample HeadFinding "

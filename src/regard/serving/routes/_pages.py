@@ -19,7 +19,7 @@ from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
 from regard.serving._schema import Body, ModelName, errors, example
 from regard.serving._service import service_of
-from regard.tracing import Asked, Dragged, page_answer, served_page
+from regard.tracing import DraggedWeight, PageRequest, page_answer, served_page
 from regard.views import ServedRecord, usages_page
 
 router = APIRouter(tags=["pages"])
@@ -74,10 +74,10 @@ class PageBody(Body):
     second: Annotated[Text, Field(description="A text to compare with.")] = ""
     word: Annotated[int | None, Field(description="A token of the word that is drawn in both texts.")] = None
 
-    def asked(self) -> Asked:
+    def asked(self) -> PageRequest:
         """The same, for the model."""
-        weights = [Dragged(**each.model_dump()) for each in self.weights]
-        return Asked(**self.model_dump(exclude={"model", "weights"}), weights=weights)
+        weights = [DraggedWeight(**each.model_dump()) for each in self.weights]
+        return PageRequest(**self.model_dump(exclude={"model", "weights"}), weights=weights)
 
 
 # A page is HTML, its errors are not: FastAPI would describe both as what the route returns.
@@ -159,6 +159,6 @@ def _made(model: Model, served: ServedRecord, example: bool) -> str:
     return replace(trace, model=served.model).page().html
 
 
-def _answered(model: Model, asked: Asked) -> dict[str, Any]:
+def _answered(model: Model, asked: PageRequest) -> dict[str, Any]:
     pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling if asked.second else None
     return page_answer(model.loaded, asked, pooling=pooling)

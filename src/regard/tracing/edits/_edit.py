@@ -174,15 +174,9 @@ class Part:
         return self.whole.index_put(tuple(index), part)
 
     def fitting(self, name: str, value: object, *, exactly: bool = False) -> Tensor:
-        """A tensor that can take the part's place.
+        """The value, checked: a tensor that can take the part's place; `name` is what messages call it.
 
-        Args:
-            name: what it is, for messages.
-            value: the tensor.
-            exactly: it has the part's shape, without the batch; else one that broadcasts to it.
-
-        Raises:
-            InputError: it is none, or of another shape, dtype or device.
+        `exactly`: of the part's shape without the batch, and not of one that broadcasts to it.
         """
         target, x = self.target, self.x
         if not isinstance(value, Tensor):
@@ -204,13 +198,7 @@ class Part:
     def taken(self, source: Captured, query: Positions, key: Positions, name: str | None = None) -> Tensor:
         """What another run has at the same tap: the same heads and neurons, the tokens chosen, no batch.
 
-        Args:
-            source: the run.
-            query, key: which tokens of its text.
-            name: of the argument that chooses them, where it is neither of these.
-
-        Raises:
-            InputError: another kind of model, or a word, position or head that it does not have.
+        Messages call the argument that chose the tokens `name`, where that is not "query" or "key".
         """
         site, kind = self.target.site, self.target.kind
         trace, tensors = source

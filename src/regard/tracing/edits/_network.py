@@ -186,7 +186,7 @@ class EditedNetwork(Network):
         return {tap: listener(tap) for tap in by_tap}
 
     def _texts(self, token_ids: Tensor, others: Mapping[str, Any]) -> Texts:
-        """What the pass reads, which the network has let pass by now."""
+        """What the pass reads; the network has accepted it by now."""
         read: dict[StackKind, Tensor] = {next(iter(self.prefixes)): token_ids}
         given: dict[StackKind, Mask | Tensor | None] = {next(iter(self.prefixes)): others.get("mask")}
         if others.get("decoder_token_ids") is not None:
@@ -225,7 +225,7 @@ def _written(value: Tensor, targets: Sequence[Target], texts: Texts, changes: li
 
 
 def _change(target: Target, old: Tensor, new: Tensor) -> Change:
-    """What an edit did, on the device: nobody waits for it."""
+    """What an edit did, left on the device: to fetch it would make the pass wait."""
     with torch.no_grad():
         same = new == old  # -inf from -inf is no number
         apart = torch.where(same, 0.0, (new - old).abs()).amax()

@@ -126,7 +126,7 @@ def taps_of(site: Site, kind: Kind, network: Network, layer: Layers = None) -> M
 
 
 def at_tap(name: str, network: Network) -> tuple[Site, Kind, Layer]:
-    """What a tap is: the site, with its axes, that it belongs to, or one of its own without any."""
+    """The site, kind and layer of a tap; one that belongs to no site is a site by itself, without axes."""
     if name not in network.tap_names():
         raise InputError(
             f"site must be one of {', '.join(SITES)}, or a tap of model.network.tap_names(); got {name!r}."
@@ -161,7 +161,7 @@ def encodings_of(trace: Trace) -> dict[StackKind, Encoding]:
 
 
 def _held(trace: Trace, site: Site, kind: Any, layer: Layer) -> Tensor | None:
-    """What a trace itself has of a site, without the batch; None where it was not kept as it was."""
+    """What a trace itself has of a site, without the batch; None where it was not kept, or was converted."""
     try:
         if site.name == "context" and isinstance(layer, int):
             kept = trace.sides(kind)[0].keeping

@@ -10,8 +10,15 @@ from regard.blocks import PostNorm, PreNorm, Residual, SandwichNorm
 from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Kind, Network, StackKind, bound_of, relative_error
-from regard.tracing.measures._needed import hidden_of, output_of, projection_of, widened
-from regard.tracing.measures._readout import check_head, outermost, vocabulary_ids
+from regard.tracing.measures._readout import (
+    check_head,
+    hidden_of,
+    outermost,
+    output_of,
+    projection_of,
+    vocabulary_ids,
+    widened,
+)
 from regard.tracing.record import Selector, Trace, chosen_of
 from regard.tracing.run import rerun
 
@@ -266,7 +273,7 @@ def _seen(trace: Trace, network: Network, prefix: str, rows: list[int]) -> dict[
 
 
 def _through(step: _Step, u: Tensor) -> tuple[Tensor, Tensor, Tensor | float]:
-    """The directions at what a sublayer wrote, and at what it read, and the constants of its norm."""
+    """The directions drawn back to a sublayer's output, and to its input, and its norm's constants."""
     residual = step.residual
     if isinstance(residual, PostNorm):
         back, constant = _pull_back(residual.norm, step.x + step.output, u)
@@ -278,7 +285,7 @@ def _through(step: _Step, u: Tensor) -> tuple[Tensor, Tensor, Tensor | float]:
 
 
 def _target(trace: Trace, network: Network, target: Target, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each position the direction that is the target, the head's own constant, and the model's number."""
+    """For each position: the target as a direction, the head's bias, and the model's own number."""
     count, width = state.shape
     if isinstance(target, Tensor):
         if target.shape != (width,) or not target.is_floating_point():

@@ -9,7 +9,7 @@ from torch import Tensor
 from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import Kind, Network, Output
-from regard.tracing.measures._needed import attention_tap
+from regard.tracing.measures._readout import attention_tap
 from regard.tracing.measures._rollout import own_attention
 from regard.tracing.record import Selector, Trace, check_cost, chosen_of
 from regard.tracing.run import gradients_at

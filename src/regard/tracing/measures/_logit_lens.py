@@ -11,8 +11,13 @@ from torch import Tensor
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.text import Tokenizer
-from regard.tracing.measures._needed import hidden_of
-from regard.tracing.measures._readout import check_head, logits_of_layers, outermost, vocabulary_ids
+from regard.tracing.measures._readout import (
+    check_head,
+    hidden_of,
+    logits_of_layers,
+    outermost,
+    vocabulary_ids,
+)
 from regard.tracing.record import Selector, Trace, chosen_of
 
 if TYPE_CHECKING:

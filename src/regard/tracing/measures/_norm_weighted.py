@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from regard.models import Kind
-from regard.tracing.measures._needed import projection_of
+from regard.tracing.measures._readout import projection_of
 from regard.tracing.record import Selector, Trace, chosen_of
 
 _KEYS = 256

@@ -1,16 +1,65 @@
-"""From hidden states to logits, by the last norm and the head, and to the loss at each token."""
+"""What a measure reads of a trace and its network: states, projections, logits, and the loss of these.
+
+What is not there is refused by its name, with what to do.
+"""
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core import Taps
 from regard.core.errors import InputError
-from regard.models import Network, StackKind
-from regard.tracing.measures._needed import hidden_of
+from regard.models import Kind, Network, Projection, StackKind, attention_name, stack_of
 from regard.tracing.record import Trace
 from regard.tracing.run import rerun
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def hidden_of(trace: Trace, kind: "StackKind") -> Sequence[Tensor]:
+    """The residual stream of a stack: L + 1 tensors (tokens, d_model)."""
+    hidden = trace.stack(kind).hidden
+    if not hidden:
+        raise InputError(
+            f"this needs the hidden states of the {kind}, and the trace of {trace.model} has none: trace "
+            'with keep="all", or, through the lens, where they cannot be seen, ask for weights or context.'
+        )
+    return hidden
+
+
+def output_of(trace: Trace, kind: Kind, layer: int) -> Tensor:
+    """What an attention layer gave: (queries, d_model)."""
+    output = trace.attention_of(layer, kind).output
+    if output is None:
+        raise InputError(
+            f"this needs the attention output of {kind} layer {layer}, which the trace of {trace.model} does "
+            'not have; trace with keep="all".'
+        )
+    return output
+
+
+def attention_tap(network: Network, kind: Kind, layer: int) -> str:
+    """The name of a layer's attention, with which the names of its taps begin."""
+    return f"{network.prefixes[stack_of(kind)]}layers.{layer}.{attention_name(kind)}"
+
+
+def projection_of(trace: Trace, kind: Kind, layer: int) -> Projection:
+    """The output projection of one attention layer."""
+    found = trace.require_model().network.projection(kind, layer)
+    if found is None:
+        raise InputError(
+            "this needs an output projection that is a plain linear layer on the joined heads; in "
+            f"{kind} layer {layer} of {trace.model} none can be seen. Ask for weights or context."
+        )
+    return found
+
+
+def widened(module: M) -> M:
+    """A copy in float64."""
+    return deepcopy(module).double().requires_grad_(False)
 
 
 def logits_of_layers(trace: Trace, layers: Sequence[int], rows: Sequence[int]) -> Iterator[Tensor]:
@@ -71,7 +120,7 @@ def vocabulary_ids(name: str, trace: Trace, tokens: object, count: int) -> list[
 def _by_pass(
     trace: Trace, network: Network, kind: StackKind, hidden: Tensor | None, rows: Sequence[int]
 ) -> Tensor:
-    """The model runs, and its last layer hands on these states in the place of its own."""
+    """Run the model, whose last layer hands on these states in place of its own."""
     point = f"{network.prefixes[kind]}layers.{network.depth(kind) - 1}.output"
     if point not in network.tap_names():
         raise InputError(

@@ -58,7 +58,7 @@ def rollout(
 
 
 def rollout_steps(trace: Trace, stack: "StackKind", last: int, rows: Sequence[int]) -> Iterator[Tensor]:
-    """The same after each step, from layer `last` down to 0: float64 (rows, N), the last of which it is."""
+    """Rollout step by step, from layer `last` down to 0: float64 (rows, N); the last one is the rollout."""
     inputs = [trace.attention_of(each, stack).inputs for each in range(last + 1)]
     count = len(trace.stack(stack).encoding.tokens)
     flow = torch.zeros(len(rows), count, dtype=torch.float64, device=inputs[0].q.device)

@@ -10,7 +10,7 @@ from regard.blocks import DecoderLayer, SelfAttentionLayer
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
 from regard.models import Kind, Network, attention_name, stack_of
-from regard.tracing.measures._needed import attention_tap, hidden_of, output_of, projection_of, widened
+from regard.tracing.measures._readout import attention_tap, hidden_of, output_of, projection_of, widened
 from regard.tracing.record import Selector, Trace, check_cost, chosen_of
 from regard.tracing.run import rerun
 
@@ -154,7 +154,7 @@ def _by_layer(
 
 
 class _Given(nn.Module):
-    """In the place of an attention: its output (.., positions, d_model), which is known."""
+    """Stands in for an attention whose output (.., positions, d_model) is known."""
 
     def __init__(self, output: Tensor) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ def _with_given(layer: nn.Module, **outputs: Tensor) -> nn.Module:
 
 
 class _Enough(Exception):
-    """The layer's output is there: what follows need not run."""
+    """Raised to end a pass: the layer's output is there, and what follows need not run."""
 
 
 def _by_passes(

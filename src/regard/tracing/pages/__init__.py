@@ -14,5 +14,5 @@ from regard.tracing.pages._pages import (
     writing_page,
 )
 from regard.tracing.pages._picture import plot
-from regard.tracing.pages._served import Asked, Dragged, page_answer, served_page
+from regard.tracing.pages._served import DraggedWeight, PageRequest, page_answer, served_page
 from regard.tracing.pages._sublayers import Step

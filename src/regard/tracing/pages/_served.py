@@ -36,7 +36,7 @@ _BEST = 5  # tokens that the model expects, at each place
 _LEAST = -200.0  # added to a score, it leaves a weight of 0
 
 
-class Dragged(NamedTuple):
+class DraggedWeight(NamedTuple):
     """A weight of one row that a reader gives another value."""
 
     layer: int
@@ -47,7 +47,7 @@ class Dragged(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class PageRequest:
     """What a page asks: a text, and what is changed in the model.
 
     Attributes:
@@ -62,7 +62,7 @@ class Asked:
     text: str
     pair: str | None = None
     off: Sequence[tuple[int, int]] = ()
-    weights: Sequence[Dragged] = ()
+    weights: Sequence[DraggedWeight] = ()
     unseen: Sequence[int] = ()
     second: str = ""
     word: int | None = None
@@ -104,7 +104,7 @@ def check_served(loaded: Loaded) -> None:
         )
 
 
-def page_answer(loaded: Loaded, asked: Asked, *, pooling: LivePooling | None = None) -> dict[str, Any]:
+def page_answer(loaded: Loaded, asked: PageRequest, *, pooling: LivePooling | None = None) -> dict[str, Any]:
     """What a page is told of a text, as static/live/worker.js tells it of a model in the page.
 
     Args:
@@ -142,7 +142,7 @@ def page_answer(loaded: Loaded, asked: Asked, *, pooling: LivePooling | None = N
     }
 
 
-def _dragged(changes: Sequence[Dragged]) -> Callable[[Tensor], Tensor]:
+def _dragged(changes: Sequence[DraggedWeight]) -> Callable[[Tensor], Tensor]:
     """Rows in which some weights have these values, and the others share what is left of 1."""
     keys = [each.key for each in changes]
     values = [each.value for each in changes]
@@ -165,7 +165,7 @@ def _dragged(changes: Sequence[Dragged]) -> Callable[[Tensor], Tensor]:
     return function
 
 
-def _as_drawn(trace: Trace, asked: Asked) -> Trace:
+def _as_drawn(trace: Trace, asked: PageRequest) -> Trace:
     """The trace with what the page computes from q, k and v: the weights and results that the edits left.
 
     Dragged weights are a bias; where a layer has one of its own, or sinks, they stay as they were written,
@@ -253,7 +253,7 @@ def _spelled(tokenizer: Tokenizer, before: list[int], id: int) -> dict[str, Any]
     return {"text": text if is_text else tokenizer.piece_of(id) or f"token {id}", "isText": is_text}
 
 
-def _second(loaded: Loaded, asked: Asked, trace: Trace, pooling: LivePooling | None) -> dict[str, Any]:
+def _second(loaded: Loaded, asked: PageRequest, trace: Trace, pooling: LivePooling | None) -> dict[str, Any]:
     """How alike the two texts' vectors are, and a word in both, with the same heads off; or why not."""
     if not asked.second.strip():
         return {"likeness": None, "beside": None}

@@ -13,7 +13,7 @@ FEWEST_UNITS = 8
 
 
 def query_draws(seed: int) -> np.random.Generator:
-    """What draws the queries of fewer than ten texts: of each resample, a Poisson(1) count for each query."""
+    """Draws a Poisson(1) count for each query of each resample, where there are fewer than ten texts."""
     return np.random.default_rng((seed, 1))
 
 

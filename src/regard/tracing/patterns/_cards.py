@@ -94,7 +94,7 @@ def heads(
         >>> card.pattern, card.best.low > 0.9, table[2, 11].pattern, table[2, 11].second.name
         ('previous', True, 'previous', 'delimiter sink first')
     """
-    wanted = _Wanted(**options)
+    wanted = _Search(**options)
     refused: list[InputError] = []
     traces = traces_of(loaded, texts, targets, on_refused, refused)
     table = wanted.table(traces, with_target=targets is not None)
@@ -117,7 +117,7 @@ def heads_of_trace(trace: Trace, **options: Unpack[HeadOptions]) -> HeadTable:
         >>> heads_of_trace(trace, layer=0, head=2)[0, 2].pattern
         'previous'
     """
-    wanted = _Wanted(**options)
+    wanted = _Search(**options)
     decoder = check_trace("trace", trace).decoder
     # A decoder that read its start token alone has nothing to show.
     table = wanted.table([(0, trace)], with_target=decoder is None or len(decoder.tokens) > 1)
@@ -130,8 +130,8 @@ _MOST_RESAMPLES = 100_000
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """What is asked for: see `HeadOptions`."""
+class _Search:
+    """What is looked for, and in which heads: see `HeadOptions`."""
 
     kind: Kind | None = None
     layer: int | None = None

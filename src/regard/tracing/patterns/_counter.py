@@ -9,7 +9,15 @@ from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.patterns._bootstrap import Bootstrap, Draws
 from regard.tracing.patterns._patterns import HeadPattern, KeyPattern, Sides
-from regard.tracing.patterns._rows import EXAMPLES, Asked, Rows, Seen, look_at_mask, measure, same_view
+from regard.tracing.patterns._rows import (
+    EXAMPLES,
+    Rows,
+    TextPatterns,
+    Visible,
+    look_at_mask,
+    measure,
+    same_view,
+)
 from regard.tracing.patterns._table import HeadCard, HeadExample, HeadFinding
 from regard.tracing.record import AttentionTrace, Trace, counted
 
@@ -72,7 +80,7 @@ _NUMBERS = ("effect", "low", "high", "mass", "captured")
 
 
 class Counter:
-    """One kind of attention: what has been counted of each of its layers, or of one layer or head only."""
+    """What has been counted of one kind of attention, layer by layer; or of one layer or head only."""
 
     def __init__(
         self,
@@ -110,11 +118,11 @@ class Counter:
     def add(self, number: int, trace: Trace) -> None:
         """Count a text."""
         sides = Sides.of(trace, self.kind)
-        asked = Asked.of(sides, self.patterns)
+        asked = TextPatterns.of(sides, self.patterns)
         if not self.part_names:
             of_key = [each for each in self.patterns if isinstance(each, KeyPattern)]
             self.part_names = [list(each.parts(sides)) for each in of_key]
-        seen: tuple[AttentionTrace, Seen] | None = None
+        seen: tuple[AttentionTrace, Visible] | None = None
         for place, layer in enumerate(self.layers):
             traced = trace.attention_of(layer, self.kind)
             if seen is None or not same_view(seen[0].inputs, traced.inputs):

@@ -12,8 +12,8 @@ from regard.tracing.patterns._patterns import Broadcast, HeadPattern, KeyPattern
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
-    """The patterns, worked out for one text: which keys, and which queries are asked."""
+class TextPatterns:
+    """The patterns, worked out for one text: their keys, and the queries that are asked about each."""
 
     patterns: tuple[HeadPattern, ...]  # in the order of the last axis of `Rows`
     places: Tensor  # int64 (queries, m), the keys of the row patterns side by side; -1 for none
@@ -25,7 +25,7 @@ class Asked:
     shared: bool  # whether queries and keys are the same tokens
 
     @classmethod
-    def of(cls, sides: Sides, patterns: Sequence[HeadPattern]) -> "Asked":
+    def of(cls, sides: Sides, patterns: Sequence[HeadPattern]) -> "TextPatterns":
         """What these patterns ask of one text."""
         shared = sides.kind != "cross"
         special = torch.tensor([token.special for token in sides.queries])
@@ -65,7 +65,7 @@ class Asked:
         return to
 
 
-class Seen(NamedTuple):
+class Visible(NamedTuple):
     """What the mask lets be seen; the first axis is 1 where it is the same for all heads."""
 
     of_query: Tensor
@@ -82,7 +82,7 @@ class Seen(NamedTuple):
 _BLOCK = 2**22
 
 
-def look_at_mask(inputs: AttentionInputs, asked: Asked) -> Seen:
+def look_at_mask(inputs: AttentionInputs, asked: TextPatterns) -> Visible:
     """How many keys each query may see, and which of the patterns'; a block of rows at a time."""
     queries, keys = inputs.q_len, inputs.k_len
     there = asked.places.clamp(min=0)
@@ -99,7 +99,7 @@ def look_at_mask(inputs: AttentionInputs, asked: Asked) -> Seen:
         parts.append((block.sum(dim=2).float(), places, block.float() @ asked.values))
     of_query, at_places, in_values = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
     assert isinstance(of_key, Tensor)
-    return Seen(of_query, of_key, at_places, in_values)
+    return Visible(of_query, of_key, at_places, in_values)
 
 
 def same_view(one: AttentionInputs, other: AttentionInputs) -> bool:
@@ -161,7 +161,7 @@ class Rows:
     best_key: Tensor
 
 
-def measure(inputs: AttentionInputs, asked: Asked, seen: Seen) -> Rows:
+def measure(inputs: AttentionInputs, asked: TextPatterns, seen: Visible) -> Rows:
     """What each row of a layer gives to each pattern's keys; O(N) memory.
 
     The queries at even places come first, and those at odd places after them, in two passes that together
@@ -210,7 +210,7 @@ class _Read:
     chosen: dict[int, tuple[Tensor, Tensor]]  # each: keys (heads, n), (heads, odd queries, n)
 
     @classmethod
-    def of(cls, inputs: AttentionInputs, asked: Asked) -> "_Read":
+    def of(cls, inputs: AttentionInputs, asked: TextPatterns) -> "_Read":
         device = inputs.q.device
         heads, queries, keys = inputs.num_heads, inputs.q_len, inputs.k_len
         at_places = torch.zeros(heads, queries, asked.places.shape[1])
@@ -245,7 +245,7 @@ class _Read:
         )
 
 
-def _others(read: _Read, asked: Asked, seen: Seen) -> Tensor:
+def _others(read: _Read, asked: TextPatterns, seen: Visible) -> Tensor:
     """(heads, queries, m), the mean of what the other rows that may see it give to each place.
 
     Of a key that nobody else may see nothing is known: it gets the even share.
@@ -270,7 +270,7 @@ def _visible_of(inputs: AttentionInputs, keys: Tensor, *, shared: bool) -> Tenso
     return visible
 
 
-def _best_keys(best_query: Tensor, read: _Read, asked: Asked, seen: Seen) -> Tensor:
+def _best_keys(best_query: Tensor, read: _Read, asked: TextPatterns, seen: Visible) -> Tensor:
     """int64, as `best_query`: in these rows the key of the pattern that gets most; -1 for none."""
     heads = torch.arange(len(best_query))[:, None]
     rows = best_query.clamp(min=0)

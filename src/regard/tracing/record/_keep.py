@@ -106,7 +106,7 @@ class ScoreInputs(AttentionInputs):
 
 @dataclass(frozen=True, kw_only=True)
 class KeepPolicy:
-    """What is asked to be kept, checked against a network by `of`.
+    """What a trace is asked to keep; `check` compares it with a network.
 
     Args:
         keep: see `Keep`.
@@ -199,7 +199,7 @@ EVERYTHING = KeepPolicy()
 
 
 def kept_tensor(value: Tensor, keeping: KeepPolicy) -> Tensor:
-    """What is kept of a tensor of the residual stream or of attention: converted, and by itself."""
+    """What is kept of a tensor: converted, and copied where it is a view of something larger."""
     kept = value if keeping == EVERYTHING else _Memory([value], keeping.dtype).take(value)
     if not keeping.queries:
         _give_back_after(kept)
@@ -246,9 +246,7 @@ def _give_back_after(kept: Tensor) -> None:
 
 
 class _Memory:
-    """Where some tensors are, in the type they are kept in (of None, their own); views of one piece of memory
-    stay views of one.
-    """
+    """Some tensors in the type that they are kept in (None: their own); views of one memory stay that."""
 
     def __init__(self, tensors: Sequence[Tensor], dtype: torch.dtype | None) -> None:
         self._dtype = dtype

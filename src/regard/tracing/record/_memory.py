@@ -18,7 +18,7 @@ MOST_SECONDS = 600.0
 def check_cost(what: str, *, seconds: float, num_bytes: float, device: torch.device, way_out: str) -> None:
     """Refuse what takes more than ten minutes, or more memory than is free, by a forecast for two cores.
 
-    `what` is it, and `way_out` what to ask for instead, both for the message.
+    `what` is asked for, and `way_out` is what to ask for instead: both are for the message.
     """
     if seconds > MOST_SECONDS:
         raise InputError(f"{what} would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f}; {way_out}.")

@@ -116,7 +116,7 @@ class TracedStack:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stacks:
-    """What a pass left in an encoder, a decoder, or both, and where in them something stands; see `Trace`."""
+    """What a pass left in an encoder, a decoder, or both, and how a layer, head or token is found in it."""
 
     model: str
     encoder: TracedStack | None = None
@@ -177,7 +177,7 @@ class Stacks:
         sizes = " + ".join(f"{len(each.encoding.tokens)} tokens" for each in stacks)
         layers = " + ".join(
             f"{each.depth} layers"
-            + (f" x {_told(_head_counts(each.attention))} heads" if places(each.attention) else "")
+            + (f" x {_range_of(_head_counts(each.attention))} heads" if places(each.attention) else "")
             for each in stacks
         )
         return f"Trace({self.model!r}, {sizes}, {layers}{self.source.keeping})"
@@ -264,7 +264,7 @@ class Stacks:
         return self.attention(kind)[self._layers_with(kind).index(index)]
 
     def layer_index(self, layer: int, kind: Kind | None = None) -> int:
-        """A layer's number from 0 to L - 1, whatever end it was counted from.
+        """A layer's number from 0 to L - 1, counted from either end.
 
         Raises:
             InputError: a layer that is not there, or has no attention of this kind.
@@ -291,18 +291,18 @@ class Stacks:
         return range(len(self.attention(kind)))
 
     def head_index(self, head: int, kind: Kind | None, layer: int) -> int:
-        """A query head's number from 0 to H - 1 in a layer, whatever end it was counted from."""
+        """A query head's number from 0 to H - 1 in a layer, counted from either end."""
         return _checked("head", head, self.attention_of(layer, kind).inputs.num_heads)
 
 
 def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:
-    """How many heads the layers have that were kept; of no layer, what asking one says."""
+    """The head counts of the layers that were kept; where none was, an InputError says why."""
     if not attention:
         return set()
     return {attention[place].inputs.num_heads for place in [*places(attention)] or [0]}
 
 
-def _told(counts: set[int]) -> str:
+def _range_of(counts: set[int]) -> str:
     return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
 

@@ -107,7 +107,7 @@ class TokenSets:
 
 
 def _delivered(tensor: Tensor) -> Tensor:
-    """Of the only item of the batch."""
+    """The only item of the batch, on the CPU."""
     one = tensor[0].cpu()
     return one.float() if one.is_floating_point() else one
 

@@ -157,8 +157,9 @@ def _passing(network: Network, lengths: tuple[int, ...], squares: int) -> int:
 
 
 def _kept(network: Network, short: tuple[int, ...], lengths: tuple[int, ...], keeping: KeepPolicy) -> int:
-    """What a trace of short texts holds, but DeBERTa's tables of distances with the rows that the lengths in
-    question need: beyond some distance there are no more.
+    """What a trace of short texts holds, with DeBERTa's tables of distances as large as the long texts need.
+
+    A table has a row for each distance up to the largest, and stops growing there, so it is no polynomial.
 
     The network without edits runs, and all of each tensor that they write is written: their words and
     positions are those of the text, not of a short one.

@@ -33,13 +33,7 @@ Given = tuple[Encoding, Encoding | None]
 def run(
     network: Network, given: Sequence[Given], *, logits: bool = False, taps: Taps | None = None
 ) -> Output:
-    """One pass over one text or several.
-
-    Args:
-        network: in evaluation mode.
-        given: what it reads.
-        logits, taps: as in `Network.forward`.
-    """
+    """One pass over one text or several, of a network in evaluation mode."""
     device = next(network.parameters()).device
     encodings = [encoding for encoding, _ in given]
     ids, types, real = padded(encodings, device)
@@ -104,7 +98,7 @@ _LONGER = 1.5
 
 
 def batches(network: Network, given: Sequence[Given]) -> Iterator[list[int]]:
-    """The numbers of texts that run together: of like length, and through the lens of the same.
+    """Which texts run together: those of similar length; through the lens, of the same length.
 
     A model with edits, which may name words and positions, and DeBERTa, whose bias holds the queries of all
     texts, run on one text at a time.
@@ -179,7 +173,7 @@ class _Copies:
         return made
 
     def mask(self, mask: Mask | None, queries: int, keys: int) -> Mask | None:
-        """The mask without padding, which one text has none of."""
+        """The mask without its padding, of which a text by itself has none."""
         key = id(mask), queries, keys
         if key not in self._made:
             parts = () if mask is None else mask.parts()

@@ -175,7 +175,7 @@ def _targets(loaded: Loaded, rows: int, target_ids: Ids | None, mask: Any) -> Se
 
 
 def _start_id(loaded: Loaded) -> int | None:
-    """What the decoder reads first; configs are met whose token is beyond a table that was cut."""
+    """The token that the decoder starts with; some configs name one beyond a table that was cut."""
     start, config = loaded.network.start_id, loaded.network.config
     rows = getattr(config, "decoder_vocab_size", config.vocab_size)
     if start is not None and not 0 <= start < rows:

@@ -24,7 +24,7 @@ from regard.tracing import (
     trace_ids,
     trace_text,
 )
-from regard.tracing.patterns._rows import Asked, Rows, look_at_mask, measure, same_view
+from regard.tracing.patterns._rows import Rows, TextPatterns, look_at_mask, measure, same_view
 from regard.tracing.record._token_sets import is_punctuation
 from tolerances import WEIGHTS
 from unit.tracing.conftest import make_loaded, make_tokenizer
@@ -137,7 +137,7 @@ def by_loops(
 
 
 def measured(inputs: AttentionInputs, sides: Sides, patterns: Sequence[HeadPattern]) -> Rows:
-    asked = Asked.of(sides, patterns)
+    asked = TextPatterns.of(sides, patterns)
     return measure(inputs, asked, look_at_mask(inputs, asked))
 
 
