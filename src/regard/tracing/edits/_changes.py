@@ -97,6 +97,7 @@ class Scale(Edit):
         number("factor", self.factor)
 
     def change(self, part: Part) -> Tensor:
+        # -inf times 0 would be NaN, and times a negative factor would show what the mask hides.
         return torch.where(part.x.isinf(), part.x, part.x * float(self.factor))
 
 
@@ -322,6 +323,8 @@ def _others(real: Tensor, own: Sequence[int] | None, steps: Tensor) -> Tensor:
     chosen, count = real[:, at], real.sum(dim=1, keepdim=True)
     if bool((chosen & (count < 2)).any()):
         raise InputError("reference must be traces for a text of one position: it has no other.")
+    # A token's number among those of its text, and a step of 1 to count - 1 from there, round the end: any
+    # other token, each as likely.
     number = real.cumsum(dim=1)[:, at] - 1
     others = (number + 1 + steps % (count - 1).clamp(min=1)) % count.clamp(min=1)
     in_order = real.argsort(dim=1, descending=True, stable=True)

@@ -112,6 +112,7 @@ def _by_gradient(
     """The sum over the examples of |A_h^T d metric / d A_h|."""
     sums: dict[int, Tensor] = {}
     for done, (trace, metric) in enumerate(measured, start=1):
+        # d metric / d mask of a head = context . d metric / d context, for a mask of 1: no mask is needed.
         found, moves, _ = gradients_at(trace, network, list(taps.values()), metric, called="metric")
         for layer, tap in taps.items():
             product = found[tap][0].double() * moves[tap][0].double()

@@ -59,6 +59,7 @@ def targets_of(network: Network, edits: Sequence[Edit]) -> list[Target]:
             if getattr(edit, name) is not None:
                 raise InputError(f"{name} must be None at the tap {edit.site!r}, whose name says it.")
         found.append(Target(edit=edit, site=site, kind=kind, layer=layer, tap=edit.site))
+    # By trace, so that each runs again once for all that edits take from it.
     wanted: dict[int, tuple[Trace, list[Any]]] = {}
     for target in found:
         for trace in target.edit.traces():

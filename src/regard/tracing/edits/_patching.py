@@ -175,7 +175,7 @@ def patch(
             for tap in names
         ]
     else:
-        # Each cell's text, by itself: without the batch.
+        # Each cell by itself, as a row of a batch; the corrupted text without a patch is the first row.
         cells = [
             Replace(at.name, layer=number, kind=kind, value=part, **{axis: column})
             for number, tap in taps.items()

@@ -150,6 +150,7 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
     u, head_bias, value = _target(trace, network, target, hidden_of(trace, kind)[-1][rows])
     steps, last, after = _steps(trace, network, kind, rows)
     edited = (u * after).sum(dim=1)
+    # From the logit back to the embedding: each norm on the way turns the direction in which a part counts.
     u, norm_bias = _pull_back(network.final_norm(kind), last, u)
     heads: dict[str, list[Tensor]] = {"attention": [], "cross_attention": []}
     biases, ffn = torch.zeros(2, len(rows), network.depth(kind), dtype=torch.float64, device=u.device)
@@ -229,6 +230,7 @@ def _steps(
             x = residual(x, lambda given, output=output: output)
             if name != "ffn" and (middle := seen.get(f"{at}.middle")) is not None:
                 x = _jump(steps, index, x, middle.double())
+        # The sum goes on from the recorded state, so that rounding does not pile up through the layers.
         last = index == depth - 1
         wanted = seen.get(f"{at}.output", x).double() if last else states[index + 1]
         if {f"{at}.output", f"{prefix}layers.{index + 1}.input"}.isdisjoint(network.written):

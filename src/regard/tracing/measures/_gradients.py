@@ -145,6 +145,7 @@ def relevance(
     layers, count = range(network.depth(stack)), len(encoding.tokens)
     _check_memory(trace, stack, len(layers), "take attention_gradients of one layer, or rollout")
     products = _products(trace, of, [f"{attention_tap(network, stack, layer)}.weights" for layer in layers])
+    # Rows of the product of all layers: a row times a matrix costs N^2, a matrix times a matrix N^3.
     flow = torch.zeros(len(rows), count, dtype=torch.float64, device=products[0].device)
     flow[range(len(rows)), rows] = 1.0
     for each in reversed(products):

@@ -212,6 +212,7 @@ def logit_lens(
     first: list[Tensor] = []
     logits, logs = [], []
     for layer in logits_of_layers(trace, range(depth), rows):
+        # A sum over the vocabulary in half precision would lose its small terms.
         wide = layer.float() if layer.dtype.itemsize < 4 else layer
         if which is None:
             most = min(_MOST, wide.shape[1])

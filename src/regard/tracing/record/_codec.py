@@ -142,6 +142,7 @@ class Writer:
         return {"object": self._places[id(own)]}
 
     def _tensor(self, tensor: Tensor, at: str) -> Any:
+        # As it lies in memory: a product with a tensor laid out otherwise may differ in the last bit.
         # The axes from the outermost in memory to the innermost; one of size 1 is nowhere in memory.
         order = sorted(
             (axis for axis in range(tensor.ndim) if tensor.shape[axis] != 1),

@@ -107,7 +107,7 @@ def read_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None) -
             "open it with the regard that wrote it, or trace the text again."
         )
     try:
-        found = _read(stored)
+        found = _read(stored)  # before the model is compared: a damaged file is no file of another model
     # Whatever a record that is not what it should be runs into.
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, RegardError) as error:
         reason = " ".join(str(error).split())

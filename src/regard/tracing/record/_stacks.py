@@ -39,6 +39,7 @@ class ScoreTrace(AttentionTrace):
     """An attention layer of a trace that keeps queries and keys, and no values or contexts."""
 
     def __init__(self, inputs: ScoreInputs) -> None:
+        # Past the frozen dataclass: `context` is a property here, and cannot be set.
         self.__dict__.update(inputs=inputs, output=None)
 
     @property
@@ -97,6 +98,7 @@ class TracedStack:
                 f'embeddings are not in this trace, which was kept with keep="{self.keeping.keep}". Trace '
                 'again with keep="residual" or keep="all".'
             )
+        # Kept, and not there: only the lens has models that do not show them.
         if not self.hidden or self.learned is None:
             raise InputError(
                 "this model's hidden states cannot be seen through the lens, and so no embeddings; ask for "
@@ -190,6 +192,7 @@ class Stacks:
             "origin": self.origin or (self.loaded and origin_of(self.loaded)),
         }
 
+    # Nothing in a trace changes, and a copy would double its memory.
     def __copy__(self) -> Self:
         return self
 

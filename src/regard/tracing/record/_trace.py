@@ -94,6 +94,7 @@ class Trace(Stacks):
         query: Selector | None,
         key: Selector | None,
     ) -> Tensor:
+        # Everything that was asked for is checked, and its size known, before anything is computed.
         kind = self.kind(kind)
         layers: Sequence[int] = [layer]  # type: ignore[list-item]
         if layer is None:
@@ -121,6 +122,7 @@ class Trace(Stacks):
             device,
         )
         with torch.no_grad():  # a bias may be learned
+            # All heads in one product; some of them one by one, so that no other is computed.
             found = [
                 compute(inputs, queries, keys)[0].float()
                 if heads is None
@@ -205,6 +207,7 @@ class Trace(Stacks):
             )
         value = value[0] if value.ndim == 4 else value
         if head is not None:
+            # With grouped queries, several heads read the same k and v.
             groups = traced.inputs.num_heads // len(value)
             value = value[self.head_index(head, kind, layer) // groups]
         side, argument = (1, "key") if name in ("k", "v") else (0, "query")

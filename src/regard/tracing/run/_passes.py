@@ -105,6 +105,7 @@ def batches(network: Network, given: Sequence[Given]) -> Iterator[list[int]]:
     """
     relative = any(isinstance(each, RelativePositions) for each in network.modules())
     batch: list[int] = []
+    # From short to long: then a pass has little padding, which costs as much as tokens do.
     for number in sorted(range(len(given)), key=lambda each: _lengths(given[each])):
         longest = _lengths(given[number])
         shortest = _lengths(given[batch[0]]) if batch else longest

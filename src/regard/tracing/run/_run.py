@@ -101,7 +101,7 @@ class TraceOfRun(Trace):
             target_mask: like mask, for target_ids.
             keeping: what is kept of each.
         """
-        if isinstance(token_ids, Mapping):
+        if isinstance(token_ids, Mapping):  # all that a tokenizer gave: its names are transformers' own
             given = {"token_ids": None} | as_named({"target_ids": target_ids, **token_ids})
             return cls.of_rows(loaded, **given, keeping=keeping)
         encodings = read_ids(loaded, token_ids, mask, token_types)
@@ -115,6 +115,7 @@ class TraceOfRun(Trace):
     def _of_many(
         cls, loaded: Loaded, readers: Sequence[Callable[[], Given]], each: str, keeping: KeepPolicy
     ) -> list[Self]:
+        # All texts are read before the first one runs: the last of them may be refused.
         given: list[Given] = []
         for number, read in enumerate(readers):
             try:
@@ -141,6 +142,7 @@ class TraceOfRun(Trace):
             for each in given
         ]
         listening = Listening(network, keeping)
+        # Edits may name words, which are those of this text; with edits, texts run one by one.
         of_these = network.for_texts(of_each[0])
         with torch.no_grad():
             run(of_these, given, taps=listening.taps())

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,15 +24,8 @@ def seen_at(
 ) -> tuple[Output, dict[str, Tensor]]:
     """What a network gives on a trace's text, and what passes some of its taps."""
     seen: dict[str, Tensor] = {}
-
-    def listener(tap: str) -> Any:
-        def keep(value: Tensor) -> None:
-            seen[tap] = value
-
-        return keep
-
-    output = rerun(trace, network, taps=Taps({tap: listener(tap) for tap in taps}), logits=logits)
-    return output, seen
+    keepers = {tap: partial(seen.__setitem__, tap) for tap in taps}
+    return rerun(trace, network, taps=Taps(keepers), logits=logits), seen
 
 
 def watched_pass(
@@ -42,8 +36,8 @@ def watched_pass(
     write: Callable[[str, Tensor], Tensor | None] | None = None,
     *,
     called: str = "of",
-) -> tuple[Output, dict[str, Tensor], Tensor]:
-    """One pass with a graph: the output, the tensors at the taps `names`, and the number `of` it.
+) -> tuple[dict[str, Tensor], Tensor]:
+    """One pass with a graph: the tensors at the taps `names`, and the number `of` what came out.
 
     `write` may put another tensor in the place of one; where it returns None, the tensor stays. In messages
     `of` is `called` as the argument that it came by.
@@ -62,6 +56,7 @@ def watched_pass(
             # A tensor of its own is handed on even where nothing changes: through the lens, weights that
             # nobody writes are looked at beside a kernel that does not go through them.
             own = value.view_as(value) if written is None else written
+            # Where the parameters are frozen, the graph begins here.
             if not own.requires_grad:
                 own = own.detach().requires_grad_()
             values[name] = own
@@ -73,14 +68,14 @@ def watched_pass(
         output = rerun(trace, network, logits=True, taps=Taps({name: listener(name) for name in names}))
         value: Any = of(output)
     number_of(called, value, differentiable=True)
-    return output, values, value
+    return values, value
 
 
 def gradients_at(
     trace: Trace, network: Network, names: Sequence[str], of: Metric, *, called: str = "of"
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], float]:
     """What passes some taps, the gradients of a number there, and the number: one pass forward, one back."""
-    _, values, value = watched_pass(trace, network, of, names, called=called)
+    values, value = watched_pass(trace, network, of, names, called=called)
     found = torch.autograd.grad(value, list(values.values()), allow_unused=True, materialize_grads=True)
     passed = {name: each.detach() for name, each in values.items()}
     return passed, dict(zip(values, found, strict=True)), float(value.detach())
