@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.printable import excerpt, printable
+from regard.tracing.patterns._bootstrap import FEWEST_UNITS
 from regard.tracing.patterns._table_file import write_rows
 
 if TYPE_CHECKING:
@@ -224,6 +225,8 @@ class HeadTable(Displayable):
         yield ""
         counts = (f"{count} {name}" for name, count in self.counts().items())
         yield Text.assemble((f"{len(self)} heads: ", "bold"), ", ".join(counts))
+        if all(math.isnan(card.best.low) for card in self.cards):
+            yield Text(f"Names need {FEWEST_UNITS} queries or more: give a longer text, or several.")
 
 
 def _row_of(card: HeadCard) -> dict[str, Any]:
