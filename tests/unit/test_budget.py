@@ -10,7 +10,7 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 BUDGET = {
     "blocks": (2_800, 32),
     "checkpoints": (2_350, 33),
-    "cli": (3_600, 1),
+    "cli": (3_550, 1),
     "concordance": (3_250, 18),
     "core": (4_800, 43),
     "data": (1_400, 24),

@@ -40,7 +40,7 @@ def rules_of(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: given[name] for name in names if given[name] is not None}
 
 
-def writing_model(given: Mapping[str, Any], such_as: str) -> "Model":
+def model_of(given: Mapping[str, Any], such_as: str) -> "Model":
     """The model, with its weights as they are to be stored."""
     loaded = load_model(required(given["model"], such_as))
     return loaded if given["precision"] == "float32" else loaded.prepared(given["precision"])

@@ -5,24 +5,9 @@ import sys
 
 import typer
 
+from regard.cli import _writing_options as writing
 from regard.cli._options import print_json, read_texts
 from regard.cli._rows import JSON, WRITING_MODEL, argument, flag, option
-from regard.cli._writing_options import (
-    BEAMS,
-    DRAFT,
-    LENGTH_PENALTY,
-    LOOKUP,
-    MAX,
-    MIN,
-    NO_REPEAT,
-    PRECISION,
-    RECOMMENDED,
-    REPETITION,
-    check_choice,
-    choice_of,
-    rules_of,
-    writing_model,
-)
 from regard.core.errors import InputError
 from regard.core.printable import printable
 
@@ -31,8 +16,8 @@ def generate(
     ctx: typer.Context,
     texts: list[str] = argument("TEXT", "The beginning of a text, or several; - reads it from stdin."),
     model: str | None = WRITING_MODEL,
-    max_length: int | None = MAX,
-    min_length: int | None = MIN,
+    max_length: int | None = writing.MAX,
+    min_length: int | None = writing.MIN,
     stop: list[str] | None = option("--stop TEXT", "End before this text; give it again for more."),
     count: int | None = option("--count N", "How many texts: drawn, or the best beams."),
     sample: bool = flag("--sample", "Draw tokens by their probability; so do the next four options."),
@@ -41,14 +26,14 @@ def generate(
     top_p: float | None = option("--top-p P", "Draw from the likeliest that sum to P."),
     min_p: float | None = option("--min-p P", "Draw from those with at least P times the highest."),
     seed: int | None = option("--seed N", "The seed of the draws: the same text every time."),
-    beams: int | None = BEAMS,
-    length_penalty: float | None = LENGTH_PENALTY,
-    repetition_penalty: float | None = REPETITION,
-    no_repeat: int | None = NO_REPEAT,
-    recommended: bool = RECOMMENDED,
-    precision: str = PRECISION,
-    lookup: bool = LOOKUP,
-    draft: str | None = DRAFT,
+    beams: int | None = writing.BEAMS,
+    length_penalty: float | None = writing.LENGTH_PENALTY,
+    repetition_penalty: float | None = writing.REPETITION,
+    no_repeat: int | None = writing.NO_REPEAT,
+    recommended: bool = writing.RECOMMENDED,
+    precision: str = writing.PRECISION,
+    lookup: bool = writing.LOOKUP,
+    draft: str | None = writing.DRAFT,
     as_json: bool = JSON,
 ) -> None:
     """Let a language model continue a text. Prints the new text, without its beginning.
@@ -57,12 +42,12 @@ def generate(
     its score.
     """
     given = ctx.params
-    check_choice(given)
+    writing.check_choice(given)
     prompts = read_texts(texts)
     if not all(prompt.strip() for prompt in prompts):
         raise InputError("TEXT is empty: there is nothing to go on with.")
-    loaded = writing_model(given, "gpt2")
-    choice, rules, stops = choice_of(loaded, given), rules_of(given), stop or ()
+    loaded = writing.model_of(given, "gpt2")
+    choice, rules, stops = writing.choice_of(loaded, given), writing.rules_of(given), stop or ()
     from regard.decoding import Beams
 
     if len(prompts) == 1 and count is None and not as_json and not isinstance(choice, Beams):

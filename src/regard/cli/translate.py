@@ -4,25 +4,10 @@ from pathlib import Path
 
 import typer
 
+from regard.cli import _writing_options as writing
 from regard.cli._options import as_typed, check_new, check_outputs
 from regard.cli._rows import WRITING_MODEL, argument, flag, option
 from regard.cli._translate_job import Lines, to_file, to_stdout
-from regard.cli._writing_options import (
-    BEAMS,
-    DRAFT,
-    LENGTH_PENALTY,
-    LOOKUP,
-    MAX,
-    MIN,
-    NO_REPEAT,
-    PRECISION,
-    RECOMMENDED,
-    REPETITION,
-    check_choice,
-    choice_of,
-    rules_of,
-    writing_model,
-)
 from regard.core.errors import InputError
 
 
@@ -36,17 +21,17 @@ def translate(
     model: str | None = WRITING_MODEL,
     prefix: str | None = option("--prefix TEXT", "How every translation begins."),
     prefixes: Path | None = option("--prefixes FILE", "A file: how each begins, line by line."),
-    max_length: int | None = MAX,
-    min_length: int | None = MIN,
-    beams: int | None = BEAMS,
-    length_penalty: float | None = LENGTH_PENALTY,
+    max_length: int | None = writing.MAX,
+    min_length: int | None = writing.MIN,
+    beams: int | None = writing.BEAMS,
+    length_penalty: float | None = writing.LENGTH_PENALTY,
     best: int | None = option("--best N", "With --beams and --json: the best N."),
-    repetition_penalty: float | None = REPETITION,
-    no_repeat: int | None = NO_REPEAT,
-    recommended: bool = RECOMMENDED,
-    precision: str = PRECISION,
-    lookup: bool = LOOKUP,
-    draft: str | None = DRAFT,
+    repetition_penalty: float | None = writing.REPETITION,
+    no_repeat: int | None = writing.NO_REPEAT,
+    recommended: bool = writing.RECOMMENDED,
+    precision: str = writing.PRECISION,
+    lookup: bool = writing.LOOKUP,
+    draft: str | None = writing.DRAFT,
     batch_tokens: int | None = option("--batch-tokens N", "The most tokens that run together."),
     as_json: bool = flag("--json", "Print a line of JSON for each: all beams, tokens, log-probabilities."),
 ) -> None:
@@ -58,20 +43,24 @@ def translate(
     is written over only with --force.
     """
     given = ctx.params
-    check_choice(given)
+    writing.check_choice(given)
     if best is not None and not as_json:
         raise InputError("--best goes with --json, which has room for several.")
     if prefix is not None and prefixes is not None:
         raise InputError("--prefix is for all lines and --prefixes for each; give one of the two.")
     check_outputs({"--output": output})
     check_new(output, force=force)
-    loaded = writing_model(given, "Helsinki-NLP/opus-mt-en-de")
+    loaded = writing.model_of(given, "Helsinki-NLP/opus-mt-en-de")
     if len(loaded.network.prefixes) != 2:
         raise InputError(
             f"--model must be an encoder-decoder, such as T5 or Marian; this {loaded.loaded.family} has one "
             "stack. With a decoder, `regard generate` goes on with texts."
         )
-    how = {"choice": choice_of(loaded, given), "count": 1 if best is None else best, **rules_of(given)}
+    how = {
+        "choice": writing.choice_of(loaded, given),
+        "count": 1 if best is None else best,
+        **writing.rules_of(given),
+    }
     if batch_tokens is not None:
         how["batch_tokens"] = batch_tokens
     if prefix is not None:
