@@ -122,6 +122,18 @@ def print_path(path: Path) -> None:
     typer.echo(os.fsencode(path))
 
 
+def print_table(found: Any, what: str, output: Path | None, told: Mapping[str, Any] | None) -> None:
+    """Write a result to its file, if it has one, and print it: as JSON, where it is, or drawn."""
+    if output is not None:
+        found.to_file(output)
+    if told is not None:
+        print_json(told)
+    elif output is not None:
+        typer.echo(f"{len(found):,} of {found.total:,} {what} in {output}")
+    else:
+        console().print(found)
+
+
 def console() -> "Console":
     """Where results are drawn: 80 columns in a pipe, the terminal's own width up to 100 on one."""
     from rich.console import Console

@@ -3,9 +3,7 @@
 import re
 from pathlib import Path
 
-import typer
-
-from regard.cli._options import check_table, console, open_index, print_json
+from regard.cli._options import check_table, open_index, print_table
 from regard.cli._rows import INDEX, JSON, TABLE, WHERE, flag, option
 from regard.core.errors import InputError
 
@@ -50,18 +48,5 @@ def count(
         found = concordance.collocates(word, span=around, by=unit, where=where or (), k=most)
     else:
         found = concordance.count(word, by=unit, where=where or (), against=against or (), k=most)
-    if output is not None:
-        found.to_file(output)
-    if as_json:
-        print_json(
-            {
-                "about": found.about,
-                "total": found.total,
-                "dispersion": found.dispersion,
-                "rows": found.to_rows(),
-            }
-        )
-    elif output is not None:
-        typer.echo(f"{len(found):,} of {found.total:,} rows in {output}")
-    else:
-        console().print(found)
+    about = {"about": found.about, "total": found.total, "dispersion": found.dispersion}
+    print_table(found, "rows", output, about | {"rows": found.to_rows()} if as_json else None)

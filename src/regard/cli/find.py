@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import typer
-
-from regard.cli._options import check_table, console, open_index, print_json, status
+from regard.cli._options import check_table, open_index, print_table, status
 from regard.cli._progress import Progress, say, stoppable
 from regard.cli._rows import INDEX, INDEX_MODEL, JSON, TABLE, WHERE, flag, option
 from regard.core.errors import InputError
@@ -67,11 +65,5 @@ def find(
             any_word=any_word,
             progress=progress.show,
         )
-    if output is not None:
-        found.to_file(output)
-    if as_json:
-        print_json({"total": found.total, "about": found.about, "lines": found.to_rows()})
-    elif output is not None:
-        typer.echo(f"{len(found):,} of {found.total:,} uses in {output}")
-    else:
-        console().print(found)
+    told = {"total": found.total, "about": found.about, "lines": found.to_rows()} if as_json else None
+    print_table(found, "uses", output, told)

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +12,7 @@ from regard.concordance._uses import Found, Uses
 from regard.concordance._vectors import Progress, VectorCache, Vectors
 from regard.concordance._where import JOINED, conditions, forms_of, listed
 from regard.core.errors import InputError
-from regard.core.extras import missing
+from regard.core.extras import optional
 from regard.text import fold, split_words
 
 _FOLDER: Final = "any"
@@ -28,10 +27,7 @@ _REFINE: Final = 20
 
 
 def _lancedb() -> Any:
-    try:
-        return import_module("lancedb"), import_module("lancedb.index"), import_module("pyarrow")
-    except ImportError as error:
-        raise missing("other words (any_word) need", error, "lancedb") from error
+    return optional("other words (any_word) need", "lancedb", "lancedb", "lancedb.index", "pyarrow")
 
 
 def make_any(store: Store, cache: VectorCache, progress: Progress = None) -> None:

@@ -159,30 +159,42 @@ class Concordance:
             examples = Found(np.array(sorted({*more, *less}), np.int64))
             query = self._query(span, examples, self.vectors.of(examples), more, less)
             found, total = self._any.find(query, word, where, k)
-            vectors, calibration, about = self.vectors.of(found), None, "other words that are used so"
-        else:
-            found = select(self._store, word, where, sample=sample, seed=seed)
-            total = len(found.uses)
-            if not by_meaning:
-                if less or why:
-                    raise InputError("less and why go with a sentence, or with more.")
-                order = sort_order(self._store, found, sort) if sort else np.arange(total)
-                about = f"sorted by {', '.join(sort)}" if sort else "in the order of the corpus"
-                return Lines(self._lines(found.at(order[:k])), total, about)
+            lines = self._ranked(found, self.vectors.of(found), query, None, k, why=why)
+            return Lines(lines, total, "other words that are used so")
+        found = select(self._store, word, where, sample=sample, seed=seed)
+        total = len(found.uses)
+        if by_meaning:
             if sort:
                 raise InputError("sort does not go with a sentence, by whose meaning lines are ranked.")
             found, vectors, left_out = self.vectors.there(found, progress)
-            query, calibration = self._query(span, found, vectors, more, less), self.calibration
-            about = f"the likest in meaning first{left_out}"
+            query = self._query(span, found, vectors, more, less)
+            lines = self._ranked(found, vectors, query, self.calibration, k, why=why)
+            return Lines(lines, total, f"the likest in meaning first{left_out}")
+        if less or why:
+            raise InputError("less and why go with a sentence, or with more.")
+        order = sort_order(self._store, found, sort) if sort else np.arange(total)
+        about = f"sorted by {', '.join(sort)}" if sort else "in the order of the corpus"
+        return Lines(self._lines(found.at(order[:k])), total, about)
+
+    def _ranked(
+        self,
+        found: Found,
+        vectors: Vectors,
+        query: Vectors,
+        said: Calibration | None,
+        k: int | None,
+        *,
+        why: bool,
+    ) -> tuple[Line, ...]:
+        """Lines by their likeness, the likest first; of equals in the order of the corpus."""
         cosines = vectors @ query
         order = np.argsort(-cosines, kind="stable")[:k]
-        lines = self._lines(found.at(order))
-        lines = tuple(map(partial(scored, calibration), lines, cosines[order].tolist()))
-        if why:
-            spans = self.vectors.spans([line.place for line in lines])
-            told = reasons(self._store, self.vectors.embed, spans, query)
-            lines = tuple(replace(line, reasons=each) for line, each in zip(lines, told, strict=True))
-        return Lines(lines, total, about)
+        lines = tuple(map(partial(scored, said), self._lines(found.at(order)), cosines[order].tolist()))
+        if not why:
+            return lines
+        spans = self.vectors.spans([line.place for line in lines])
+        told = reasons(self._store, self.vectors.embed, spans, query)
+        return tuple(replace(line, reasons=each) for line, each in zip(lines, told, strict=True))
 
     def _lines(self, found: Found) -> tuple[Line, ...]:
         return tuple(map(Line, places(self._store, found)))

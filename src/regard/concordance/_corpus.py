@@ -8,7 +8,7 @@ from typing import Final
 
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
-from regard.core.extras import missing
+from regard.core.extras import optional
 from regard.data import (
     FORMATS,
     Csv,
@@ -125,11 +125,7 @@ class Reading:
 
 
 def _lemmatised(language: str) -> Callable[[str], list[Word]]:
-    try:
-        from simplemma import Lemmatizer  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise missing("lemmas need", error, "simplemma") from error
-    lemmatizer = Lemmatizer()
+    lemmatizer = optional("lemmas need", "simplemma", "simplemma")[0].Lemmatizer()
     try:
         lemmatizer.lemmatize("a", lang=language)
     except ValueError as error:

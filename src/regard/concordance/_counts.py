@@ -244,20 +244,16 @@ def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]
     """The words of the texts with each value of a field."""
     condition, values = conditions(store, where, of_documents=True)
     column = "1" if by is None else column_of(store, by, "by")
-    query = f"SELECT {column}, sum(d.words) n FROM doc d WHERE {condition} GROUP BY 1 HAVING n > 0"
-    return dict(store.rows(query, values))
+    query = f"SELECT {column} name, sum(d.words) n FROM doc d WHERE {condition} GROUP BY 1 HAVING n > 0"
+    return dict(store.rows(f"{query} ORDER BY name IS NULL, name", values))
 
 
 def _ordered(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], ...]:
     """Numbers and dates as they follow, anything else by size; what is unknown last."""
     by = next(iter(rows[0])) if rows else ""
-    counted = all(row[by] is None or str(row[by])[:1].isdigit() for row in rows)
-
-    def key(row: dict[str, Any]) -> tuple[Any, ...]:
-        value = row[by]
-        return value is None, 0 if counted else -row[column], isinstance(value, str), value or 0
-
-    return tuple(sorted(rows, key=key))
+    if all(row[by] is None or str(row[by])[:1].isdigit() for row in rows):
+        return tuple(rows)
+    return tuple(sorted(rows, key=lambda row: (row[by] is None, -row[column])))
 
 
 def _told(word: str | None, uses: int, size: int, where: Sequence[str]) -> str:

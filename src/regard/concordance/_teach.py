@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from regard.concordance._meaning import span_of
 from regard.concordance._uses import Place
 from regard.concordance._vectors import Span, UsageEmbedder, Vectors
 from regard.core.errors import CheckpointError, InputError
-from regard.core.extras import missing
+from regard.core.extras import optional
 from regard.core.files import write_whole
 from regard.core.json import parse_object
 from regard.text import fold
@@ -37,10 +36,7 @@ _NEAREST, _POWER, _ROWS_AT_ONCE = 10, 1.35, 1024
 
 def learning(name: str) -> Any:
     """A module of scikit-learn, or of what it needs."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise missing("senses and calibration need", error, "scikit-learn") from error
+    return optional("senses and calibration need", "scikit-learn", name)[0]
 
 
 class Head:

@@ -4,13 +4,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from csv import DictWriter
-from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from regard.core.errors import InputError
-from regard.core.extras import missing, pyarrow
+from regard.core.extras import optional, pyarrow
 from regard.core.files import write_whole
 
 if TYPE_CHECKING:
@@ -61,10 +60,7 @@ class Displayable(ABC):
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            raise missing("data frames need", error, "pandas") from error
+        [pandas] = optional("data frames need", "pandas", "pandas")
         return pandas.DataFrame(self.to_rows())
 
     def to_file(self, path: str | Path) -> None:

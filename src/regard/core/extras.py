@@ -21,9 +21,15 @@ def missing(needs: str, error: ImportError, *packages: str) -> MissingExtraError
     return MissingExtraError(f"{needs} {names}, which {state}; run: {command} {' '.join(packages)}")
 
 
+def optional(needs: str, package: str, *modules: str) -> list[Any]:
+    """Modules of an optional package, or the error of `missing`."""
+    try:
+        return [import_module(name) for name in modules]
+    except ImportError as error:
+        raise missing(needs, error, package) from error
+
+
 def pyarrow() -> tuple[Any, Any]:
     """The modules `pyarrow` and `pyarrow.parquet`."""
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise missing("Parquet files and Arrow tables need", error, "pyarrow") from error
+    arrow, parquet = optional("Parquet files and Arrow tables need", "pyarrow", "pyarrow", "pyarrow.parquet")
+    return arrow, parquet

@@ -35,16 +35,26 @@ def test_every_package_is_one_of_an_extra() -> None:
     """Whoever has the package and whoever has the extra have the same."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     known = {re.split(r"[^\w-]", each)[0] for extra in extras.values() for each in extra}
+    packages = {"missing": slice(2, None), "optional": slice(1, 2)}  # the arguments that name them
     named = {
         package.value
         for source in SOURCES.values()
-        if "missing(" in source
+        if any(f"{name}(" in source for name in packages)
         for call in ast.walk(ast.parse(source))
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "missing"
-        for package in call.args[2:]
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in packages
+        for package in call.args[packages[call.func.id]]  # type: ignore[attr-defined]
         if isinstance(package, ast.Constant)
     }
-    assert {"pyarrow", "llvmlite", "matplotlib", "anywidget", "ray", "transformers"} <= named
+    assert {
+        "pyarrow",
+        "lancedb",
+        "scikit-learn",
+        "llvmlite",
+        "matplotlib",
+        "anywidget",
+        "ray",
+        "transformers",
+    } <= named
     assert named <= known
 
 
