@@ -191,7 +191,7 @@ def test_a_process_is_waited_for_as_long_as_it_works(place: Path, tmp_path: Path
 
 
 def test_a_process_that_finds_no_others_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_ranks, "_START", timedelta(seconds=1))
+    monkeypatch.setattr(_ranks, "_START", timedelta(milliseconds=300))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

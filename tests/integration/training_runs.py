@@ -23,7 +23,8 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from regard.text import write_tokenizer
-from regard.training import Progress, Settings, _ranks, read_journal, read_settings, train
+from regard.training import Settings, _ranks, read_journal, read_settings, train
+from regard.training._checkpoints import Progress
 from regard.training._ranks import Ranks
 from regard.training._run import prepare
 from regard.training._scoring import evaluate

@@ -26,7 +26,7 @@ BUDGET = {
     "serving": (2_800, 8),
     "text": (3_800, 17),
     "tracing": (12_200, 85),
-    "training": (6_450, 33),
+    "training": (6_450, 29),
     "views": (4_700, 56),
     "words": (650, 4),
 }

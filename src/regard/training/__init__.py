@@ -1,19 +1,18 @@
 """Training: from raw text, pairs or labels to a transformer, exactly resumable, on one machine or many."""
 
-from regard.training._checkpoints import Progress, last_checkpoint
+from regard.training._checkpoints import last_checkpoint
 from regard.training._configuration import (
     AnySettings,
     as_mapping,
-    as_settings,
     as_toml,
     read_settings,
     read_word_settings,
 )
 from regard.training._journal import curves, read_journal
-from regard.training._losses import NOT_A_TARGET, cross_entropy, distillation, kl_divergence, smoothed_entropy
+from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence, smoothed_entropy
 from regard.training._ranks import is_first_process
 from regard.training._result import Result
-from regard.training._schedules import SCHEDULES, learning_rate
+from regard.training._schedules import learning_rate
 from regard.training._scoring import Scored, score
 from regard.training._settings import (
     BatchSettings,
@@ -30,12 +29,10 @@ from regard.training.words import train_words, words_step
 
 __all__ = [
     "NOT_A_TARGET",
-    "SCHEDULES",
     "AnySettings",
     "BatchSettings",
     "DataSettings",
     "OptimiserSettings",
-    "Progress",
     "Report",
     "Result",
     "Scored",
@@ -44,11 +41,9 @@ __all__ = [
     "WordDataSettings",
     "WordSettings",
     "as_mapping",
-    "as_settings",
     "as_toml",
     "cross_entropy",
     "curves",
-    "distillation",
     "film",
     "is_first_process",
     "kl_divergence",

@@ -40,24 +40,15 @@ class Progress:
 
     With the parameters, the state of the optimiser and the settings it is all that a run needs to go on:
     whatever is drawn depends on the seed and on the place in the run alone.
-
-    Args:
-        step: steps done.
-        epoch: the epoch that it is in; 0 is the first.
-        done: micro-batches of it that have been used, over all processes.
-        tokens: tokens read in all.
-        best: the best score so far, and the step at which it was reached; None before the first.
-        best_step: see there.
-        waited: scores since then.
     """
 
-    step: int = 0
+    step: int = 0  # steps done
     epoch: int = 0
-    done: int = 0
-    tokens: int = 0
-    best: float | None = None
+    done: int = 0  # micro-batches of the epoch that have been used, over all processes
+    tokens: int = 0  # read in all
+    best: float | None = None  # score so far
     best_step: int = 0
-    waited: int = 0
+    waited: int = 0  # scores since the best
 
 
 class Checkpoints:

@@ -92,20 +92,8 @@ def smoothed_entropy(classes: int, smoothing: float) -> float:
 def distillation(logits: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
     """The sum over rows of T^2 KL(softmax(teacher / T) || softmax(logits / T)), in nats.
 
-    The factor T^2 keeps the size of the gradient, which the temperature divides by T^2.
-
-    Args:
-        logits: (..., V), the student's.
-        teacher: (..., V), without gradient.
-        temperature: T; above 1, the teacher's less likely classes count more.
-
-    Raises:
-        InputError: a temperature that is not positive, or vocabularies of different sizes.
-
-    Example:
-        >>> import torch
-        >>> float(distillation(torch.ones(2, 5), torch.zeros(2, 5), temperature=2.0))
-        0.0
+    Both are (..., V). The factor T^2 keeps the size of the gradient, which the temperature divides by T^2;
+    above 1 it lets the teacher's less likely classes count more.
 
     Source: Hinton, Vinyals and Dean 2015, arXiv 1503.02531, section 2.
     """

@@ -79,9 +79,7 @@ def network_of(spec: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **mor
             f"model.attention must be left out for {spec.family}; families with a choice of attention are "
             f"{', '.join(able)}."
         )
-    plainly = {
-        name: value for name, value in spec.sizes.items() if name != "attention" and value is not None
-    }
+    plainly = {name: value for name, value in spec.sizes.items() if name != "attention" and value is not None}
     kinds = get_type_hints(kind)
     sizes = table("model", plainly, {name: kinds[name] for name in known})
     with _settings_named(known):

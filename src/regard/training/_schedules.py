@@ -70,7 +70,7 @@ def learning_rate(
     """The learning rate of one step: floor + (peak - floor) share after warming up, peak share before.
 
     Args:
-        name: one of `SCHEDULES`.
+        name: "constant", "cosine", "inverse-sqrt", "linear" or "stable".
         step: 1 is the first.
         peak: where the share is 1.
         floor: what it would be one step after the last; of "constant" and "inverse-sqrt", below which it

@@ -29,9 +29,9 @@ def test_bleu_is_the_geometric_mean_of_precisions_times_the_penalty() -> None:
 
 def test_translations_are_scored_while_they_are_learned(tmp_path: Path) -> None:
     more: dict[str, Any] = {
-        "steps": 60,
-        "evaluate_every": 60,
-        "save_every": 60,
+        "steps": 36,
+        "evaluate_every": 36,
+        "save_every": 36,
         "optimiser": {"lr": 0.02, "warmup": 5, "schedule": "constant"},
         "batch": {"length": 16, "rows": 12},
         "task": {"smoothing": 0.0, "bleu_texts": 1, "bleu_tokenize": "none"},

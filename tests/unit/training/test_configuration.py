@@ -8,7 +8,8 @@ import pytest
 
 from regard.core.errors import InputError
 from regard.data import Csv
-from regard.training import as_mapping, as_settings, read_settings
+from regard.training import as_mapping, read_settings
+from regard.training._configuration import as_settings
 
 FILE = """
 steps = 20

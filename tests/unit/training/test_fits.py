@@ -10,7 +10,8 @@ from torch.profiler import ProfilerActivity, profile
 
 from regard.core import memory
 from regard.core.errors import InputError
-from regard.training import Progress, _fits, train
+from regard.training import _fits, train
+from regard.training._checkpoints import Progress
 from regard.training._ranks import Ranks
 from regard.training._run import prepare
 from regard.training._step import optimisers, take_step

@@ -47,6 +47,8 @@ def settings_of(name: str, folder: Path, **more: Any) -> Settings:
     more_of: dict[str, Any] = {}
     if name == "pairs":
         more_of = {"task": {"pairs": True}}
+    elif name == "seq2seq":
+        more_of = {"task": {"bleu_texts": 2}}  # each score is a search
     elif name == "distil":
         teacher = network("bert", head="masked-lm", num_layers=3)
         if not (folder / "teacher").exists():
