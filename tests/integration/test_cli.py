@@ -345,8 +345,6 @@ WORD = ("-w", "bank")
         (("explain", FISHING, *WORD, "--target", "une rive"), "--target must be left out: this model has no"),
         (("look", "bank", "--layer", "2"), "choose a picture; give --svg, --png or --pdf"),
         (("look", "bank", "--values", "9.9"), "^regard: --values: layer must be from 0 to 5"),
-        (("look", "bank", "--map"), "choose a picture; give --svg, --png or --pdf"),
-        (("look", "bank", "--svg", "a.svg", "-o", "./a.svg"), "--output and --svg name the same file"),
         (("compare", FISHING, MONEY, *WORD, "--plot", "x.png", "--page", "x.png"), "--plot and --page"),
         (("prune", "3.99", "-o", "new"), r"HEADS\[3\] must be from 0 to 11.*; got 99"),
         (("models", "show", "--tokens", "0"), "--tokens must be"),
