@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._options import print_json, status
-from regard.cli._progress import PassedOver, Progress, say, size, stoppable
+from regard.cli._output import print_json
+from regard.cli._progress import PassedOver, Progress, say, size, status, stoppable
 from regard.core.errors import InputError, RegardError
 from regard.core.printable import printable
 from regard.core.progress import duration, left

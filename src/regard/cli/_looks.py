@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._options import as_typed, load_model, read_texts
-from regard.cli._rows import Kind
+from regard.cli._input import as_typed, load_model, read_texts
+from regard.cli._options import Kind
 
 if TYPE_CHECKING:
     from regard.tracing import Trace

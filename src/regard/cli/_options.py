@@ -1,142 +1,56 @@
-"""What several commands do alike: read texts, load a model, check where output goes, print."""
+"""Options and arguments as rows: what is typed, what it means, its default. Several commands share some."""
 
-import json
-import os
-import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import Any
 
 import typer
 
-from regard.cli._lines import decoded
-from regard.cli._progress import say
-from regard.core.errors import InputError, OutputError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from regard.concordance import Concordance
-    from regard.model import Model
-
-# No model takes this much text at once, and a device or a pipe may never end.
-_STDIN_AT_MOST = 4_000_000
+# A copy of `checkpoints.DEFAULT_MODEL`, which cannot be imported without torch; a test compares the two.
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
-def load_model(name: str) -> "Model":
-    """Load a model with a spinner on a terminal: importing torch takes seconds."""
-    with status(f"loading {name}"):
-        from regard.model import load
-
-        model = load(name)
-    for note in model.loaded.notes:
-        say(f"note: {note}")
-    return model
+# Rows are defaults of parameters, not typer's `Annotated`: so each is a line, with its own default in it.
+def option(typed: str, told: str, default: Any = None, **limits: Any) -> Any:
+    """An option that takes a value: `option("--layer -l N", "Which layer, from 0.", -1)`."""
+    *names, metavar = typed.split()
+    return typer.Option(default, *names, metavar=metavar, help=told, **limits)
 
 
-def open_index(path: Path, model: str | None = None) -> "Concordance":
-    """An index, with a spinner on a terminal: importing torch takes seconds."""
-    with status(f"opening {path}"):
-        from regard.concordance import Concordance
-
-        return Concordance(path, model)
+def flag(typed: str, told: str, default: bool | None = False) -> Any:
+    """An option that takes none: `flag("--map", "The picture is a heat map.")`."""
+    return typer.Option(default, *typed.split(), help=told)
 
 
-def status(message: str) -> AbstractContextManager[Any]:
-    """A spinner on stderr while something runs; nothing where stderr is not a terminal."""
-    from rich.console import Console
-    from rich.text import Text
-
-    # Text, not a string: rich would read a name with brackets as its own markup.
-    return Console(stderr=True).status(Text(ascii(message)[1:-1]))
+def argument(typed: str, told: str, default: Any = ...) -> Any:
+    """What is typed without a name; it must be given unless there is a default."""
+    return typer.Argument(default, metavar=typed, help=told)
 
 
-def read_texts(arguments: Sequence[str]) -> list[str]:
-    """The arguments themselves, or what stdin holds where one is "-"."""
-    if list(arguments).count("-") > 1:
-        raise InputError("- can stand for one text only: stdin is read once.")
-    return [_read_stdin() if each == "-" else as_typed(each) for each in arguments]
+class Kind(StrEnum):
+    """The kinds of attention, as words to type."""
+
+    encoder = "encoder"
+    decoder = "decoder"
+    cross = "cross"
 
 
-def _read_stdin() -> str:
-    if sys.stdin is None:
-        raise InputError("- reads the text from stdin, but stdin is closed.")
-    data = sys.stdin.buffer.read(_STDIN_AT_MOST + 1)
-    if len(data) > _STDIN_AT_MOST:
-        raise InputError(
-            f"stdin holds more than {_STDIN_AT_MOST} bytes, far over any model's limit; give a part."
-        )
-    return decoded(data, "stdin").removeprefix("\ufeff").rstrip("\r\n")
+JSON = flag("--json", "Print the result as one JSON document.")
 
+_MODEL = "--model -m MODEL", "A folder, a name on the hub, or the folder of a run."
+MODEL = option(*_MODEL, DEFAULT_MODEL)
+WRITING_MODEL = option(*_MODEL)  # the default model does not write
+INDEX_MODEL = option("--model -m MODEL", "By default that of INDEX, or the usual one.")
 
-def as_typed(argument: str) -> str:
-    """An argument as UTF-8: Python decodes by the locale, and keeps what does not fit as lone surrogates."""
-    try:
-        argument.encode("utf-8")
-    except UnicodeEncodeError:
-        return decoded(os.fsencode(argument), "the text")
-    return argument
+TARGET = option("--target TEXT", "The decoder's text, in an encoder-decoder.")
+KIND = option("--kind -k KIND", "Which attention: encoder, decoder or cross.")
 
+INDEX = argument("INDEX", "The folder of an index, as regard index makes it.")
+WHERE = option(
+    "--where COND", 'Only there, such as genre=news, "year>=1990", "text~river" or @NAME; all that are given.'
+)
+TABLE = option("--output -o FILE", "Write a .csv, .jsonl or .parquet file.")
 
-def check_outputs(files: Mapping[str, Path | None]) -> None:
-    """Refuse to write a file where stdout goes, which would lose what is printed, or two to one place."""
-    asked: dict[str, str] = {}
-    for option, path in files.items():
-        if path is None:
-            continue
-        if str(path) == "-":
-            raise InputError("- is not a file to write to; for a file of that name give ./-.")
-        try:
-            same = os.path.samestat(path.stat(), os.fstat(1))
-        except OSError:
-            same = False  # it is not there yet, or writing it will say what is wrong
-        if same:
-            raise OutputError(f"{str(path)!r} is where stdout goes; choose another file.")
-        earlier = asked.setdefault(os.path.realpath(path), option)
-        if earlier != option:
-            raise InputError(f"{earlier} and {option} name the same file, {str(path)!r}; choose two.")
-
-
-def check_table(path: Path | None) -> None:
-    """Refuse a table's file by its name, before the work."""
-    check_outputs({"--output": path})
-    if path is not None and path.suffix not in (".csv", ".jsonl", ".parquet"):
-        raise InputError(f"--output must end in .csv, .jsonl or .parquet; got {path.name!r}.")
-
-
-def check_new(path: Path | None, *, force: bool | None = None) -> None:
-    """Refuse to write over a file that took long to make; `force` is None where there is no --force."""
-    if path is not None and not force and path.is_file() and path.stat().st_size:
-        way = "" if force is None else ", or --force to write over it"
-        raise InputError(f"--output {str(path)!r} exists already; choose another file{way}.")
-
-
-def print_json(result: Any) -> None:
-    """Print one JSON document on stdout; ASCII, so that it survives any terminal and pipe."""
-    typer.echo(json.dumps(result, allow_nan=False))
-
-
-def print_path(path: Path) -> None:
-    """Print a path on stdout, byte for byte."""
-    typer.echo(os.fsencode(path))
-
-
-def print_table(found: Any, what: str, output: Path | None, told: Mapping[str, Any] | None) -> None:
-    """Write a result to its file, if it has one, and print it: as JSON, where it is, or drawn."""
-    if output is not None:
-        found.to_file(output)
-    if told is not None:
-        print_json(told)
-    elif output is not None:
-        typer.echo(f"{len(found):,} of {found.total:,} {what} in {output}")
-    else:
-        console().print(found)
-
-
-def console() -> "Console":
-    """Where results are drawn: 80 columns in a pipe, the terminal's own width up to 100 on one."""
-    from rich.console import Console
-
-    drawn = Console(highlight=False)
-    return Console(highlight=False, width=min(drawn.width, 100))
+DELIMITER = option("--delimiter CHAR", r"The delimiter of CSV, if it is not a comma; \t is a tab.")
+ESCAPE = option("--escape CHAR", r"The escape of CSV, such as \ of Spark and MySQL.")
+NO_HEADER = flag("--no-header", "CSV begins with its first row; the columns are 1, 2, ...")
+ENCODING = option("--encoding NAME", "The encoding of text, JSON lines and CSV, such as cp1252.", "utf-8")

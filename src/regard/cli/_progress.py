@@ -4,8 +4,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
+from typing import Any
 
 import typer
 
@@ -21,6 +22,15 @@ _NAMED = 10
 def say(message: str) -> None:
     """Print a message of regard's own, in one line."""
     typer.echo(f"regard: {printable(message)}", err=True)
+
+
+def status(message: str) -> AbstractContextManager[Any]:
+    """A spinner on stderr while something runs; nothing where stderr is not a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    # Text, not a string: rich would read a name with brackets as its own markup.
+    return Console(stderr=True).status(Text(ascii(message)[1:-1]))
 
 
 class Progress(Bar):

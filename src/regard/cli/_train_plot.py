@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli._options import check_outputs, console, print_path
-from regard.cli._rows import argument, option
+from regard.cli._options import argument, option
+from regard.cli._output import check_outputs, console, print_path
 
 if TYPE_CHECKING:
     from regard.views import Panel, Series

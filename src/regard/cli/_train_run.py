@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._options import console, print_json
+from regard.cli._options import argument, flag, option
+from regard.cli._output import console, print_json
 from regard.cli._progress import Progress, say
-from regard.cli._rows import argument, flag, option
 from regard.core.errors import InputError
 from regard.core.progress import left
 

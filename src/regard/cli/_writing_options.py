@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from regard.cli._options import load_model
-from regard.cli._rows import flag, option
+from regard.cli._input import load_model
+from regard.cli._options import flag, option
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:

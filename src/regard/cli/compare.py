@@ -4,16 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from regard.cli._options import (
-    as_typed,
-    check_outputs,
-    console,
-    load_model,
-    print_json,
-    print_path,
-    read_texts,
-)
-from regard.cli._rows import JSON, KIND, MODEL, Kind, argument, flag, option
+from regard.cli._input import as_typed, load_model, read_texts
+from regard.cli._options import JSON, KIND, MODEL, Kind, argument, flag, option
+from regard.cli._output import check_outputs, console, print_json, print_path
 from regard.core.errors import InputError
 
 

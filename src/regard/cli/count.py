@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
-from regard.cli._options import check_table, open_index, print_table
-from regard.cli._rows import INDEX, JSON, TABLE, WHERE, flag, option
+from regard.cli._input import open_index
+from regard.cli._options import INDEX, JSON, TABLE, WHERE, flag, option
+from regard.cli._output import check_table, print_table
 from regard.core.errors import InputError
 
 

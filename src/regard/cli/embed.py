@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from regard.cli._embed_job import Limit, estimated, printed, written
-from regard.cli._options import check_outputs, status
-from regard.cli._progress import say
+from regard.cli._options import DELIMITER, ENCODING, ESCAPE, JSON, MODEL, NO_HEADER, argument, flag, option
+from regard.cli._output import check_outputs
+from regard.cli._progress import say, status
 from regard.cli._ray_option import ray_workers
-from regard.cli._rows import DELIMITER, ENCODING, ESCAPE, JSON, MODEL, NO_HEADER, argument, flag, option
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:

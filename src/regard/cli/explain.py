@@ -1,7 +1,8 @@
 """`regard explain`: one token's attention, worked out in the terminal."""
 
-from regard.cli._options import as_typed, console, load_model, print_json, read_texts
-from regard.cli._rows import JSON, KIND, MODEL, TARGET, Kind, argument, option
+from regard.cli._input import as_typed, load_model, read_texts
+from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, option
+from regard.cli._output import console, print_json
 from regard.core.errors import InputError
 
 

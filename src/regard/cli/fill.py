@@ -1,7 +1,8 @@
 """`regard fill`: what stands behind a mask."""
 
-from regard.cli._options import console, load_model, print_json, read_texts
-from regard.cli._rows import JSON, WRITING_MODEL, argument, option
+from regard.cli._input import load_model, read_texts
+from regard.cli._options import JSON, WRITING_MODEL, argument, option
+from regard.cli._output import console, print_json
 from regard.cli._writing_options import required
 
 

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from regard.cli._options import check_table, open_index, print_table, status
-from regard.cli._progress import Progress, say, stoppable
-from regard.cli._rows import INDEX, INDEX_MODEL, JSON, TABLE, WHERE, flag, option
+from regard.cli._input import open_index
+from regard.cli._options import INDEX, INDEX_MODEL, JSON, TABLE, WHERE, flag, option
+from regard.cli._output import check_table, print_table
+from regard.cli._progress import Progress, say, status, stoppable
 from regard.core.errors import InputError
 
 

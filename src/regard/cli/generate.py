@@ -6,8 +6,9 @@ import sys
 import typer
 
 from regard.cli import _writing_options as writing
-from regard.cli._options import print_json, read_texts
-from regard.cli._rows import JSON, WRITING_MODEL, argument, flag, option
+from regard.cli._input import read_texts
+from regard.cli._options import JSON, WRITING_MODEL, argument, flag, option
+from regard.cli._output import print_json
 from regard.core.errors import InputError
 from regard.core.printable import printable
 

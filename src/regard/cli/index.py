@@ -5,9 +5,9 @@ from pathlib import Path
 
 import typer
 
-from regard.cli._options import print_json, status
-from regard.cli._progress import Progress, say, stoppable
-from regard.cli._rows import DELIMITER, ESCAPE, JSON, NO_HEADER, argument, flag, option
+from regard.cli._options import DELIMITER, ESCAPE, JSON, NO_HEADER, argument, flag, option
+from regard.cli._output import print_json
+from regard.cli._progress import Progress, say, status, stoppable
 from regard.core.progress import duration
 
 _NAMED = 10

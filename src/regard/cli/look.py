@@ -13,8 +13,8 @@ import typer
 from regard.cli import _looks as looks
 from regard.cli._errors import UsageError, typed_names
 from regard.cli._head_names import parse_heads_or_layers
-from regard.cli._options import check_outputs, print_json, print_path
-from regard.cli._rows import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
+from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
+from regard.cli._output import check_outputs, print_json, print_path
 from regard.core.errors import InputError, OutputError
 
 OPENING = "The man who fishes on the river bank keeps his money in a bank."

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from regard.cli._head_names import parse_heads
+from regard.cli._input import load_model
 from regard.cli._lines import read_lines
-from regard.cli._options import check_outputs, load_model, print_json, status
-from regard.cli._rows import JSON, MODEL, argument, option
+from regard.cli._options import JSON, MODEL, argument, option
+from regard.cli._output import check_outputs, print_json
+from regard.cli._progress import status
 from regard.core.errors import InputError
 from regard.core.printable import printable
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._options import check_outputs, console, open_index, print_json, print_path
+from regard.cli._input import open_index
+from regard.cli._options import INDEX, INDEX_MODEL, JSON, WHERE, argument, flag, option
+from regard.cli._output import check_outputs, console, print_json, print_path
 from regard.cli._progress import Progress, say
-from regard.cli._rows import INDEX, INDEX_MODEL, JSON, WHERE, argument, flag, option
 from regard.core.errors import InputError
 from regard.core.printable import printable
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import typer
 
-from regard.cli._options import load_model, status
-from regard.cli._progress import say
-from regard.cli._rows import DEFAULT_MODEL, flag, option
+from regard.cli._input import load_model
+from regard.cli._options import DEFAULT_MODEL, flag, option
+from regard.cli._progress import say, status
 from regard.core.errors import InputError, RegardError
 
 _AS_TYPED: Final = (

@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from regard.cli._errors import Command
-from regard.cli._rows import JSON, option
+from regard.cli._options import JSON, option
 from regard.cli._train_plot import plot
 from regard.cli._train_run import CONFIG, DATA, RUN, SEED, SHOW, check_output, names, run
 

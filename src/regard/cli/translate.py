@@ -5,8 +5,9 @@ from pathlib import Path
 import typer
 
 from regard.cli import _writing_options as writing
-from regard.cli._options import as_typed, check_new, check_outputs
-from regard.cli._rows import WRITING_MODEL, argument, flag, option
+from regard.cli._input import as_typed
+from regard.cli._options import WRITING_MODEL, argument, flag, option
+from regard.cli._output import check_new, check_outputs
 from regard.cli._translate_job import Lines, to_file, to_stdout
 from regard.core.errors import InputError
 

@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
-from regard.cli._options import check_outputs, console, load_model, print_json, print_path
+from regard.cli._input import load_model
+from regard.cli._options import JSON, MODEL, argument, option
+from regard.cli._output import check_outputs, console, print_json, print_path
 from regard.cli._progress import Progress
-from regard.cli._rows import JSON, MODEL, argument, option
 
 
 def tune_layer(
