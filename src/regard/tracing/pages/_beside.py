@@ -13,10 +13,11 @@ _SMALL = 3  # letters of words that say little, as a rule
 
 
 class PlacedWord(NamedTuple):
-    """A word of a text, and the places of its tokens."""
+    """A word of a text, and the places of its tokens; `asked` is "bank#2" of the second."""
 
     name: str
     tokens: tuple[int, ...]
+    asked: str
 
 
 def placed_words(trace: Trace) -> list[PlacedWord]:
@@ -26,8 +27,13 @@ def placed_words(trace: Trace) -> list[PlacedWord]:
     for place, token in enumerate(encoding.tokens):
         if token.word is not None:
             places.setdefault(token.word, []).append(place)
-    words = [PlacedWord(encoding.words[number].text, tuple(of)) for number, of in places.items()]
-    return [word for word in words if any(map(str.isalnum, word.name))]
+    found: list[PlacedWord] = []
+    for number, of in places.items():
+        name = encoding.words[number].text
+        which = sum(word.name.casefold() == name.casefold() for word in found) + 1
+        if any(map(str.isalnum, name)):
+            found.append(PlacedWord(name, tuple(of), name if which == 1 else f"{name}#{which}"))
+    return found
 
 
 def word_at(trace: Trace, token: int) -> PlacedWord:
@@ -43,7 +49,7 @@ def beside(trace: Trace, other: Trace, asked: PlacedWord | None = None) -> dict[
 
     By default it is, of the longer words, that which has one most like it. Plain values, as
     static/live/beside.js has them: its `first` token, `words`, `texts`, `steps`, the `points` of both ways in
-    the plane, how `far` they are apart at each step, and what the axes keep: see `Projection`.
+    the plane, how `far` they are apart at each step, and what the axes keep: see `Projection`, of directions.
     """
     theirs = placed_words(other)
     some, others = ([asked], theirs) if asked else (_longer(placed_words(trace)), _longer(theirs))
@@ -58,8 +64,8 @@ def beside(trace: Trace, other: Trace, asked: PlacedWord | None = None) -> dict[
     if not pairs:
         raise InputError("second must have a word, as the text must; got none.")
     _, word, partner = max(pairs, key=lambda pair: pair[0])
-    found = movement_of([trace, other], [word.name, partner.name], [word.tokens, partner.tokens])
-    drawn = found.project()
+    found = movement_of([trace, other], [word.asked, partner.asked], [word.tokens, partner.tokens])
+    drawn = found.project(directions=True)
     return {
         "first": word.tokens[0],
         "words": list(found.words),

@@ -1,6 +1,7 @@
 """From a trace to the record that the page draws: plain numbers, checked against the trace's own weights."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -133,8 +134,10 @@ def _without(trace: Trace, start: _Start) -> dict[str, Any]:
     kind, layer, head, key = (start[name] for name in ("kind", "layer", "head", "key"))
     without = {(kind, layer, head): as_array(ablation(trace, layer, head, kind=kind).cosine)}
     stack = trace.stack(None)
-    has_end = stack.keeping.hidden and bool(stack.hidden)  # which is compared
-    unseen = {(kind, key): as_array(unseen_cosines(trace, key))} if has_end else {}
+    unseen = {}
+    if stack.keeping.hidden and stack.hidden:  # whose end is compared
+        with suppress(InputError):  # of a model whose scores cannot be written
+            unseen[kind, key] = as_array(unseen_cosines(trace, key))
     return {"without": without, "unseen": unseen}
 
 

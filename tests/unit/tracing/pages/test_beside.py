@@ -54,6 +54,8 @@ def test_the_word_is_the_same_or_the_one_most_like_it() -> None:
     words = {token: beside(trace, other, word_at(trace, token))["words"] for token in (2, 4, 8)}
     assert words == {2: ["trophy", "prize"], 4: ["not", "not"], 8: ["suitcase", "bag"]}
     assert beside(trace, other)["words"] == ["trophy", "prize"]  # of those with four letters and more
+    twice = model.trace("A bank by a bank.")
+    assert beside(twice, trace, word_at(twice, 5))["words"][0] == "bank#2"
     with pytest.raises(InputError, match="part of a word of the text; got 0"):
         word_at(trace, 0)
     with pytest.raises(InputError, match="second must have a word"):

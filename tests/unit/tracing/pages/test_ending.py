@@ -33,6 +33,6 @@ def test_an_encoder_ends_with_its_words_where_they_mean_something_else() -> None
     assert [*beside["of"]] == [4, 7, 1, 10, 3, 11, 6, 8]  # the word that it opens on, and the longest others
     assert beside["of"][11]["text"] == "She keeps her savings in a bank."
     assert beside["of"][3]["text"] == "What does the word poem mean?"
-    two = movement([trace, model.trace("What does the word poem mean?")], "poem").project()
+    two = movement([trace, model.trace("What does the word poem mean?")], "poem").project(directions=True)
     np.testing.assert_allclose(beside["of"][3]["points"], two.points, rtol=1e-3, atol=1e-3)
     assert ending_of(trace, "encoder", with_words=False) is None

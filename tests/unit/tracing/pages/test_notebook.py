@@ -101,6 +101,8 @@ def test_a_widget_of_two_traces_knows_how_they_differ() -> None:
         np.testing.assert_allclose(row, trace.weights(1, 2)[1], atol=1e-6)
     said, _ = _answer(widget, run=1, what="check", layer=0, head=0)
     assert len(said["check"]["tokens"]) == 6
+    said, _ = _answer(widget, run=1, what="check", unseen=1)
+    assert len(said["check"]["cosine"]) == 6
     with pytest.raises(InputError, match="against must be a trace"):
         one.widget(against="the money bank")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="tokens in common"):

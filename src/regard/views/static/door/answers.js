@@ -59,7 +59,7 @@ const LEFT_OUT = {
       bold(to.text, "to"),
       all > 1 ? `, in any of the ${all} heads, ` : ", ",
     ],
-    hardly: () => ": what it would find there, it hardly needs.",
+    hardly: () => ": it hardly needs what it would find there.",
     note: "The model ran with this word hidden from all others. It keeps its place, and still looks at them.",
   },
 };

@@ -84,8 +84,11 @@ export class LiveBar {
 
   // A word's way in both sentences, and the words to choose from.
   showBeside({ tokens, words }, beside, colours) {
-    const firsts = words.map((name, word) => [tokens.findIndex((each) => each.word === word), readable(name)]);
-    const options = firsts.filter(([first, name]) => first >= 0 && isRead(name));
+    const options = words.flatMap((name, word) => {
+      const first = tokens.findIndex((each) => each.word === word);
+      const place = words.indexOf(name) === words.lastIndexOf(name) ? "" : ` ${first}`;
+      return first >= 0 && isRead(name) ? [[first, readable(name) + place]] : [];
+    });
     this.pick.element.hidden = !beside;
     if (beside) this.pick.update(JSON.stringify(options), () => options, beside.first);
     this.drawn.replaceChildren(...(beside ? [besideSaid(beside), drawBeside(beside, colours, WIDTH)] : []));

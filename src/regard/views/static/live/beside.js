@@ -2,11 +2,11 @@
 // these axes, is tracing/comparison/_movement.py, and tracing/pages/_beside.py chooses the words.
 
 import { isRead } from "../base/shares.js";
-import { between } from "./facts.js";
+import { wordVectors } from "./moved.js";
 
 /**
  * @typedef {{ encoded: import("./tokenizer.js").Encoded, run: import("./model.js").Run }} Read a text, and its run
- * @typedef {{ name: string, tokens: number[], way: Float64Array[] }} PlacedWord
+ * @typedef {{ name: string, asked: string, tokens: number[], way: Float64Array[] }} PlacedWord asked: "bank#2", the second
  */
 
 const SMALL = 3; // letters of words that say little, as a rule
@@ -26,16 +26,13 @@ export function besideOf(here, there, token) {
     const same = theirs.filter(({ name }) => name.toLowerCase() === one.name.toLowerCase());
     return (same.length > 0 ? same : others).map((other) => [one, other]);
   });
-  const likeness = pairs.map(([one, other]) => {
-    const [way, partner] = [one.way.at(-1), other.way.at(-1)];
-    return between(way, partner, 0, way.length).cosine;
-  });
+  const likeness = pairs.map(([one, other]) => dot(one.way.at(-1), other.way.at(-1)));
   if (pairs.length === 0) return null;
   const [one, other] = pairs[likeness.indexOf(Math.max(...likeness))];
   const layers = here.run.hidden.length - 1;
   return {
     first: one.tokens[0],
-    words: [one.name, other.name],
+    words: [one.asked, other.asked],
     texts: [here, there].map(({ encoded: { text, pair } }) => (pair === null ? text : `${text} | ${pair}`)),
     steps: ["learned", "position", ...one.way.slice(3).map((_, at) => String(at + 1)), `${layers} contextual`],
     ...projected(one.way, other.way),
@@ -49,22 +46,23 @@ function longer(words) {
 }
 
 /** @param {Read} read @returns {PlacedWord[]} the words with a letter or digit, and a token */
-function placed(read) {
-  const { tokens, words } = read.encoded;
-  const places = words.map((name) => ({ name, tokens: /** @type {number[]} */ ([]) }));
-  tokens.forEach(({ word }, at) => word !== null && places[word].tokens.push(at));
-  const found = places.filter(({ name, tokens: of }) => of.length > 0 && isRead(name));
-  return found.map((each) => ({ ...each, way: wayOf(read, each.tokens) }));
+function placed({ encoded, run }) {
+  const steps = [run.embedding.learned, ...run.hidden].map((rows) => wordVectors(encoded, rows));
+  const found = steps[0]
+    .map(({ text, tokens }, at) => ({ name: text, tokens, way: steps.map((words) => direction(words[at].vector)) }))
+    .filter(({ name }) => isRead(name));
+  const isSame = (one) => (other) => other.name.toLowerCase() === one.name.toLowerCase();
+  return found.map((each, at) => {
+    const before = found.slice(0, at).filter(isSame(each)).length;
+    return { ...each, asked: before > 0 ? `${each.name}#${before + 1}` : each.name };
+  });
 }
 
-/** A word's vector at each step: the mean of its pieces'. @param {Read} read @param {number[]} tokens */
-function wayOf({ encoded, run }, tokens) {
-  return [run.embedding.learned, ...run.hidden].map((rows) => {
-    const dim = rows.length / encoded.ids.length;
-    return Float64Array.from({ length: dim }, (_, i) =>
-      tokens.reduce((sum, token) => sum + rows[token * dim + i] / tokens.length, 0),
-    );
-  });
+// Scaled to length 1, so that distances are those of directions: what cosines say.
+function direction(vector) {
+  const row = Float64Array.from(vector);
+  const length = Math.sqrt(dot(row, row)) || 1;
+  return row.map((each) => each / length);
 }
 
 /**

@@ -2,23 +2,23 @@
 
 import { between } from "./facts.js";
 
-/** @typedef {{ text: string, vector: Float32Array }} WordVector */
+/** @typedef {{ text: string, tokens: number[], vector: Float32Array }} WordVector */
 
 /**
- * One vector of each word: the mean of its pieces'.
+ * One vector of each word, the sum of its pieces', which has the direction of their mean.
  * @param {import("./tokenizer.js").Encoded} encoded
  * @param {Float32Array} contextual
  * @returns {WordVector[]}
  */
 export function wordVectors({ tokens, words }, contextual) {
   const dim = contextual.length / tokens.length;
-  const found = words.map((text) => ({ text, vector: new Float32Array(dim), pieces: 0 }));
+  const found = words.map((text) => ({ text, tokens: /** @type {number[]} */ ([]), vector: new Float32Array(dim) }));
   tokens.forEach(({ word }, token) => {
     if (word === null) return;
-    found[word].pieces += 1;
+    found[word].tokens.push(token);
     for (let i = 0; i < dim; i += 1) found[word].vector[i] += contextual[token * dim + i];
   });
-  return found.filter(({ pieces }) => pieces > 0);
+  return found.filter((each) => each.tokens.length > 0);
 }
 
 /**

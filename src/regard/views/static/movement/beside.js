@@ -26,17 +26,18 @@ export function drawBeside({ words, texts, steps, points, far, share, apart }, c
 }
 
 /** What is to be seen in it. @param {{ words: string[], texts: string[] }} found */
-export function besideSaid({ words: [one, other], texts: [, text] }) {
+export function besideSaid({ words, texts: [, text] }) {
+  const [one, other] = words.map((word) => word.replace(/#\d+$/, "")); // which of several: the drawing says it
   const name = (word) => make("b", {}, make("bdi", { dir: "auto" }, readable(word)));
-  const isSame = one.toLowerCase() === other.toLowerCase();
-  return isSame
-    ? make(
-        "p",
-        {},
-        name(one),
-        " begins as one row of the table. Here, and in “",
-        make("bdi", {}, text),
-        "”, it ends as two things:",
-      )
-    : make("p", {}, "Of the other words, ", name(other), " comes to be most like ", name(one), ":");
+  if (one.toLowerCase() !== other.toLowerCase())
+    return make("p", {}, "Of the other words, ", name(other), " comes to be most like ", name(one), ":");
+  const there = make("bdi", {}, text);
+  return make(
+    "p",
+    {},
+    name(one),
+    " begins as one row of the table. Here, and in “",
+    there,
+    "”, it ends as two things:",
+  );
 }
