@@ -4,7 +4,7 @@
     .venv/bin/python scripts/examples.py [--to FOLDER]
 
 Three of them need models that no package brings: examples_models.py and examples_training.py train them, in
-about five minutes.
+about five minutes. Where only the page is another one, examples_renew.py does without.
 """
 
 import argparse

@@ -205,23 +205,8 @@ def render_page(
         found.add(add_values(records[number], packed[number], facts, blocks, wanted=values, room=room))
         facts["values"]["difference"] = round_up(facts["values"]["difference"])
         size += blocks.size - before
-    early = page.split("<style>")[1].split("</style>")[0]  # what is said of a file that ends too soon
-    parts = {
-        "policy": (
-            f"default-src 'none'; script-src '{digest(loader)}' '{digest(script)}'"
-            f"{'' if live is None else live.policy}; "
-            f"style-src '{digest(early)}' '{digest(style)}'; img-src data:; "
-            "base-uri 'none'; form-action 'none'"
-        ),
-        "data": "\n".join(_data(run, f"run{number}-" if number else "") for number, run in enumerate(runs)),
-        "style": style_packed,
-        "script": script_packed,
-        "loader": loader,
-        "model": "" if live is None else live.html(),
-        "asks": LiveRecord.asks if live is None else live.asks,
-    }
-    # One pass, so that nothing inside a part is taken for a placeholder.
-    html = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], page)
+    data = "\n".join(_data(run, f"run{number}-" if number else "") for number, run in enumerate(runs))
+    html = wrapped(data, script, live)
     return Page(
         html=html,
         encoding="int16" if all(each.encoding == "int16" for each in packed) else "float32",
@@ -239,6 +224,28 @@ def render_page(
         left_out={name: reason for each in left for name, reason in each.items()},
         live_difference=live.weight if isinstance(live, LiveRecord) else None,
     )
+
+
+def wrapped(data: str, script: str, live: LiveRecord | ServedRecord | None = None) -> str:
+    """The HTML around a page's data: what the browser may run is named by its hash."""
+    page, style, loader = _assets.read("page.html"), _assets.style(live=live is not None), _assets.loader()
+    early = page.split("<style>")[1].split("</style>")[0]  # what is said of a file that ends too soon
+    parts = {
+        "policy": (
+            f"default-src 'none'; script-src '{digest(loader)}' '{digest(script)}'"
+            f"{'' if live is None else live.policy}; "
+            f"style-src '{digest(early)}' '{digest(style)}'; img-src data:; "
+            "base-uri 'none'; form-action 'none'"
+        ),
+        "data": data,
+        "style": _assets.packed_asset(style),
+        "script": _assets.packed_asset(script),
+        "loader": loader,
+        "model": "" if live is None else live.html(),
+        "asks": LiveRecord.asks if live is None else live.asks,
+    }
+    # One pass, so that nothing inside a part is taken for a placeholder.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], page)
 
 
 def pack_records(

@@ -1,12 +1,14 @@
 """What is in the file: the policy, the data, and nothing that a token could have put there."""
 
 import base64
+import gzip
 import hashlib
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
+import examples_renew
 import numpy as np
 import pytest
 
@@ -186,3 +188,17 @@ def test_it_is_minified() -> None:
     assert len(_assets.script()) < 0.6 * sum(
         len(file.read_text(encoding="utf-8")) for file in STATIC.glob("**/*.js") if "built" not in file.parts
     )
+
+
+def test_an_example_is_renewed_without_its_model(make_record: MakeRecord) -> None:
+    """The page that is made now, around the facts and blocks of an older one, whose facts were in base64."""
+    page = render_page(make_record()).html
+
+    def in_base64(match: re.Match[str]) -> str:
+        plain = gzip.compress(_assets.unpacked(match[2]).encode())
+        return f"{match[1]}{base64.b64encode(plain).decode()}</script>"
+
+    older = re.sub(r'(id="regard-facts">)(.*?)</script>', in_base64, page).replace(
+        "This page works", "It works"
+    )
+    assert examples_renew.renewed(older) == page
