@@ -13,7 +13,7 @@ from regard.blocks import MultiHeadAttention
 from regard.core import attention_weights
 from regard.core.errors import InputError
 from regard.models import LanguageModelHead, Loaded, Transformer, attentions
-from regard.tracing.pages._live_names import live_names
+from regard.tracing.pages._names import live_names
 from regard.tracing.run import TraceOfRun
 from regard.views import LiveWeights
 

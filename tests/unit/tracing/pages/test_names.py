@@ -5,8 +5,7 @@ import pytest
 import regard
 from regard.tracing import trace_ids
 from regard.tracing.pages import _names
-from regard.tracing.pages._live_names import live_names
-from regard.tracing.pages._names import MOST_OF_A_WIDGET, names_of
+from regard.tracing.pages._names import MOST_OF_A_WIDGET, live_names, names_of
 from unit.models import tiny
 from unit.tracing.stacks import loaded as of_network
 from unit.views.conftest import facts_of

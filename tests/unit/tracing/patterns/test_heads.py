@@ -17,7 +17,7 @@ from regard.models.families.bert import BertConfig
 from regard.models.families.bert import build as build_bert
 from regard.positions import Rotary
 from regard.tracing import HeadCard, heads, heads_of_trace
-from regard.tracing.patterns._bootstrap import query_draws
+from regard.tracing.patterns import query_draws
 from tolerances import WEIGHTS
 from unit.tracing import heads_by_hand as by_hand
 from unit.tracing.heads_by_hand import scored, shuffled, traced

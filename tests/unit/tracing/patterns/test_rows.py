@@ -25,7 +25,7 @@ from regard.tracing import (
     trace_text,
 )
 from regard.tracing.patterns._rows import Rows, TextPatterns, look_at_mask, measure, same_view
-from regard.tracing.record._token_sets import is_punctuation
+from regard.tracing.record import is_punctuation
 from tolerances import WEIGHTS
 from unit.tracing.conftest import make_loaded, make_tokenizer
 

@@ -15,7 +15,7 @@ from regard.core import AttentionInputs, Causal, Padding
 from regard.core.errors import InputError, RegardError
 from regard.models import Loaded
 from regard.tracing import KeepPolicy, Trace, compare, kept_bytes, page_record, trace_ids, trace_text
-from regard.tracing.record._keep import Partial, ScoreInputs, kept_inputs, kept_tensor
+from regard.tracing.record import Partial, ScoreInputs, kept_inputs, kept_tensor
 from tolerances import WEIGHTS
 from unit.models import folders, tiny
 from unit.tracing.conftest import TEXT

@@ -1,5 +1,5 @@
 // What each head does in one text: the names of `regard heads`. Python's form, with the formulas, is tracing/patterns;
-// the patterns themselves come from there (tracing/pages/_live_names.py).
+// the patterns themselves come from there (tracing/pages/_names.py).
 
 import { Draws } from "./draws.js";
 
