@@ -1,4 +1,4 @@
-"""What each head does on a page's text: the names that `heads` gives, or how a live page finds them itself."""
+"""What each head does on a page's text: the names that `heads` gives, and how a live page finds them."""
 
 import math
 from collections.abc import Mapping
