@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from regard.concordance._store import Store, writer
+from regard.concordance._store import Store, numbers, writer
 from regard.concordance._uses import Found, Uses
 from regard.concordance._vectors import Progress, VectorCache, Vectors
 from regard.concordance._where import JOINED, conditions, forms_of, listed
@@ -95,9 +95,8 @@ class AnyWord:
         if not where:
             return found
         condition, values = conditions(self._store, where)
-        tables = f"wanted w CROSS JOIN {JOINED} WHERE u.id = w.use"
-        with self._store.of(found):
-            rows = self._store.rows(f"SELECT w.use FROM {tables} AND {condition} ORDER BY w.rowid", values)
+        query = f"SELECT u.id FROM json_each(?) w CROSS JOIN {JOINED} WHERE u.id = w.value AND {condition}"
+        rows = self._store.rows(f"{query} ORDER BY w.key", [numbers(found), *values])
         return np.array([use for (use,) in rows], np.int64)
 
     def own(self, word: str) -> list[int]:

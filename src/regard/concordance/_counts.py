@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.concordance._store import Store
+from regard.concordance._store import Store, numbers
 from regard.concordance._uses import Found, neighbours, select
 from regard.concordance._where import JOINED, column_of, conditions, forms_of, listed
 from regard.core.arguments import one_of
@@ -159,11 +159,9 @@ def by_field(store: Store, word: str | None, where: Sequence[str], *, by: str, k
     if word is None:
         rows = [{name: value, "words": n, "share": 100 * n / size} for value, n in sizes.items()]
         return Counts(_ordered(rows, "share")[:k], len(rows), _told(None, size, size, where), bar="share")
-    with store.of(select(store, word, where).uses):
-        joined = f"wanted w CROSS JOIN {JOINED} WHERE u.id = w.use"
-        counts = Counter(
-            dict(store.rows(f"SELECT {column_of(store, by, 'by')}, count(*) FROM {joined} GROUP BY 1"))
-        )
+    joined = f"json_each(?) w CROSS JOIN {JOINED} WHERE u.id = w.value"
+    query = f"SELECT {column_of(store, by, 'by')}, count(*) FROM {joined} GROUP BY 1"
+    counts = Counter(dict(store.rows(query, [numbers(select(store, word, where).uses)])))
     rows = [
         {name: value, "count": counts[value], "words": n, "per_million": 1e6 * counts[value] / n}
         for value, n in sizes.items()
@@ -212,11 +210,12 @@ def collocates(
         _, before, after = around(against)
         b = before + after
     else:
-        with store.of(np.setdiff1d(found.uses[:, None] + np.arange(found.size), tokens)):
-            own = store.rows(
-                "SELECT f.id FROM wanted w JOIN use u ON u.id = w.use "
-                "JOIN form f ON f.id = u.form AND f.is_word"
-            )
+        rest = np.setdiff1d(found.uses[:, None] + np.arange(found.size), tokens)
+        own = store.rows(
+            "SELECT f.id FROM json_each(?) w CROSS JOIN use u ON u.id = w.value "
+            "JOIN form f ON f.id = u.form AND f.is_word",
+            [numbers(rest)],
+        )
         every = _counted(store, by, where, of_documents=True)
         b = every - left - right - Counter(names[form] for (form,) in own)
     return _compared(by, {"left": left, "right": right}, left + right, b, k, about)

@@ -140,15 +140,10 @@ class Store:
         found = self.db.execute(query, values).fetchone()
         return None if found is None else found[0]
 
-    @contextmanager
-    def of(self, uses: Iterable[int]) -> Iterator[None]:
-        """The numbers of some uses as the table `wanted (use)`, in their order by `rowid`."""
-        self.db.execute("CREATE TEMP TABLE wanted (use INTEGER)")
-        try:
-            self.db.executemany("INSERT INTO wanted VALUES (?)", ((int(use),) for use in uses))
-            yield
-        finally:
-            self.db.execute("DROP TABLE wanted")
+
+def numbers(ids: Iterable[int]) -> str:
+    """Numbers as `json_each(?)` takes them, whose `value` they are, with their place as `key`."""
+    return json.dumps([int(each) for each in ids])
 
 
 @contextmanager

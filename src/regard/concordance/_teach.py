@@ -107,10 +107,8 @@ def marked(span: Span) -> str | list[str]:
 
 def write_examples(file: Path, word: str, examples: Mapping[str, Sequence[Span]]) -> None:
     """Write the senses to a file that people edit, whole or not at all."""
-    content = {
-        "word": word,
-        "senses": {name: [marked(each) for each in of] for name, of in examples.items()},
-    }
+    senses = {name: [marked(each) for each in of] for name, of in examples.items()}
+    content = {"word": word, "senses": senses}
     write_whole(file, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.concordance._store import Store
+from regard.concordance._store import Store, numbers
 from regard.concordance._where import JOINED, conditions, forms_of, listed
 from regard.core.errors import InputError
 
@@ -78,12 +78,12 @@ class Place:
 
 def places(store: Store, found: Found) -> list[Place]:
     """Where uses stand, in their order."""
-    with store.of(found.uses):
-        rows = store.rows(
-            "SELECT u.id, t.id, t.doc, t.body, u.start, v.stop, t.start, d.source, d.place, d.date, d.meta "
-            f"FROM wanted w JOIN use u ON u.id = w.use JOIN use v ON v.id = u.id + {found.size - 1} "
-            "JOIN text t ON t.id = u.text JOIN doc d ON d.id = t.doc ORDER BY w.rowid"
-        )
+    rows = store.rows(
+        "SELECT u.id, t.id, t.doc, t.body, u.start, v.stop, t.start, d.source, d.place, d.date, d.meta "
+        "FROM json_each(?) w CROSS JOIN use u ON u.id = w.value JOIN use v ON v.id = u.id + ? "
+        "JOIN text t ON t.id = u.text JOIN doc d ON d.id = t.doc ORDER BY w.key",
+        [numbers(found.uses), found.size - 1],
+    )
     return [Place(*row) for row in rows]
 
 
@@ -99,17 +99,16 @@ class Neighbours(NamedTuple):
 def neighbours(store: Store, found: Found, left: int, right: int) -> Neighbours:
     """The words within `left` words before and `right` words after each use, in the same text."""
     reach = _PUNCTUATION + max(left, right)
-    with store.of(found.uses):
-        rows = store.rows(
-            "SELECT * FROM (SELECT w.rowid - 1, iif(v.id < u.id, -1, 1) * row_number() OVER "
-            "(PARTITION BY w.rowid, v.id < u.id ORDER BY abs(v.id - u.id)) distance, v.form, v.id "
-            "FROM wanted w CROSS JOIN use u ON u.id = w.use CROSS JOIN use v "
-            f"ON v.id BETWEEN u.id - {reach} AND u.id + {reach + found.size} AND +v.text = u.text "
-            f"AND v.id NOT BETWEEN u.id AND u.id + {found.size - 1} "
-            "CROSS JOIN form f ON f.id = v.form WHERE f.is_word) "
-            "WHERE distance BETWEEN ? AND ? ORDER BY 1, 4",
-            [-left, right],
-        )
+    rows = store.rows(
+        "SELECT * FROM (SELECT w.key, iif(v.id < u.id, -1, 1) * row_number() OVER "
+        "(PARTITION BY w.key, v.id < u.id ORDER BY abs(v.id - u.id)) distance, v.form, v.id "
+        "FROM json_each(?) w CROSS JOIN use u ON u.id = w.value CROSS JOIN use v "
+        f"ON v.id BETWEEN u.id - {reach} AND u.id + {reach + found.size} AND +v.text = u.text "
+        f"AND v.id NOT BETWEEN u.id AND u.id + {found.size - 1} "
+        "CROSS JOIN form f ON f.id = v.form WHERE f.is_word) "
+        "WHERE distance BETWEEN ? AND ? ORDER BY 1, 4",
+        [numbers(found.uses), -left, right],
+    )
     return Neighbours(*np.array(rows, np.int64).reshape(-1, 4).T)
 
 
@@ -124,10 +123,8 @@ def sort_order(store: Store, found: Found, keys: Sequence[str]) -> NDArray[np.in
     columns = []
     for key in keys:
         if key == "NODE":
-            with store.of(found.uses):
-                there = store.rows(
-                    "SELECT wanted.rowid - 1, u.form FROM wanted JOIN use u ON u.id = wanted.use"
-                )
+            query = "SELECT w.key, u.form FROM json_each(?) w CROSS JOIN use u ON u.id = w.value"
+            there = store.rows(query, [numbers(found.uses)])
         else:
             at = around.distance == int(key[1]) * (1 if key[0] == "R" else -1)
             there = np.stack([around.row, around.form])[:, at].T.tolist()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.concordance._store import Store
+from regard.concordance._store import Store, numbers
 from regard.concordance._uses import Found, Place, Uses, places
 from regard.core.errors import InputError
 
@@ -183,9 +183,8 @@ class VectorCache:
         return found.at(has), vectors[has], told
 
     def _known(self, found: Found) -> dict[int, bytes]:
-        with self._store.of(found.uses):
-            query = "SELECT v.use, v.v FROM wanted w JOIN vector v ON v.use = w.use AND v.size = ?"
-            return dict(self._store.rows(query, [found.size]))
+        query = "SELECT use, v FROM json_each(?) w CROSS JOIN vector ON use = w.value AND size = ?"
+        return dict(self._store.rows(query, [numbers(found.uses), found.size]))
 
     def _keep(self, found: Found, vectors: Vectors) -> None:
         blobs = map(np.ndarray.tobytes, vectors.astype(np.float16))
@@ -224,10 +223,8 @@ class VectorCache:
             last = int(uses[-1, 0])
             texts, of_use = np.unique(uses[:, 1], return_inverse=True)
             around = self._around(texts)
-            with self._store.of(texts):
-                bodies = self._store.rows(
-                    "SELECT id, body FROM wanted w JOIN text ON id = w.use ORDER BY w.rowid"
-                )
+            query = "SELECT t.id, body FROM json_each(?) w CROSS JOIN text t ON t.id = w.value ORDER BY w.key"
+            bodies = self._store.rows(query, [numbers(texts)])
             parts = [(around.get(text, ("", "")), body) for text, body in bodies]
             shift = np.array([len(head) for (head, _), _ in parts])[of_use]
             at = np.stack([of_use, uses[:, 2] + shift, uses[:, 3] + shift], axis=1)
@@ -245,13 +242,13 @@ class VectorCache:
 
     def _around(self, texts: NDArray[np.int64]) -> dict[int, tuple[str, str]]:
         """What is read before and after texts that are parts of a longer one."""
-        with self._store.of(texts):
-            rows = self._store.rows(
-                "SELECT t.id, coalesce(p.body, ''), coalesce(n.body, '') "
-                "FROM wanted w JOIN text t ON t.id = w.use "
-                "LEFT JOIN text p ON p.id = t.id - 1 AND p.doc = t.doc "
-                "LEFT JOIN text n ON n.id = t.id + 1 AND n.doc = t.doc WHERE p.id OR n.id"
-            )
+        rows = self._store.rows(
+            "SELECT t.id, coalesce(p.body, ''), coalesce(n.body, '') "
+            "FROM json_each(?) w CROSS JOIN text t ON t.id = w.value "
+            "LEFT JOIN text p ON p.id = t.id - 1 AND p.doc = t.doc "
+            "LEFT JOIN text n ON n.id = t.id + 1 AND n.doc = t.doc WHERE p.id OR n.id",
+            [numbers(texts)],
+        )
         found = {}
         for text, before, after in rows:
             head, tail = before[-_MARGIN:], after[:_MARGIN]
