@@ -165,6 +165,22 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
     expect(page.locator(".answer-why")).to_be_hidden()
 
 
+def test_the_story_ends_with_the_word_that_is_followed(open_page: OpenPage, bank: tuple[Path, Any]) -> None:
+    page = open_page(bank[0], "#view=story&step=8&pin=query-3", viewport=DESK)
+    end = page.locator(".story-end")
+    expect(end).to_contain_text(
+        "poem begins as one row of the table. Here, and in “What does the word poem mean?”"
+    )
+    page.locator(".story-token", has_text="bank").click()
+    expect(end).to_contain_text(
+        "bank begins as one row of the table. Here, and in “She keeps her savings in a bank.”"
+    )
+    drawing, room = end.get_by_role("img").bounding_box(), page.locator(".story-stage").bounding_box()
+    assert drawing
+    assert room
+    assert drawing["y"] + drawing["height"] < room["y"] + room["height"]  # nothing has to be scrolled for it
+
+
 def test_addresses_lead_where_they_did(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, start=True)
     assert _view(page) == "door"
