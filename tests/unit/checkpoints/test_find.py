@@ -10,8 +10,6 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
-from huggingface_hub import constants
 
 import regard
 from regard.checkpoints import (
@@ -21,34 +19,10 @@ from regard.checkpoints import (
     _packages,
     available,
     find,
-    write_tensors,
 )
 from regard.checkpoints._packages import PACKAGED, PackagedModel
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-def make_model(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text('{"model_type": "bert"}')
-    write_tensors({"table": torch.ones(2, 2)}, folder / "model.safetensors")
-    return folder
-
-
-def cache_model(hf_home: Path, name: str) -> Path:
-    """A repository in the cache, as huggingface_hub lays it out."""
-    repository = hf_home / "hub" / f"models--{name.replace('/', '--')}"
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs" / "main").write_text(COMMIT)
-    return make_model(repository / "snapshots" / COMMIT)
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch, hf_home: Path) -> None:
-    """No test asks the real hub, and each has a cache of its own."""
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(hf_home / "hub"))
+from unit.checkpoints.stored import cache_model, make_model
 
 
 def test_a_folder(tmp_path: Path) -> None:
@@ -79,15 +53,19 @@ def test_a_folder_comes_before_a_package_of_the_same_name(
     assert find("all-MiniLM-L6-v2").kind == "folder"
 
 
-def test_a_folder_without_config(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=rf"{re.escape(str(tmp_path))}' has no config\.json"):
-        find(tmp_path)
-
-
-def test_a_file_instead_of_a_folder(tmp_path: Path) -> None:
-    weights = make_model(tmp_path / "mine") / "model.safetensors"
-    with pytest.raises(CheckpointError, match=r"model\.safetensors' is a file; .* give the folder"):
-        find(weights)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "the model's name is empty"),
+        (".", r"' has no config\.json"),
+        ("mine/model.safetensors", r"model\.safetensors' is a file; .* give the folder"),
+    ],
+)
+def test_what_is_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str) -> None:
+    make_model(tmp_path / "mine")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((CheckpointError, InputError), match=message):
+        find(name)
 
 
 def refuse_to_ask(*_: object, **__: object) -> None:
@@ -125,11 +103,6 @@ def test_what_cannot_be_a_repository_never_reaches_the_hub(
     monkeypatch.setattr(_hub, "download", refuse_to_ask)
     with pytest.raises(ModelNotFoundError, match="is neither a folder nor a model's name"):
         find(name)
-
-
-def test_an_empty_name() -> None:
-    with pytest.raises(InputError, match="the model's name is empty"):
-        find("")
 
 
 # The package

@@ -17,32 +17,9 @@ import pytest
 import torch
 from huggingface_hub import constants
 
-from regard.checkpoints import Source, _hub, find, read_tensors, write_tensors
+from regard.checkpoints import Source, _hub, find, read_tensors
 from regard.core.errors import CheckpointError, ModelNotFoundError
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-def make_model(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text('{"model_type": "bert"}')
-    write_tensors({"table": torch.ones(2, 2)}, folder / "model.safetensors")
-    return folder
-
-
-def cache_model(hf_home: Path, name: str) -> Path:
-    """A repository in the cache, as huggingface_hub lays it out."""
-    repository = hf_home / "hub" / f"models--{name.replace('/', '--')}"
-    (repository / "refs").mkdir(parents=True)
-    (repository / "refs" / "main").write_text(COMMIT)
-    return make_model(repository / "snapshots" / COMMIT)
-
-
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch, hf_home: Path) -> None:
-    """No test asks the real hub, and each has a cache of its own."""
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(hf_home / "hub"))
+from unit.checkpoints.stored import COMMIT, cache_model, make_model
 
 
 class Hub:
@@ -159,23 +136,19 @@ def test_a_download_takes_only_what_is_needed(
     assert find("someone/a-model") == dataclasses.replace(source, kind="cache")
 
 
-def test_the_hub_has_no_such_model(hub: Hub) -> None:
-    with pytest.raises(
-        ModelNotFoundError, match=r"and the hub has no such model, .*; did you mean .*MiniLM-L6-v2\?$"
-    ):
-        find("someone/all-MiniLM-L6-v1")
-
-
-def test_a_gated_model(hub: Hub) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("someone/all-MiniLM-L6-v1", r"and the hub has no such model, .*; did you mean .*MiniLM-L6-v2\?$"),
+        ("someone/secret", "the hub asks for its conditions to be accepted"),
+        ("someone/notes", r"the hub's repository of that name has no config\.json"),
+    ],
+)
+def test_what_the_hub_does_not_give(hub: Hub, name: str, message: str) -> None:
     hub.refusals["someone/secret"] = (403, "GatedRepo")
-    with pytest.raises(ModelNotFoundError, match="the hub asks for its conditions to be accepted"):
-        find("someone/secret")
-
-
-def test_a_repository_that_is_no_model(hub: Hub) -> None:
     hub.files["someone/notes"] = {"README.md": b"notes"}
-    with pytest.raises(ModelNotFoundError, match=r"the hub's repository of that name has no config\.json"):
-        find("someone/notes")
+    with pytest.raises(ModelNotFoundError, match=message):
+        find(name)
 
 
 def pickled() -> bytes:

@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -167,13 +168,6 @@ def test_hostile_files(tmp_path: Path, data: bytes, message: str) -> None:
         read_tensors(save(tmp_path, data))
 
 
-def test_a_header_beyond_the_formats_limit(tmp_path: Path) -> None:
-    file = save(tmp_path, struct.pack("<Q", 100_000_001)) / "model.safetensors"
-    os.truncate(file, 100_000_100)
-    with pytest.raises(CheckpointError, match="a header of 100000001 bytes, over 100000000"):
-        read_tensors(tmp_path)
-
-
 def test_a_type_that_torch_lacks(tmp_path: Path) -> None:
     reader = read_tensors(save(tmp_path, blob({"b": entry("F4", (16,))})))
     for ask in (reader.dtype, reader.read):
@@ -183,32 +177,12 @@ def test_a_type_that_torch_lacks(tmp_path: Path) -> None:
             ask("b")
 
 
-def test_no_weights(tmp_path: Path) -> None:
-    with pytest.raises(
-        CheckpointError,
-        match=r"no weights; wanted model\.safetensors or pytorch_model\.bin, or .* its shards$",
-    ):
-        read_tensors(tmp_path)
-
-
-def test_weights_by_other_names(tmp_path: Path) -> None:
-    for name in ("training_args.bin", "model.fp16.safetensors"):
-        (tmp_path / name).write_bytes(b"")
-    with pytest.raises(
-        CheckpointError, match=r"model\.fp16\.safetensors, training_args\.bin go by other names$"
-    ):
-        read_tensors(tmp_path)
-
-
-def test_weights_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").mkdir()
-    with pytest.raises(CheckpointError, match=r"model\.safetensors: cannot be read \(.+\)"):
-        read_tensors(tmp_path)
-
-
 # Shards
 
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+
+
+WHOLE = {"weight_map": {"a": ONE, "b": TWO}}
 
 
 def shards(folder: Path, index: object, one: tuple[str, ...] = ("a",), two: tuple[str, ...] = ("b",)) -> Path:
@@ -285,31 +259,52 @@ def test_a_damaged_index(tmp_path: Path, index: object, message: str) -> None:
         read_tensors(shards(tmp_path, index))
 
 
-def test_a_missing_shard(tmp_path: Path) -> None:
-    shards(tmp_path, {"weight_map": {"a": ONE, "b": TWO}})
-    (tmp_path / TWO).unlink()
-    with pytest.raises(CheckpointError, match=rf"{TWO}: no such file; the checkpoint is not complete"):
+def without_the_second(folder: Path) -> None:
+    (shards(folder, WHOLE) / TWO).unlink()
+
+
+def without_the_last_byte(folder: Path) -> None:
+    os.truncate(shards(folder, WHOLE) / TWO, (folder / TWO).stat().st_size - 1)
+
+
+def with_a_header_beyond_the_limit(folder: Path) -> None:
+    os.truncate(save(folder, struct.pack("<Q", 100_000_001)) / "model.safetensors", 100_000_100)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda folder: None,
+            r"no weights; wanted model\.safetensors or pytorch_model\.bin, or .* its shards$",
+        ),
+        (
+            lambda folder: [
+                save(folder, b"", name) for name in ("training_args.bin", "model.fp16.safetensors")
+            ],
+            r"model\.fp16\.safetensors, training_args\.bin go by other names$",
+        ),
+        (
+            lambda folder: (folder / "model.safetensors").mkdir(),
+            r"model\.safetensors: cannot be read \(.+\)",
+        ),
+        (with_a_header_beyond_the_limit, "a header of 100000001 bytes, over 100000000"),
+        (without_the_second, rf"{TWO}: no such file; the checkpoint is not complete"),
+        (without_the_last_byte, rf"{TWO}: damaged safetensors file"),
+        (
+            lambda folder: shards(folder, {"weight_map": {"z": ONE, "a": TWO}}, ("a", "d"), ("c",)),
+            "not in the shard that the index names: a, z; in a shard, but not in the index: c, d; down",
+        ),
+        (
+            lambda folder: shards(folder, WHOLE, ("a", "b")),
+            rf"the tensor 'b' is in two shards, {ONE} and {TWO}",
+        ),
+    ],
+)
+def test_a_folder_that_is_refused(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:
+    make(tmp_path)
+    with pytest.raises(CheckpointError, match=message):
         read_tensors(tmp_path)
-
-
-def test_a_damaged_shard(tmp_path: Path) -> None:
-    shards(tmp_path, {"weight_map": {"a": ONE, "b": TWO}})
-    os.truncate(tmp_path / TWO, (tmp_path / TWO).stat().st_size - 1)
-    with pytest.raises(CheckpointError, match=rf"{TWO}: damaged safetensors file"):
-        read_tensors(tmp_path)
-
-
-def test_an_index_that_disagrees_with_its_shards(tmp_path: Path) -> None:
-    with pytest.raises(
-        CheckpointError,
-        match=r"not in the shard that the index names: a, z; in a shard, but not in the index: c, d; down",
-    ):
-        read_tensors(shards(tmp_path, {"weight_map": {"z": ONE, "a": TWO}}, ("a", "d"), ("c",)))
-
-
-def test_a_tensor_in_two_shards(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=rf"the tensor 'b' is in two shards, {ONE} and {TWO}"):
-        read_tensors(shards(tmp_path, {"weight_map": {"a": ONE, "b": TWO}}, ("a", "b")))
 
 
 # Writing
@@ -337,25 +332,20 @@ def test_an_older_file_is_replaced_while_it_is_in_use(tmp_path: Path) -> None:
     assert read_tensors(tmp_path).read("x").tolist() == [2.0]
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(
-        OutputError, match=r"model\.safetensors' cannot be written \(No such file or directory\)"
-    ):
-        write_tensors({"x": torch.ones(1)}, tmp_path / "nope" / "model.safetensors")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").mkdir()
-    with pytest.raises(OutputError, match=r"model\.safetensors' cannot be written"):
-        write_tensors({"x": torch.ones(1)}, tmp_path / "model.safetensors")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]
-
-
-def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("nope/x", r"x' cannot be written \(No such file or directory\)"),
+        ("file/x", r"cannot be written \(Not a directory\)"),
+        ("folder", "folder' cannot be written"),
+    ],
+)
+def test_where_no_file_can_be(tmp_path: Path, place: str, message: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match=r"cannot be written \(Not a directory\)"):
-        write_tensors({"x": torch.ones(1)}, tmp_path / "file" / "model.safetensors")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OutputError, match=message):
+        write_tensors({"x": torch.ones(1)}, tmp_path / place)
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["file", "folder"]
 
 
 def test_a_failure_keeps_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

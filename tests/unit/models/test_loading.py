@@ -191,18 +191,21 @@ def test_a_missing_tensor(family: str, tmp_path: Path) -> None:
     refuse(write(tmp_path, family, tensors={of_layers[0]: REMOVED}), f"missing: .*{re.escape(of_layers[0])}")
 
 
-def test_fewer_layers_than_stored(tmp_path: Path) -> None:
-    # Loading never leaves a layer of the checkpoint out.
-    refuse(write(tmp_path, fields={"num_hidden_layers": 1}), "unexpected: .*layer.1.")
-
-
-def test_half_a_pooler(tmp_path: Path) -> None:
-    refuse(write(tmp_path, tensors={"pooler.dense.weight": REMOVED}), "unexpected: pooler.dense.bias")
-
-
-def test_a_tensor_of_whole_numbers(tmp_path: Path) -> None:
-    folder = write(tmp_path, tensors={WORDS: torch.zeros(31, 15, dtype=torch.int64)})
-    refuse(folder, f"of the wrong type: {WORDS} .*a floating type, got torch.int64")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        # Loading never leaves a layer of the checkpoint out.
+        ({"fields": {"num_hidden_layers": 1}}, "unexpected: .*layer.1."),
+        ({"tensors": {"pooler.dense.weight": REMOVED}}, "unexpected: pooler.dense.bias"),
+        (
+            {"tensors": {WORDS: torch.zeros(31, 15, dtype=torch.int64)}},
+            f"of the wrong type: {WORDS} .*a floating type, got torch.int64",
+        ),
+    ],
+    ids=["layers", "pooler", "type"],
+)
+def test_tensors_that_do_not_fit(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    refuse(write(tmp_path, **changes), message)
 
 
 def test_several_types(tmp_path: Path) -> None:

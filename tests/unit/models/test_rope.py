@@ -23,6 +23,7 @@ from regard.positions import (
     Rotary,
     YaRNScaling,
 )
+from unit.positions.rope_fields import LLAMA3, YARN
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 HEAD_DIM, MAX_SEQ_LEN = 2 * 11, 97
@@ -33,14 +34,6 @@ MODERNBERT = RopeSpelling(Theta("global_rope_theta", 160_000.0), Theta("local_ro
 
 LINEAR = {"rope_type": "linear", "factor": 3.0}
 OLD_LINEAR = {"type": "linear", "factor": 3.0}
-YARN = {"rope_type": "yarn", "factor": 5.0, "original_max_position_embeddings": 19}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 7.0,
-    "low_freq_factor": 1.5,
-    "high_freq_factor": 4.5,
-    "original_max_position_embeddings": 53,
-}
 
 
 def fields(**values: Any) -> Fields:

@@ -21,6 +21,7 @@ from regard.positions import (
     RotaryScaling,
     YaRNScaling,
 )
+from unit.positions.rope_fields import LLAMA3, YARN
 
 BASE, DIM, MAX_SEQ_LEN = 1234.5, 2 * 11, 97
 POSITIONS = torch.arange(13)[None]
@@ -36,16 +37,6 @@ def theirs(rope: dict[str, Any], *, length: Any = None) -> tuple[torch.Tensor, f
     )
     frequencies, amplitude = ROPE_INIT_FUNCTIONS[rope["rope_type"]](config, seq_len=length)
     return frequencies, amplitude
-
-
-YARN = {"rope_type": "yarn", "factor": 5.0, "original_max_position_embeddings": 19}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 7.0,
-    "low_freq_factor": 1.5,
-    "high_freq_factor": 4.5,
-    "original_max_position_embeddings": 53,
-}
 
 
 @pytest.mark.parametrize(
