@@ -134,7 +134,7 @@ class CsvSource:
                 other = "header" if self._form.header else "first"
                 reason = f"the record has {len(record)} fields, the {other} {len(self._header)}"
             if len(feed.taken) > 1 and (reason is not None or self._swallows(feed)):
-                feed.trim_malloc()
+                feed.put_back()
                 record, reason = [], _STRAY
             if reason is not None and self._form.escape is None and b'\\"' in feed.taken[0]:
                 reason += r"; if \" stands for a quotation mark in it, give escape='\' (--escape)"
@@ -172,7 +172,7 @@ class _Feed:
         self.taken: list[bytes] = []
         self.reason: str | None = None
 
-    def trim_malloc(self) -> None:
+    def put_back(self) -> None:
         """Has all lines of the record but the first read again."""
         self._again.extendleft(reversed(self.taken[1:]))
         self._next = self.line + 1

@@ -1,5 +1,6 @@
-"""How much memory is free, of files as Linux writes them."""
+"""How much memory is free, of files as Linux writes them, and giving it back where the C library can."""
 
+import ctypes
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,28 @@ def test_memory_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(memory, "_OWN_GROUP", tmp_path / "nothing")
     assert free_bytes(CPU) is None
     assert free_bytes(torch.device("meta")) is None
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.skipif(memory._trim() is None, reason="the C library has no malloc_trim")
+def test_free_pages_between_those_in_use_go_back() -> None:
+    pieces = [bytearray(65_536) for _ in range(1024)]  # 64 MiB of small pieces, from the heap
+    kept = pieces[::2]
+    del pieces
+    before = _resident()
+    memory.trim_malloc()
+    assert before - _resident() > 16 * 2**20
+    assert len(kept) == 512
+
+
+def test_a_library_without_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    memory._trim.cache_clear()
+    try:
+        assert memory._trim() is None
+        memory.trim_malloc()
+    finally:
+        memory._trim.cache_clear()

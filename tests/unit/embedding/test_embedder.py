@@ -25,7 +25,7 @@ from regard.embedding import (
     SentenceSettings,
     Unit,
     WordKind,
-    _settle,
+    _engine_choice,
     pool,
 )
 from tolerances import PARITY_FP32, assert_close_to_largest
@@ -472,9 +472,9 @@ def test_what_is_settled_is_plain_json(model: regard.Model) -> None:
 def test_a_gpu_is_asked_for_its_own_arithmetic(monkeypatch: pytest.MonkeyPatch, has: bool) -> None:
     """Whatever the processor beside it has."""
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: has)
-    monkeypatch.setattr(_settle, "is_native", lambda dtype: not has)
-    assert _settle._has_bfloat16(torch.device("cuda", 1)) is has
-    assert _settle._has_bfloat16(torch.device("cpu")) is not has
+    monkeypatch.setattr(_engine_choice, "is_native", lambda dtype: not has)
+    assert _engine_choice._has_bfloat16(torch.device("cuda", 1)) is has
+    assert _engine_choice._has_bfloat16(torch.device("cpu")) is not has
 
 
 def test_a_model_with_edits_is_refused(model: regard.Model) -> None:
