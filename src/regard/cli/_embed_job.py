@@ -78,11 +78,11 @@ def written(
         )
     if as_json:
         print_json(asdict(summary))
-    _tell(summary, output, as_json)
+    _print_summary(summary, output, as_json)
     limit.check(summary.rows, summary.rejected)
 
 
-def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
+def _print_summary(summary: "Summary", output: Path, as_json: bool) -> None:
     if summary.rejected:
         where = (
             output / "_quarantine.jsonl"
@@ -97,7 +97,7 @@ def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
     typer.echo(f"{summary.texts:,} texts, {counts.get('tokens', 0):,} tokens")
     if summary.vectors != summary.texts:
         typer.echo(f"{summary.vectors:,} vectors")
-    for name, what, told in (
+    for name, what, fate in (
         ("windowed", "text", "in several windows"),
         ("cut", "text", "cut off"),
         ("cut_tokens", "token", "cut off"),
@@ -106,7 +106,7 @@ def _tell(summary: "Summary", output: Path, as_json: bool) -> None:
     ):
         count = counts.get(name, 0)
         if count:
-            typer.echo(f"{count:,} {what}{'s' * (count != 1)} {told}")
+            typer.echo(f"{count:,} {what}{'s' * (count != 1)} {fate}")
     if summary.before:
         typer.echo(f"{summary.before:,} rows were done before")
     typer.echo(f"{size(summary.bytes)} in {duration(summary.seconds)}")

@@ -10,20 +10,20 @@ DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 # Rows are defaults of parameters, not typer's `Annotated`: so each is a line, with its own default in it.
-def option(typed: str, told: str, default: Any = None, **limits: Any) -> Any:
+def option(typed: str, help: str, default: Any = None, **limits: Any) -> Any:
     """An option that takes a value: `option("--layer -l N", "Which layer, from 0.", -1)`."""
     *names, metavar = typed.split()
-    return typer.Option(default, *names, metavar=metavar, help=told, **limits)
+    return typer.Option(default, *names, metavar=metavar, help=help, **limits)
 
 
-def flag(typed: str, told: str, default: bool | None = False) -> Any:
+def flag(typed: str, help: str, default: bool | None = False) -> Any:
     """An option that takes none: `flag("--map", "The picture is a heat map.")`."""
-    return typer.Option(default, *typed.split(), help=told)
+    return typer.Option(default, *typed.split(), help=help)
 
 
-def argument(typed: str, told: str, default: Any = ...) -> Any:
+def argument(typed: str, help: str, default: Any = ...) -> Any:
     """What is typed without a name; it must be given unless there is a default."""
-    return typer.Argument(default, metavar=typed, help=told)
+    return typer.Argument(default, metavar=typed, help=help)
 
 
 class Kind(StrEnum):

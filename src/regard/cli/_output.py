@@ -57,12 +57,12 @@ def print_path(path: Path) -> None:
     typer.echo(os.fsencode(path))
 
 
-def print_table(found: Any, what: str, output: Path | None, told: Mapping[str, Any] | None) -> None:
+def print_table(found: Any, what: str, output: Path | None, facts: Mapping[str, Any] | None) -> None:
     """Write a result to its file, if it has one, and print it: as JSON, where it is, or drawn."""
     if output is not None:
         found.to_file(output)
-    if told is not None:
-        print_json(told)
+    if facts is not None:
+        print_json(facts)
     elif output is not None:
         typer.echo(f"{len(found):,} of {found.total:,} {what} in {output}")
     else:

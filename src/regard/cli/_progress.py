@@ -38,13 +38,13 @@ class Progress(Bar):
 
     def __init__(self, unit: str = "texts") -> None:
         super().__init__(unit)
-        self._told = time.monotonic()
+        self._last_line = time.monotonic()
 
     def draw(self, words: str, done: int, of: int | None, rest: str) -> bool:
         """Show how far it is. The bar begins with the first call: before, a spinner may turn."""
         drawn = super().draw(words, done, of, rest)
-        if not drawn and sys.stderr is not None and time.monotonic() - self._told >= _EVERY:
-            self._told = time.monotonic()
+        if not drawn and sys.stderr is not None and time.monotonic() - self._last_line >= _EVERY:
+            self._last_line = time.monotonic()
             say(", ".join(filter(None, (words, rest))))
         return drawn
 

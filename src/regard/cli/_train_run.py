@@ -36,7 +36,7 @@ class TrainingProgress(Progress):
         """The report of a step, or of a score."""
         if "loss" not in report:
             scores = {name.removeprefix("valid_"): value for name, value in report.items() if name != "step"}
-            self.tell(f"step {report['step']:,}: {_told(scores)}")
+            self.tell(f"step {report['step']:,}: {_in_words(scores)}")
             return
         self._last.append((report["loss"], report["seconds"], report["step_tokens"]))
         losses, seconds, tokens = (sum(each) for each in zip(*self._last, strict=True))
@@ -88,7 +88,7 @@ def run(
         found = {"model": str(result.model), "step": result.step, "scores": dict(result.scores)}
         print_json(found | signed)
         return
-    scores = f": {_told(result.scores)}" if result.scores else ""
+    scores = f": {_in_words(result.scores)}" if result.scores else ""
     console().print(
         f"{result.model}: step {result.step:,}{scores}", highlight=False, soft_wrap=True, markup=False
     )
@@ -101,5 +101,5 @@ def names(paths: list[Path] | None) -> list[str] | None:
     return [str(path) for path in paths] if paths else None
 
 
-def _told(scores: Mapping[str, Any]) -> str:
+def _in_words(scores: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())

@@ -74,13 +74,13 @@ class Lines:
                     raise InputError(f"line {first + place + 1} of FILE {_OTHER}")
             before = texts
 
-            def told(now: int, _: int, before: int = before, skipped: int = skipped) -> None:
+            def show(now: int, _: int, before: int = before, skipped: int = skipped) -> None:
                 rest = None if of is None else of - skipped
                 here = before + now - skipped
                 progress.show(before + now, of, left(here, rest, time.monotonic() - begun))
 
             if not was:  # else it was translated before the interruption
-                yield self._portion(portion, first, told)
+                yield self._portion(portion, first, show)
             first += len(portion)
             texts += sum(bool(text.strip()) for text, _ in portion)
             skipped = texts if was else skipped
@@ -98,12 +98,12 @@ class Lines:
                 raise InputError("--prefixes must have as many lines as FILE; blank ones for none.")
             yield pair
 
-    def _portion(self, portion: list[_Line], first: int, told: Any) -> list[Record]:
+    def _portion(self, portion: list[_Line], first: int, show: Any) -> list[Record]:
         texts, how = [text for text, _ in portion], self._how
         if self._prefixes is not None:
             how = {**how, "prefix": [begin for _, begin in portion]}
         try:
-            found: Any = self._model.generate(texts, progress=told, **how)
+            found: Any = self._model.generate(texts, progress=show, **how)
         except InputError as error:
             named = re.sub(r"texts\[(\d+)\]", lambda at: f"line {first + int(at[1]) + 1} of FILE", str(error))
             raise InputError(named) from error

@@ -122,34 +122,34 @@ def look(
     _check_pictures(files)
     form = "generate" if generate else "run" if _is_run(text) else "live" if live else "text"
     _check_form(form, text, context)  # before seconds of loading
-    held, chosen, of_values = (
+    held, alone, with_values = (
         [] if words is None else parse_heads_or_layers(name, words)
         for name, words in (("--heads", heads), ("--only", only), ("--values", values))
     )
-    drawn_too = [] if measures is None else [name.strip() for name in measures.split(",") if name.strip()]
+    measured = [] if measures is None else [name.strip() for name in measures.split(",") if name.strip()]
     from regard.views import check_measures
 
-    check_measures(drawn_too)
+    check_measures(measured)
     if form == "generate":
-        made, told = looks.written(text, model, max_length, beams, held, max_mb)
+        made, facts = looks.written(text, model, max_length, beams, held, max_mb)
     elif form == "run":
-        made, told = looks.film(text, pair, max_mb)
+        made, facts = looks.film(text, pair, max_mb)
     elif form == "live":
-        made, told = looks.live(text, pair, model)
+        made, facts = looks.live(text, pair, model)
     else:
         trace = looks.traced(text, pair, target, model)
         drawn = {"pictures": [str(file.resolve()) for file in files.values()]} if files else {}
         if files:
             looks.draw(trace, files.values(), layer or 0, head or 0, kind, heat_map)
             if output is None:
-                _tell(files.values(), drawn, as_json)
+                _print_result(files.values(), drawn, as_json)
                 return
-        page_of = {"values": of_values, "heads": held, "all_positions": all_positions}
-        made, told = looks.page(trace, measures=drawn_too, max_mb=max_mb, only=chosen, **page_of)
-        told = {**told, **drawn}
+        page_of = {"values": with_values, "heads": held, "all_positions": all_positions}
+        made, facts = looks.page(trace, measures=measured, max_mb=max_mb, only=alone, **page_of)
+        facts = {**facts, **drawn}
     path = _temporary() if output is None else output
     made.write(path)
-    _tell([path], {"path": str(path.resolve()), "bytes": path.stat().st_size, **told}, as_json)
+    _print_result([path], {"path": str(path.resolve()), "bytes": path.stat().st_size, **facts}, as_json)
     if not no_open and not _open(path):
         typer.echo("There is no display here: open this file in a browser.", err=True)
 
@@ -179,7 +179,7 @@ def _check_pictures(files: Mapping[str, Path]) -> None:
             raise InputError(f"{name} writes a file that ends in .{name[2:]}; got {str(file)!r}.")
 
 
-def _tell(files: Iterable[Path], facts: Mapping[str, Any], as_json: bool) -> None:
+def _print_result(files: Iterable[Path], facts: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
