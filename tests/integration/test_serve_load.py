@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -19,6 +20,7 @@ from typing import Any
 
 import httpx
 import pytest
+from _serve_load import arrivals, closed, request
 
 pytestmark = pytest.mark.slow
 
@@ -81,47 +83,17 @@ async def embed(client: httpx.AsyncClient, texts: Any) -> httpx.Response:
     return await client.post("/v1/embeddings", json={"input": texts, "encoding_format": "base64"})
 
 
-async def capacity(client: httpx.AsyncClient, seconds: float) -> float:
-    """The answers a second to 32 clients that each wait for theirs."""
-    until, answered = time.monotonic() + seconds, 0
-
-    async def ask() -> None:
-        nonlocal answered
-        while time.monotonic() < until:
-            assert (await embed(client, TEXT * 3)).status_code == 200
-            answered += 1
-
-    await asyncio.gather(*(ask() for _ in range(32)))
-    return answered / seconds
-
-
-async def flood(client: httpx.AsyncClient, rate: float, seconds: float) -> list[tuple[int, float, float]]:
-    """Of requests that come at a rate, answered or not: status, seconds taken, and when the answer came."""
-    begun = time.monotonic()
-
-    async def ask(due: float) -> tuple[int, float, float]:
-        status = (await embed(client, TEXT * 3)).status_code
-        now = time.monotonic()
-        return status, now - due, now - begun
-
-    asked = []
-    for number in range(int(rate * seconds)):
-        due = begun + number / rate
-        await asyncio.sleep(max(0.0, due - time.monotonic()))
-        asked.append(asyncio.create_task(ask(due)))
-    return await asyncio.gather(*asked)
-
-
-def test_three_times_too_much(server: Process) -> None:
-    """What is accepted is answered in time, and the rest is refused; work goes on."""
-    able = run(server.url, lambda client: capacity(client, 8))
-    seconds = 30.0
-    answers = run(server.url, lambda client: flood(client, 3 * able, seconds))
-    print(f"{able:.1f}/s alone;", Counter(status for status, _, _ in answers))
-    assert {status for status, _, _ in answers} <= {200, 429}
-    good = sum(status == 200 and came < seconds for status, _, came in answers) / seconds
-    print(f"{good:.1f}/s then")
-    assert good > 0.5 * able  # the clients compute too, on the same cores, three times as much as before
+def test_four_times_too_much(server: Process) -> None:
+    """What is accepted is answered in time, and the rest is refused at once; work goes on."""
+    requests = [request(json.dumps({"input": TEXT * 3, "encoding_format": "base64"}).encode())]
+    able = asyncio.run(closed(server.port, requests, 32, 8)).rate
+    seen = asyncio.run(arrivals(server.port, requests, 4 * able, 20))
+    counts = {status: len(seconds) for status, seconds in seen.seconds.items()}
+    refused = seen.percentile(50, 429), seen.percentile(99, 429)
+    print(f"{able:.1f}/s alone, {seen.rate:.1f}/s then; {counts}; refused after {refused} ms (median, p99)")
+    assert set(counts) <= {200, 429}
+    assert seen.rate > 0.5 * able  # the clients compute too, on the same cores, and more than before
+    assert refused[1] < 1000
     assert httpx.get(f"{server.url}/health/ready").status_code == 200
 
 
@@ -184,7 +156,7 @@ def test_memory_stays(server: Process) -> None:
     third = len(held) // 3
     first, last = max(held[third : 2 * third]), max(held[2 * third :])
     print(f"{dict(seen)}; MB: {[round(each) for each in held]}")
-    assert set(seen) <= {200, 400, 429}
+    assert set(seen) <= {200, 400, 429, 503, 504}  # in ten seconds, where others have the cores
     assert seen[200] > 100
     assert last < 1.05 * first + 5
 

@@ -1,8 +1,10 @@
 """`regard serve`: models over HTTP."""
 
+import ctypes
 import faulthandler
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +22,7 @@ _AS_TYPED: Final = (
     *(f"max_{what}" for what in ("queue", "tokens", "texts", "body", "memory")),
     *("index", "precision", "timeout", "access_log"),
 )
+_ARENAS: Final = -8  # M_ARENA_MAX of malloc.h
 _PACKAGES: Final = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus-client")
 
 
@@ -59,6 +62,9 @@ def serve(
     accepted. /health/ready and /metrics are for who operates it, /openapi.json describes the rest.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # which pays for many texts at once only
+    if sys.platform == "linux":
+        # glibc keeps what threads give back, in a heap for each: memory would grow for long.
+        getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(_ARENAS, 2)
     with _never_silent():
         serving = _imported()
         settings = serving.Settings(

@@ -89,12 +89,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(engine.stop)
 
 
-def _own(request: Request, error: Exception) -> Response:
+# Starlette would call plain functions on threads of a pool, where refusals wait for each other.
+
+
+async def _own(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     return error.response()
 
 
-def _invalid(request: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Exception) -> Response:
     """What a schema says, of the first field that is wrong, without what came, which may be long."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
@@ -106,10 +109,10 @@ def _invalid(request: Request, error: Exception) -> Response:
     return ApiError(400, f"{'.'.join(path) or 'the body'}: {first['msg']}.", param=field).response()
 
 
-def _plain(request: Request, error: Exception) -> Response:
+async def _plain(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}.").response()
 
 
-def _input(request: Request, error: Exception) -> Response:
+async def _input(request: Request, error: Exception) -> Response:
     return ApiError(400, str(error)).response()

@@ -197,18 +197,28 @@ class Engine:
 
     def _admit(self, job: Job) -> None:
         self.start()
-        self._open.add(job)
-        if self.dead is not None:
+        self._open.add(job)  # first: if the thread dies now, it is told
+        try:
+            if self.dead is not None:
+                raise _gone()
+            self.check_room(job.tokens)
+        except ApiError:
             self._open.discard(job)
-            raise _gone()
-        # What cannot be answered in time is refused now, not when its time is over. Half is for waiting:
-        # tokens are estimated, and the speed was that of other texts.
+            raise
+        self.queue.admit(job)
+
+    def check_room(self, tokens: int) -> None:
+        """Refuse what cannot be answered in time now, not when its time is over.
+
+        Raises:
+            ApiError: 429, with so many tokens more too many wait.
+        """
+        # Half of the time is for waiting: tokens are estimated, and the speed was that of other texts.
         wait, most = self.queue.tokens / self._speed if self._speed else 0.0, self._settings.timeout / 2
-        if wait > most or not self.queue.admit(job):
-            self._open.discard(job)
+        if wait > most or not self.queue.has_room(tokens):
             raise ApiError(
                 429,
-                f"{self.queue.tokens:,} tokens wait for this model already, and with these {job.tokens:,} it "
+                f"{self.queue.tokens:,} tokens wait for this model already, and with these {tokens:,} it "
                 f"would be more than {self._settings.max_queue:,}, or more than {most:g} seconds' work; "
                 "try again later.",
                 code="queue_full",

@@ -18,6 +18,7 @@ from regard.serving._service import Service
 _PROCESS: Final = secrets.token_hex(4)
 _numbers: Final = count(1)
 
+_BUSIEST: Final = "/v1/embeddings"
 _LEFT: Final = 499
 """The status, in metrics and logs, of a client that has gone; nginx's."""
 
@@ -43,7 +44,11 @@ class Gate:
         try:
             self._check_key(scope)
             if scope["method"] in ("POST", "PUT", "PATCH"):
-                await visit.watched(self._app, await self._body(visit))
+                body = await self._body(visit)
+                if scope["path"] == _BUSIEST and len(self._service.engines) == 1:
+                    # Refused before it is parsed and checked, which costs more than to read it.
+                    self._service.engine(None).check_room(1)
+                await visit.watched(self._app, body)
             else:
                 await self._app(scope, receive, visit.send)
         except ApiError as error:
@@ -160,7 +165,8 @@ class _Visit:
 
     def count(self, service: Service) -> None:
         """Count and log it."""
-        route = getattr(self.scope.get("route"), "path", "other")
+        path = self.scope["path"]
+        route = getattr(self.scope.get("route"), "path", path if path == _BUSIEST else "other")
         seconds = time.perf_counter() - self._begun
         service.metrics.requests.labels(route, self.status).inc()
         service.metrics.seconds.labels(route).observe(seconds)

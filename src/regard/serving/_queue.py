@@ -28,14 +28,15 @@ class Queue:
         self._changed = Condition()
         self._closed = self._was_texts = False
 
-    def admit(self, job: Job) -> bool:
-        """Count a new job's tokens; False: they are too many."""
+    def has_room(self, tokens: int) -> bool:
+        """Whether so many more may wait."""
+        return not self.tokens or self.tokens + tokens <= self._most
+
+    def admit(self, job: Job) -> None:
+        """Count a new job's tokens."""
         with self._changed:
-            if self.tokens and self.tokens + job.tokens > self._most:
-                return False
             self.tokens += job.tokens
             job.counted = job.tokens
-            return True
 
     def leave(self, job: Job) -> None:
         """A job waits no more: it is done, or who sent it has gone."""
