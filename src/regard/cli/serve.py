@@ -5,8 +5,8 @@ import faulthandler
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -65,50 +65,34 @@ def serve(
     if sys.platform == "linux":
         # glibc keeps what threads give back, in a heap for each: memory would grow for long.
         getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(_ARENAS, 2)
-    with _never_silent():
-        serving = _imported()
-        settings = serving.Settings(
-            keys=() if api_key_file is None else _keys(api_key_file),
-            dimensions=_sizes(dimensions),
-            **{name: ctx.params[name] for name in _AS_TYPED},
-        )
-        with serving.listen(host, port) as on:
-            app = serving.app_of(_named(model or [DEFAULT_MODEL], max_memory is None), settings=settings)
-            at = f"http://{f'[{host}]' if ':' in host else host}:{on.getsockname()[1]}"
-            names = ", ".join(app.state.service.engines)
-            failed = serving.serve(
-                app,
-                on,
-                drain_delay=drain_delay,
-                drain=drain,
-                started=lambda: say(f"{names} at {at}"),
-                stopping=_tell,
-            )
-        if failed is not None:
-            say(failed)
-        if app.state.service.is_at_work:  # torch aborts when Python ends beside it
-            os._exit(failed is not None)
+    if not faulthandler.is_enabled():
+        faulthandler.enable(2)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _end)
+    serving = _imported()
+    settings = serving.Settings(
+        keys=() if api_key_file is None else _keys(api_key_file),
+        dimensions=_sizes(dimensions),
+        **{name: ctx.params[name] for name in _AS_TYPED},
+    )
+    with serving.listen(host, port) as on:
+        app = serving.app_of(_named(model or [DEFAULT_MODEL], max_memory is None), settings=settings)
+        at = f"http://{f'[{host}]' if ':' in host else host}:{on.getsockname()[1]}"
+        started = partial(say, f"{', '.join(app.state.service.engines)} at {at}")
+        ends = {"drain_delay": drain_delay, "drain": drain, "stopping": _tell}
+        failed = serving.serve(app, on, started=started, **ends)
+    if failed is not None:
+        say(failed)
+    if app.state.service.is_at_work:  # torch aborts when Python ends beside it
+        os._exit(failed is not None)
     raise typer.Exit(failed is not None)
 
 
-@contextmanager
-def _never_silent() -> Iterator[None]:
-    """A signal that comes before the server has handlers, and a crash, leave a word too."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        # An exception would be lost where what is being imported catches all.
-        del frame
-        _tell(f"stopped by {signal.Signals(number).name}")
-        os._exit(128 + number)
-
-    if not faulthandler.is_enabled():
-        faulthandler.enable(2)
-    before = {each: signal.signal(each, end) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+def _end(number: int, frame: FrameType | None) -> None:
+    """Before the server has handlers. An exception would be lost where what is being imported catches all."""
+    del frame
+    _tell(f"stopped by {signal.Signals(number).name}")
+    os._exit(128 + number)
 
 
 def _tell(message: str) -> None:

@@ -1,7 +1,9 @@
 """`regard serve`: wrong command lines, refused before a model is loaded."""
 
+import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,15 @@ def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert (
         told == f"regard: port {port} of 127.0.0.1 cannot be used (Address already in use); choose another."
     )
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """The command takes them for its process."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
 
 
 ABSENT = {
