@@ -1,27 +1,19 @@
 """`regard prune`: heads as words, and the folder that it writes."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from regard.cli import main
+from integration import test_cli
+from integration.test_cli import Run, refused
 from regard.cli.prune import _parsed
 from regard.core.errors import InputError
 from regard.models import load_checkpoint, removed_words
 from unit.models.folders import write, write_tokenizer
 
-
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """The exit code, and what stood on stdout and stderr."""
-    monkeypatch.setattr(sys, "argv", ["regard", "prune", *words])
-    for stream in (sys.stdout, sys.stderr):
-        monkeypatch.setattr(stream, "reconfigure", lambda **_: None, raising=False)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return ended.value.code, *capsys.readouterr()
+run = test_cli.run
 
 
 @pytest.mark.parametrize(
@@ -48,13 +40,11 @@ def test_a_kind_before_all_or_none() -> None:
         _parsed("cross.3.5,4.1")
 
 
-def test_it_writes_a_folder(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_it_writes_a_folder(run: Run, tmp_path: Path) -> None:
     full, folder = tmp_path / "full", tmp_path / "smaller"
     full.mkdir()
     write(full, "bert")
-    code, out, err = run(monkeypatch, capsys, "0.1,1.2", "-m", str(full), "-o", str(folder))
+    code, out, err = run("prune", "0.1,1.2", "-m", str(full), "-o", str(folder))
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "2 heads removed",
@@ -63,17 +53,16 @@ def test_it_writes_a_folder(
         str(folder),
     ]
     assert removed_words(load_checkpoint(folder).network) == ["0.1", "1.2"]
-    code, _, err = run(monkeypatch, capsys, "0.1", "-m", str(full), "-o", str(folder))
-    assert (code, err.count("\n")) == (2, 1)
-    assert "exists already; choose a new folder" in err
+    said = refused(run("prune", "0.1", "-m", str(full), "-o", str(folder)), 2)
+    assert "exists already; choose a new folder" in said
 
 
-def test_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_as_json(run: Run, tmp_path: Path) -> None:
     full, folder = tmp_path / "full", tmp_path / "smaller"
     full.mkdir()
     write(full, "t5")
     words = "encoder.0.1,decoder.2.0,cross.1.2"
-    code, out, _ = run(monkeypatch, capsys, words, "-m", str(full), "-o", str(folder), "--json")
+    code, out, _ = run("prune", words, "-m", str(full), "-o", str(folder), "--json")
     assert code == 0
     facts = json.loads(out)
     assert (facts["heads_removed"], facts["loads_in"]) == (3, ["regard"])
@@ -88,15 +77,13 @@ def folder_with_words(folder: Path) -> Path:
     return folder
 
 
-def test_the_weakest_for_some_texts(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_weakest_for_some_texts(run: Run, tmp_path: Path) -> None:
     full = folder_with_words(tmp_path / "full")
     texts = tmp_path / "texts"
     texts.write_text("w1 w2 w3 w4\n\nw7 w9 w2\n", encoding="utf-8")
     curve, folder = tmp_path / "curve.json", tmp_path / "smaller"
     words = ("--weakest", "2", "-f", str(texts), "--curve", str(curve), "-m", str(full), "-o", str(folder))
-    code, out, err = run(monkeypatch, capsys, *words, "--json")
+    code, out, err = run("prune", *words, "--json")
     assert (code, err) == (0, "")
     facts = json.loads(out)
     assert (facts["heads_removed"], facts["texts"]) == (2, 2)
@@ -124,16 +111,10 @@ def test_the_weakest_for_some_texts(
     ],
 )
 def test_what_is_refused(
-    words: tuple[str, ...],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    run: Run, words: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder_with_words(tmp_path / "full")
     (tmp_path / "texts").write_text("w1 w2", encoding="utf-8")
-    code, out, err = run(monkeypatch, capsys, *words, "-m", "full", "-o", "smaller")
-    assert (code, out) == (2, "")
-    assert message in err
+    assert message in refused(run("prune", *words, "-m", "full", "-o", "smaller"), 2)
     assert not (tmp_path / "smaller").exists()
