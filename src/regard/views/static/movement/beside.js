@@ -22,7 +22,8 @@ export function drawBeside({ words, texts, steps, points, far, share, apart }, c
       [each, 0],
     ]),
   };
-  return drawPaths({ facts, projection, step: steps.length - 1, colours, width, height: Math.round(0.5 * width) });
+  const height = Math.max(240, Math.round(0.5 * width));
+  return drawPaths({ facts, projection, step: steps.length - 1, colours, width, height });
 }
 
 /** What is to be seen in it. @param {{ words: string[], texts: string[] }} found */

@@ -46,8 +46,6 @@ export const JOURNEY = {
       .slice(1)
       .map((row) => [story.rows[row].hidden - 1, story.moved(story.rows[row].hidden, place, 2)]);
     const largest = turns.reduce((best, each) => (each[1].cosine < best[1].cosine ? each : best), turns[0]);
-    const drawn = drawnFrom(at);
-    const named = drawn.ranked.slice(0, NEIGHBOURS);
     const ending = endingOf(at);
     return [
       make(
@@ -67,32 +65,8 @@ export const JOURNEY = {
         make(
           "section",
           { class: "story-worked" },
-          make("h3", {}, "Where it came to"),
-          end
-            ? make(
-                "p",
-                {},
-                "The cosine to its learned embedding is now ",
-                make("strong", {}, cosine(end.cosine)),
-                ": 1 would be the same direction, 0 nothing in common.",
-              )
-            : "",
-          largest
-            ? make(
-                "p",
-                {},
-                `Layer ${largest[0]} turned it most: the cosine of what it read and what it made of it is ${cosine(largest[1].cosine)}.`,
-              )
-            : "",
-          make("h3", {}, "Words it drew from"),
-          named.length > 0
-            ? make(
-                "ol",
-                { class: "story-drawn" },
-                ...named.map(([index, share]) => neighbour(at, index, share, named[0][1])),
-              )
-            : make("p", {}, drawn.waiting ? "The numbers are on their way." : "There is no other word to draw from."),
-          make("p", { class: "note" }, drawn.said),
+          make("div", {}, ...cameTo(end, largest)),
+          make("div", {}, ...drewFrom(at)),
         ),
       ),
     ];
@@ -122,6 +96,36 @@ export const JOURNEY = {
     ];
   },
 };
+
+function cameTo(end, largest) {
+  const [now, rest] = [
+    "The cosine to its learned embedding is now ",
+    ": 1 would be the same direction, 0 nothing in common.",
+  ];
+  return [
+    make("h3", {}, "Where it came to"),
+    end ? make("p", {}, now, make("strong", {}, cosine(end.cosine)), rest) : "",
+    largest
+      ? make(
+          "p",
+          {},
+          `Layer ${largest[0]} turned it most: the cosine of what it read and what it made of it is ${cosine(largest[1].cosine)}.`,
+        )
+      : "",
+  ];
+}
+
+function drewFrom(at) {
+  const { ranked, waiting, said } = drawnFrom(at);
+  const named = ranked.slice(0, NEIGHBOURS);
+  const bars = named.map(([index, share]) => neighbour(at, index, share, named[0][1]));
+  const none = waiting ? "The numbers are on their way." : "There is no other word to draw from.";
+  return [
+    make("h3", {}, "Words it drew from"),
+    named.length > 0 ? make("ol", { class: "story-drawn" }, ...bars) : make("p", {}, none),
+    make("p", { class: "note" }, said),
+  ];
+}
 
 const cosine = (value) => value.toFixed(4).replace("-", "−");
 const stateRows = ({ story }) => story.rows.flatMap(({ hidden }, row) => (hidden === undefined ? [] : [row]));
