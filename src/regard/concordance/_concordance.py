@@ -169,7 +169,7 @@ class Concordance:
             found, vectors, left_out = self.vectors.there(found, progress)
             query = self._query(span, found, vectors, more, less)
             lines = self._ranked(found, vectors, query, self.calibration, k, why=why)
-            return Lines(lines, total, f"the likest in meaning first{left_out}")
+            return Lines(lines, total, "; ".join(filter(None, ("the likest in meaning first", left_out))))
         if less or why:
             raise InputError("less and why go with a sentence, or with more.")
         order = sort_order(self._store, found, sort) if sort else np.arange(total)

@@ -191,8 +191,9 @@ def senses(
     if file is not None and examples is None:
         spans = {name: [span_at(lines[row].place) for row in own[:_EXAMPLES]] for name, own in members}
         write_examples(file, word, spans)
+    told += f" {about}." if about else ""
     every = Lines(tuple(lines), len(lines))
-    return Senses(word, tuple(described), every, stability, told + about, vectors, embed.loaded)
+    return Senses(word, tuple(described), every, stability, told, vectors, embed.loaded)
 
 
 def _members(lines: Sequence[Line], vectors: Vectors) -> list[tuple[str, NDArray[np.int64]]]:

@@ -179,7 +179,7 @@ class VectorCache:
         if not has.any():
             raise InputError("word must leave a token somewhere; the tokenizer drops it in all its texts.")
         out = len(has) - np.count_nonzero(has)
-        told = f"; {out:,} left out, where the tokenizer drops the word" if out else ""
+        told = f"{out:,} left out, where the tokenizer drops the word" if out else ""
         return found.at(has), vectors[has], told
 
     def _known(self, found: Found) -> dict[int, bytes]:

@@ -136,14 +136,17 @@ def test_uses_of_which_the_tokenizer_leaves_nothing_are_left_out(made: Make, tmp
     """Soft hyphens with the lemma "bank": one in a text, one that is all of its text."""
     texts = [["the", "bank", HYPHEN], [HYPHEN], ["a", "bank", "the", "bank"]]
     rows = [
-        "".join(f"{n}\t{word}\t{word.replace(HYPHEN, 'bank')}\tX\n" for n, word in enumerate(text, 1))
-        for text in texts
+        f"# part = {part}\n"
+        + "".join(f"{n}\t{word}\t{word.replace(HYPHEN, 'bank')}\tX\n" for n, word in enumerate(text, 1))
+        for part, text in zip("abb", texts, strict=True)
     ]
     concordance = made("\n".join(rows), "a.conllu")
     told = "2 left out, where the tokenizer drops the word"
     found = concordance.find("bank", sentence="the bank of a river", why=True)
     assert (len(found), found.total, found.about) == (3, 5, f"the likest in meaning first; {told}")
-    assert concordance.senses("bank").about.endswith(told)
+    assert concordance.senses("bank").about.endswith(f"one group. {told}.")
+    drift = concordance.drift("bank", "part", samples=9)
+    assert ([change.uses for change in drift.changes], drift.left_out) == ([(1, 2)], 2)
     seen: list[str] = []
     concordance.teach("bank", tmp_path / "x.json", lambda line, names: seen.append(line.place.node) or "")
     assert seen == ["bank"] * 3
