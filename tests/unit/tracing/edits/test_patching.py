@@ -256,6 +256,14 @@ def test_metrics_that_are_none(models: Any, of: Any, method: Any, message: str) 
         models["encoder"].patch(CLEAN, CORRUPTED, of, method=method)
 
 
+def test_no_gradients_in_inference_mode(models: Any) -> None:
+    def metric(output: Any) -> Any:
+        return output.last_hidden_state.sum()
+
+    with torch.inference_mode(), pytest.raises(InputError, match=r"inside torch\.inference_mode"):
+        models["encoder"].patch(CLEAN, CORRUPTED, metric, method="attribution")
+
+
 def test_texts_that_the_metric_does_not_tell_apart(models: Any) -> None:
     table = models["encoder"].patch(CLEAN, CORRUPTED, lambda output: 1.0, layer=2)
     with pytest.raises(InputError, match=r"metric must differ between the two texts; it is 1.0 of both"):
