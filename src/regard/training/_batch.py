@@ -112,6 +112,7 @@ def stack_input(texts: Sequence[Sequence[np.ndarray[Any, Any]]], *, pad_id: int)
     """
     ids = filled([np.concatenate(list(row)) for row in texts], pad_id)
     is_token = filled([np.ones(sum(map(len, row)), dtype=np.int64) for row in texts], 0).bool()
+    # A row of one text needs no segments, without which attention takes a quicker form.
     if all(len(row) == 1 for row in texts):
         return StackInput(ids=ids, is_token=is_token)
     numbers = [np.repeat(np.arange(len(row)), [len(text) for text in row]) for row in texts]

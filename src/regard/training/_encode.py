@@ -120,7 +120,7 @@ def encode_split(settings: Settings, task: Task, split: Split, folder: Path, say
     if about.exists():
         then: Any = read_object(about)["files"]
         for file, now in split.files().items():
-            # Files of both splits are told of once.
+            # Where both splits are of the same files, these are named once.
             if now != then.get(file) and not split.is_share:
                 say(f"{file} is not what it was when the run began; it goes on with the texts of then")
         return
@@ -129,7 +129,7 @@ def encode_split(settings: Settings, task: Task, split: Split, folder: Path, say
     say(f"encoding the texts: {folder.name}")
     files, report = split.files(), EncodingReport()
     examples = _encoded(settings, task, split, report)
-    first = next(examples, None)
+    first = next(examples, None)  # before a folder is begun that would stay empty
     if first is None:
         raise InputError(_why_empty(split, report))
     Examples.write(folder, chain([first], examples), tuple(task.columns))
@@ -165,6 +165,7 @@ def _encode_rows(task: Task, kept: Sequence[tuple[Values, str]]) -> list[dict[st
         return []
     try:
         return list(task.encode([values for values, _ in kept]))
+    # All at once is quick; which row it was is looked for only where something is wrong.
     except (InputError, CheckpointError):  # a tokenizer that lacks something is a checkpoint's fault
         for values, place in kept:
             try:

@@ -49,7 +49,7 @@ def lock_settings(
     file = folder / SETTINGS
     if file.exists():
         theirs, ours = _theirs(file, settings), as_mapping(settings)
-        left = dict.fromkeys(free(theirs))
+        left = dict.fromkeys(free(theirs))  # None on both sides: not compared
         different = _differences({**theirs, **left}, {**ours, **left})
         if different and step:
             raise InputError(

@@ -102,7 +102,7 @@ def read_journal(folder: Path) -> Iterator[dict[str, Any]]:
 def _lines(folder: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """Each whole line with its number, from 1; None for one that is no report."""
     try:
-        lines = (folder / JOURNAL).read_bytes().split(b"\n")
+        lines = (folder / JOURNAL).read_bytes().split(b"\n")  # bytes: a power cut leaves what is no text
     except OSError as error:
         raise InputError(
             f"{folder} must be the folder of a run, with {JOURNAL}: {error.strerror}."

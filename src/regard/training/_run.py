@@ -163,6 +163,7 @@ def _free(settings: Settings, kind: type[Task], begun: int, theirs: Mapping[str,
 
 def _remove_unfinished(folder: Path) -> None:
     """Remove what a run that was killed was writing."""
+    # The lock is held: whoever wrote these is dead.
     for each in (*folder.glob(".regard-*.tmp"), *folder.glob(f"{DATA}/.regard-*.tmp")):
         if each.is_dir():
             shutil.rmtree(each)

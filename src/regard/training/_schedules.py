@@ -86,7 +86,7 @@ def learning_rate(
         0.00055
     """
     share = SCHEDULES[one_of("schedule", name, SCHEDULES)](step, warmup, steps)
-    if step < warmup:
+    if step < warmup:  # from 0, not from the floor
         return peak * share
     if name == "inverse-sqrt":
         return max(floor, peak * share)

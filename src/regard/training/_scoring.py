@@ -202,6 +202,7 @@ def _scored(
         samples=about["samples"],
     )
     texts, tokens = feed.amount()
+    # The same road as while it is trained, so that a run's own score comes out again.
     sums = _sums_over(task, run, feed.in_order(), lambda done: on_progress(done, tokens))
     scores, details = task.scores(sums), task.details(sums)
     if not all(map(isfinite, scores.values())):
@@ -226,6 +227,7 @@ def _found(model: str | Path) -> tuple[Path | None, str | Path]:
         if not (folder / MODEL).is_dir():
             raise InputError(f"{folder} must be a run that has a model; it has none yet: train on.")
         return folder, folder / MODEL
+    # RUN/model is the run's too: its settings say how the texts are read.
     is_of_run = folder.name == MODEL and (folder.parent / SETTINGS).is_file()
     return folder.parent if is_of_run else None, model
 

@@ -124,6 +124,7 @@ def optimisers(task: nn.Module, settings: OptimiserSettings) -> list[Optimizer]:
     for name, parameter in task.named_parameters():
         if not parameter.requires_grad:
             continue
+        # Embeddings and heads are tables of vectors: Muon is for matrices that map one space to another.
         is_inside = settings.name == "muon" and parameter.ndim == 2 and ".layers." in name
         (inside if is_inside else others if parameter.ndim >= 2 else vectors).append(parameter)
     decay = settings.weight_decay

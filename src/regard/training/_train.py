@@ -72,13 +72,8 @@ def train(
     ranks = Ranks()
     say = on_message if ranks.is_first else lambda _: None
     try:
-        with prepare(settings, Path(folder), ranks, say) as run:
+        with in_words(choose=ranks.once), prepare(settings, Path(folder), ranks, say) as run:
             return _train(run, on_report, say)
-    except Exception as error:
-        told = ranks.once(in_words(error))
-        if told is error:
-            raise
-        raise told from error
     finally:
         ranks.end()
 

@@ -71,7 +71,7 @@ class Watch:
             family=run.family,
             left_out=(),
         )
-        network.eval()  # a step begins with training mode
+        network.eval()  # each step turns training mode on again
         for number, text in enumerate(run.settings.watch, start=1):
             folder = run.folder / WATCH / str(number)
             folder.mkdir(parents=True, exist_ok=True)

@@ -90,6 +90,7 @@ class Labelled(Task):
         return [self._numbered(name) for name in self.names_in(value)]
 
     def _numbered(self, name: Any) -> int | None:
+        # A number is a name too, as "3": only one that is no name is taken for itself.
         plain = name if isinstance(name, int) and 0 <= name < len(self.labels) else None
         return self._number.get(str(name), plain)
 
@@ -162,6 +163,7 @@ class TextLabels(Labelled):
         starts = [start, start + sizes[0] + len(self.pair_frame.between)]
         room = length - len(frame)
         if self.pairs:
+            # The shorter text keeps all that it has, up to half of the room.
             first = min(sizes[0], max(room - sizes[1], (room + 1) // 2))
             kept = [first, min(sizes[1], room - first)]
         else:
@@ -202,4 +204,5 @@ def shortly(names: Sequence[str]) -> str:
 
 def confusion(wanted: Tensor, guessed: Tensor, labels: int) -> Tensor:
     """How often each label (row) was taken for each (column): int64 (labels, labels)."""
+    # A pair of labels is one number, and what is counted are numbers.
     return (labels * wanted + guessed).bincount(minlength=labels**2).reshape(labels, labels)

@@ -62,6 +62,7 @@ class NextToken(Task):
     def split(self, example: Mapping[str, Sequence[int]], length: int) -> Iterator[dict[str, Sequence[int]]]:
         """Windows of length + 1 tokens; each begins with the last target of the one before."""
         tokens = example["tokens"]
+        # The last token of a window is only predicted, and the first of the next only read.
         for start in range(0, len(tokens) - 1, length):
             yield {"tokens": tokens[start : start + length + 1]}
 

@@ -74,6 +74,7 @@ class Distillation(Task):
         self._teacher, self._like = (master.eval().requires_grad_(False),), (kind(network, tokenizer),)
         self.temperature = temperature
         self._weights = {"distillation": distillation, "language": language, "cosine": cosine}
+        # Texts are encoded and cut as by the objective that makes the batches.
         for name in ("columns", "sized", "beyond", "forms", "longer"):
             setattr(self, name, getattr(kind, name))
 
@@ -132,7 +133,7 @@ class Distillation(Task):
         )
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        known = batch.source.is_token & (batch.examples > 0)
+        known = batch.source.is_token & (batch.examples > 0)  # none for a process without a batch
         states, logits = [], []
         for network in (self.network, self.teacher.to(batch.source.ids.device)):
             with torch.set_grad_enabled(network is self.network and torch.is_grad_enabled()):
@@ -167,6 +168,7 @@ def student_of(teacher: Transformer, **changes: Any) -> Transformer:
     depth = config.num_layers
     a_layer = [each.name for each in fields(config) if each.name != "labels"]
     lists = {name: getattr(config, name) for name in a_layer if isinstance(getattr(config, name), tuple)}
+    # Fields with an entry a layer, such as kinds of attention, lose every second one too.
     halved = {name: listed[::2] for name, listed in lists.items() if len(listed) == depth}
     student = new_network(replace(config, num_layers=(depth + 1) // 2, **halved, **changes))
     state = {}

@@ -63,6 +63,7 @@ class ReplacedTokens(Masked):
         super().__init__(network, tokenizer)
         del size  # `made` has read it
         self.weight = weight
+        # Every drawn token is masked: the discriminator never sees a mask token, only what G puts there.
         self.masking = masking_of(tokenizer, masked, whole_words, fates=(1.0, 0.0))
         self.generator = generator
         share_embeddings(self.generator, network)
@@ -72,6 +73,7 @@ class ReplacedTokens(Masked):
         network = network_of(inputs.spec, inputs.tokenizer, head=cls.head)
         if not isinstance(network.config, ElectraConfig):
             raise InputError("family must be electra for electra, also of a checkpoint.")
+        # Another seed than the discriminator's, whose tables it shares but whose layers it does not.
         generator = new_network(
             generator_of(network.config, options.get("size", 0.25)), seed=inputs.spec.seed + 1
         )
@@ -91,6 +93,7 @@ class ReplacedTokens(Masked):
 
     def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         made = super().batch(rows, draws)
+        # Drawn here, where draws are functions of the place in the run; used in `forward`.
         chance = torch.zeros(made.labels.shape, dtype=torch.float64)
         for place, row in enumerate(zip(rows, draws, strict=True)):
             own = [draw.random(len(each["tokens"])) for each, draw in zip(*row, strict=True)]

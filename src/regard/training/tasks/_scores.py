@@ -26,6 +26,7 @@ def language_scores(sums: Mapping[str, Any]) -> dict[str, float]:
     """
     targets = max(1.0, sums["targets.loss"])
     loss = sums["loss"] / targets
+    # exp(710) overflows.
     scores = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": sums["right"] / targets}
     if sums.get("bytes"):
         scores["bits_per_byte"] = sums["loss"] / math.log(2) / sums["bytes"]

@@ -67,12 +67,13 @@ class WordTags(Labelled):
         aligned = self.tokenizer.bulk.aligned([" ".join(words) for words, _ in rows])
         for (words, tags), text in zip(rows, aligned, strict=True):
             labels = [NOT_A_TARGET] * len(text.ids)
+            # Where each word ends in the joined text, its blank included.
             ends = list(accumulate(len(word) + 1 for word in words))
             last = -1
             for place, (start, end) in enumerate(text.spans):
                 # By its end: some pieces begin with the blank before their word.
                 word = bisect_right(ends, end - 1)
-                if start < end and word > last:
+                if start < end and word > last:  # the first piece of a word
                     last, labels[place] = word, self._tag(tags[word])
             yield {
                 "tokens": [*before, *text.ids, *after],
@@ -109,6 +110,7 @@ class WordTags(Labelled):
         found = torch.zeros(len(self.kinds), 3, dtype=torch.int64)
         numbers = batch.source.segments
         texts = torch.zeros_like(batch.labels) if numbers is None else numbers
+        # Text by text, also of several in a row: no span goes on in the next text.
         for row, places in enumerate(batch.labels != NOT_A_TARGET):
             for text in set(texts[row, places].tolist()):
                 chosen = places & (texts[row] == text)
@@ -160,6 +162,7 @@ def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
         if not goes_on:
             if before != "O":
                 found.add((kind, start, place))
+            # Also where a tag goes on from nothing, or from another kind.
             start, kind = place, tag[2:]
         before = prefix
     return found

@@ -94,6 +94,7 @@ class Task(nn.Module, ABC):
         self.network = network
         self.tokenizer = tokenizer
         special = tokenizer.special_ids
+        # Without padding of its own any id will do: it is masked. 0 is one that every network has.
         self.pad_id = next((each for each in (special.pad, special.eos) if each is not None), 0)
 
     @classmethod

@@ -79,23 +79,13 @@ def train_words(
     _check(settings)
     learner = Learner(settings)
     make_folder(folder)
-    try:
-        with locked(folder, ".lock"):
-            step = last_step(folder)
-            lock_settings(
-                folder, settings, on_message, step=step, free=lambda _: ("save_every",), made=(DATA,)
-            )
-            return _train(settings, folder, learner, on_report, on_message)
-    except MemoryError as error:
-        raise TrainingError(
-            "memory ran out; what was saved stays. Begin in another folder with a lower size or a higher "
-            "min_count."
-        ) from error
-    except Exception as error:
-        told = in_words(error)
-        if told is error:
-            raise
-        raise told from error
+    with (
+        in_words("Begin in another folder with a lower size or a higher min_count."),
+        locked(folder, ".lock"),
+    ):
+        step = last_step(folder)
+        lock_settings(folder, settings, on_message, step=step, free=lambda _: ("save_every",), made=(DATA,))
+        return _train(settings, folder, learner, on_report, on_message)
 
 
 def words_step(folder: str | Path) -> int:
