@@ -92,6 +92,6 @@ class ExpireSpanAttention(MultiHeadAttention):
         )
 
     def new_cache(self, *, window: int | None = None, back: int = 0) -> ForgettingCache:
-        """One that forgets; a `window` hides keys, and lets none go earlier."""
+        """A cache that forgets expired keys; a `window` hides keys, but does not let them go earlier."""
         del window
         return ForgettingCache(ramp=self.ramp, back=back)

@@ -94,7 +94,7 @@ class Identity(Linear):
 
     @property
     def weight(self) -> Tensor:  # type: ignore[override]
-        """The matrix, for who asks what the map is; float32 on the CPU."""
+        """The identity matrix, float32 on the CPU."""
         return torch.eye(self.in_features, device="cpu")
 
     def forward(self, x: Tensor) -> Tensor:

@@ -139,6 +139,7 @@ class MultiHeadAttention(nn.Module):
             self.register_parameter(f"scorer_{name}", nn.Parameter(getattr(scorer, name).detach().clone()))
         self.q_norm, self.k_norm = q_norm, k_norm
         self.kernel = kernel
+        # A bias may be one for all layers: what it adds to heads that are cut out is passed over.
         self.kept, self.num_built = tuple(range(num_heads)), num_heads
 
     def forward(

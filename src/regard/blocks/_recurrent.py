@@ -210,7 +210,7 @@ class AlignedDecoderLayer(nn.Module):
         _refuse(encoded_mask, None, None)
         x = offer(taps, "input", x)
         real = padding_of(mask)
-        real = None if real is None else real[:, -x.shape[1] :]
+        real = None if real is None else real[:, -x.shape[1] :]  # a mask is of all that was read
         attend = _Alignment(self.cross_attention, encoded, encoded_mask, state)
         before = self._before(encoded, encoded_mask, state)
         read = self.of_word(x).unbind(1)
@@ -264,7 +264,7 @@ class _Alignment:
         return query, fused_attention(self._inputs(query[:, :, None]))[:, 0, 0]
 
     def show(self, queries: Tensor, context: Tensor, taps: Taps | None) -> None:
-        """All of it as one attention."""
+        """Offers all queries as one attention."""
         assert taps is not None
         taps.offer_readonly("inputs", self._inputs(queries))
         taps.offer_readonly("context", context[:, None])
@@ -275,7 +275,7 @@ class _Alignment:
 
 
 def _where_real(real: Tensor | None, place: int, new: Tensor, old: Tensor) -> Tensor:
-    """Padding leaves a state what it is."""
+    """The new state where there is a token, the old one at padding."""
     return new if real is None else torch.where(real[:, place, None], new, old)
 
 

@@ -25,7 +25,7 @@ class Scorer(ABC):
     A scorer of your own is a frozen dataclass with `operands`, and with `learned` where it learns something.
 
     Attributes:
-        formula: a score in symbols, for who explains it.
+        formula: a score in symbols, for people who explain it.
     """
 
     formula: ClassVar[str] = "score(q, k)"
@@ -50,7 +50,7 @@ class Scorer(ABC):
         return operands[0] @ operands[1].mT
 
     def factors(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """What a score is a sum of products of, dimension by dimension, for who explains it.
+        """What a score is a sum of products of, dimension by dimension, for people who explain it.
 
         Args:
             q, k: as for `scores`.

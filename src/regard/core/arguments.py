@@ -50,6 +50,6 @@ def one_of(name: str, value: object, known: Iterable[str]) -> str:
 
 
 def check_function(name: str, value: object, what: str, *, optional: bool = False) -> None:
-    """Check that a value can be called; `what` says with what, and what it gives, for the message."""
+    """Check that a value can be called; `what` describes the function in the message."""
     if not callable(value) and not (optional and value is None):
         raise InputError(f"{name} must be a function, {what}; got {type(value).__name__}.")

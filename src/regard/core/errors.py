@@ -39,7 +39,7 @@ class TrainingError(RegardError):
 
 
 class OtherProcessError(TrainingError):
-    """Another process of the run has ended, and says why; this one ends with it, and says nothing."""
+    """Another process of the run has ended and said why; this one ends too, silently."""
 
 
 class OutputError(RegardError, OSError):

@@ -14,7 +14,7 @@ _HOLDER = 1
 
 @contextmanager
 def locked(folder: Path, name: str) -> Iterator[None]:
-    """Holds the lock: that of an open file, which says who holds it and goes at the end."""
+    """Holds a lock on an open file. The file says who holds it, and is removed at the end."""
     path = folder / name
     file = _taken(path)
     try:

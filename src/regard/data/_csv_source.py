@@ -129,7 +129,7 @@ class CsvSource:
             except csv.Error as error:
                 reason = f"the record is not valid CSV ({_told(error)})"
             if not record and reason is None and feed.reason is None:
-                continue
+                continue  # a line with nothing in it
             if reason is None and len(record) != len(self._header):
                 other = "header" if self._form.header else "first"
                 reason = f"the record has {len(record)} fields, the {other} {len(self._header)}"
@@ -141,7 +141,7 @@ class CsvSource:
             yield record, feed.reason or reason
 
     def _swallows(self, feed: "_Feed") -> bool:
-        """Whether a record of many lines is rather as many records, between two stray quotation marks."""
+        """Whether a record of many lines is more likely many records between two stray quotation marks."""
         if len(feed.taken) <= _LINES or len(self._header) == 1:
             return False
         lines = [line for line in map(feed.decoded, feed.taken[1:]) if line.strip()]
@@ -151,7 +151,7 @@ class CsvSource:
 
 
 def _told(error: Exception) -> str:
-    """What Python's csv says; of a carriage return it would say how Python opens files."""
+    """The message of Python's csv, but for carriage returns, where it speaks of opening files in Python."""
     if "new-line character" in str(error):
         return r"a carriage return is in a field without quotes; make it a line end with tr '\r' '\n'"
     return str(error)

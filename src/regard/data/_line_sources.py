@@ -9,6 +9,7 @@ from regard.data._columns import TEXT, check_columns, names_in, path_to, value_a
 from regard.data._lines import BOM, LONGEST, Record, decoded, lines
 from regard.data._opening import Opened
 
+# So many first rows say which columns there are, and of which type.
 _SAMPLE = 1000
 
 

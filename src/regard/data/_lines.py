@@ -29,6 +29,7 @@ def lines(file: IO[bytes]) -> Iterator[bytes]:
     first = True
     while line := file.readline(LONGEST + 1):
         if len(line) > LONGEST and not line.endswith(b"\n"):
+            # Read over in pieces, which are not kept: the line may be the rest of the file.
             while (more := file.readline(1 << 20)) and not more.endswith(b"\n"):
                 pass
         yield line.removeprefix(BOM) if first else line
@@ -36,7 +37,7 @@ def lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def decoded(line: bytes, encoding: str) -> tuple[str | None, str | None]:
-    """A line as text, or why it is none."""
+    """A line as text, or the reason why it cannot be decoded."""
     if len(line) > LONGEST:
         return None, too_long("the line")
     try:

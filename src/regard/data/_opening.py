@@ -28,6 +28,7 @@ FORMATS = ("text", "jsonl", "csv", "tsv", "parquet")
 BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 """What is raised where a file, or its compression, is broken."""
 
+# So much of a file says what it is and which columns it has; all of it might not fit into the memory.
 _HEAD = 1 << 20
 _BUFFER = 1 << 20
 
@@ -100,6 +101,7 @@ def files(paths: Iterable[Path], format: str | None) -> list[Path]:
         name = str(path)
         if path.is_dir():
             try:
+                # What begins so is hidden, or a note of a job: readers of Parquet pass it over too.
                 here = sorted(each for each in path.iterdir() if each.is_file() and each.name[0] not in "._")
             except OSError as error:
                 raise unreadable(name, error) from error
@@ -113,7 +115,7 @@ def files(paths: Iterable[Path], format: str | None) -> list[Path]:
                     "that are meant, or give --format."
                 )
             found += here
-        elif any(each in name for each in "*?[") and not path.exists():
+        elif any(each in name for each in "*?[") and not path.exists():  # a file may be called so
             fitting = sorted(Path(each) for each in glob(name, recursive=True))
             if not fitting:
                 raise InputError(f"no file fits {name!r}.")
@@ -216,12 +218,13 @@ def unpacked(file: IO[bytes], packed: str | None) -> IO[bytes]:
 
 
 def unreadable(name: str, error: Exception) -> InputError:
-    """The error of an input that cannot be read (on)."""
+    """The error of an input that cannot be read, or not to its end."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return InputError(f"{name} cannot be read ({reason}).")
 
 
 def _packing(first: bytes) -> str | None:
+    # "BZh" may begin a text; the mark of a block, which follows the size, hardly does.
     if first[:3] == b"BZh" and first[4:10] == b"1AY&SY":
         return "bz2"
     return next((name for name, magic in _MAGIC.items() if first.startswith(magic)), None)

@@ -200,6 +200,7 @@ def beam_search(
             return [each.ranked(best) for each in found]
         kept = torch.tensor(left, device=device)
         rows = (kept[:, None] * ways + parents.gather(1, at)[kept]).flatten()
+        # Then rows only change places within a text: keys and values of its source stay where they are.
         of_one_source = len(left) == len(going) and at.shape[1] == ways
         sums, written, gained = sums[kept], going_on[kept], gained_on[kept]
         reader.pick(rows, of_one_source=of_one_source)
@@ -216,7 +217,7 @@ def _likeliest(scores: Tensor, sums: Tensor, beams: int, ends: int) -> tuple[Ten
     """
     texts, ways = sums.shape
     values, tokens = scores.topk(min(scores.shape[1], beams + ends), dim=1)
-    values = values.double()
+    values = values.double()  # sums of many: float32 would make near hypotheses equal
     totals = (sums.view(-1, 1) + values).view(texts, -1)
     highest, places = totals.topk(min(totals.shape[1], beams + ways * ends), dim=1)
     gains, last = (each.view(texts, -1).gather(1, places) for each in (values, tokens))
@@ -240,7 +241,7 @@ class _Found:
         self.ways: list[Decoded] = []
 
     def add(self, written: Tensor, gained: Tensor, *, ended: bool) -> None:
-        """Note ways that have come to an end, or to the limit without one."""
+        """Note hypotheses that have ended, or have reached the limit."""
         length = gained.shape[1]
         for ids, gains in zip(written[:, -length:].tolist(), gained.tolist(), strict=True):
             self.ways.append(

@@ -33,7 +33,7 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A network with all that is to be known for writing texts."""
+    """A network, how its tokens are chosen, and where its texts end."""
 
     network: Network
     tokenizer: Tokenizer
@@ -154,7 +154,7 @@ class Job:
 
 
 def _cut(tokenizer: Tokenizer, texts: Sequence[str], name: str, places: Sequence[int]) -> list[list[int]]:
-    """Texts as ids without a frame; a blank one is none."""
+    """Texts as ids without special tokens; a blank text has none."""
     full = [place for place, text in zip(places, texts, strict=False) if text.strip()]
     try:
         rows = iter(tokenizer.bulk.pieces([text for text in texts if text.strip()]))

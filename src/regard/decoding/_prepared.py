@@ -112,7 +112,7 @@ def _on_fit_processor(network: nn.Module) -> bool:
 def _exchanged(
     module: nn.Module, exchanged: Callable[[nn.Module], nn.Module | None], made: dict[nn.Module, nn.Module]
 ) -> nn.Module:
-    """A module with other linear maps: itself where it has none, else a copy, whose tensors are its own."""
+    """A copy of a module with other linear maps, on the same tensors; the module itself where it has none."""
     if module not in made:
         own = exchanged(module)
         if own is None:

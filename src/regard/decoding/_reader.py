@@ -14,6 +14,7 @@ from regard.models import Network, Transformer
 AFTER_PROMPT = 256
 """New tokens after a prompt where nobody says how many."""
 
+# A translation may have twice as many tokens as its source, and so many more.
 _BEYOND_SOURCE = 50
 
 
@@ -146,6 +147,7 @@ class Reader:
         read = {"token_ids": self._source, "mask": self._source_real} if self._two else {}
         read[f"{side}token_ids"] = self._next
         if self._real is not None:
+            # Padding stands in front: a text's own tokens are counted, so that it is read as if alone.
             stack = network.stack("decoder")
             first = 0 if stack is None else stack.numbering.first
             positions = (self._real.cumsum(dim=1) - 1).clamp_(min=0) + first

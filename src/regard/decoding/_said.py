@@ -21,7 +21,7 @@ RULES = {
     "repetition_penalty": "repetition_penalty",
     "suppress_tokens": "forbidden_ids",
 }
-"""Fields that are rules, which always hold: see `Rules`."""
+"""Fields that are rules. They always hold: see `Rules`."""
 
 WAYS = frozenset(
     {
@@ -32,7 +32,7 @@ WAYS = frozenset(
         "top_h",
     }
 )
-"""Fields of the way of choosing, which holds where it is asked for: see `recommended`."""
+"""Fields of how tokens are chosen. They hold where that is asked for: see `recommended`."""
 
 REFUSED = {
     **dict.fromkeys(("constraints", "exponential_decay_length_penalty", "force_words_ids")),
@@ -42,7 +42,7 @@ REFUSED = {
     "encoder_repetition_penalty": 1,
     "guidance_scale": 1,
 }
-"""Fields that change any text, and at what value they do not."""
+"""Fields that would change every text, with the value at which they do not."""
 
 IGNORED_FIELDS = frozenset(
     {
@@ -61,7 +61,7 @@ IGNORED_FIELDS = frozenset(
         *("speculation_type", "target_lookbehind"),
     }
 )
-"""Fields that change no text, but for where it is cut off, and for the token that a decoder starts with."""
+"""Fields that change no text, except its length or the token that a decoder starts with."""
 
 
 def said(model: Loaded) -> tuple[Path, dict[str, Any]]:

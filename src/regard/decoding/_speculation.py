@@ -21,7 +21,7 @@ from regard.decoding._steps import Growing, Step, Until, last_of
 from regard.models import Loaded
 
 Next = Callable[[Sequence[int], int], Sequence[int]]
-"""Of what the decoder has read of a text, and how many at most: guesses at what follows."""
+"""From what the decoder has read of a text, and a largest number, to guesses of the next tokens."""
 
 
 @runtime_checkable

@@ -175,7 +175,7 @@ def steps(
 
 
 class Growing:
-    """One way of a text as it is written token by token: here it is decided where it ends."""
+    """One text while it is written token by token; it decides where the text ends."""
 
     def __init__(self, rules: Rules, limit: int, text: int, until: Until | None) -> None:
         self._ends, self._limit, self._text, self._until = rules.end_ids, limit, text, until
@@ -183,7 +183,7 @@ class Growing:
         self._gained: list[float] = []
 
     def add(self, token: int, gain: float) -> Decoded | None:
-        """One token more, with its log-probability: the whole text where it ends with that."""
+        """Adds a token with its log-probability; gives the whole text if it ends here."""
         check_chosen(gain)
         self._gained.append(gain)
         ended = token in self._ends
@@ -207,7 +207,7 @@ def last_of(taken: Generator[Step, None, list[list[Decoded]]]) -> list[list[Deco
 
 
 def check_chosen(log_probability: float) -> None:
-    """Raise RegardError where that of a chosen token is no number, or none could be chosen."""
+    """Raise RegardError if the log-probability of a chosen token is not a number, or none could be chosen."""
     if not log_probability > -torch.inf:
         raise RegardError(
             "no token could be chosen: the network's logits are not numbers, or rules forbid all of them."

@@ -1,4 +1,4 @@
-"""A text with how it was written: a trace of what the model read, and at each step what could have come."""
+"""A text and how it was written: a trace of what the model read, and the alternatives at each step."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIKELIEST = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A token that could have come: its id, its text after what stood before it, and its probability."""
+    """An alternative token: its id, its text after the tokens before it, and its probability."""
 
     token_id: int
     text: str
@@ -255,7 +255,7 @@ class _Speller:
         self.start = list(ids[:first])
 
     def __call__(self, token_id: int, place: int) -> str:
-        """Of a token in the place of the one that was written at that step."""
+        """The text of another token in the place of the one that was written at that step."""
         return self.after(self._ids[: self._first + place], token_id, fresh=self.fresh and place == 0)
 
     def after(self, before: Sequence[int], token_id: int, *, fresh: bool = False) -> str:

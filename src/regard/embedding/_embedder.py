@@ -395,6 +395,6 @@ class _Rows:
         self._rows[places] = vectors.float().cpu().numpy()
 
     def filled(self, shape: tuple[int, ...]) -> Tensor:
-        """All rows; `shape` is that of one where nothing was put."""
+        """All rows; `shape` is that of a row, for the case that there is none."""
         rows = np.empty((self._count, *shape), np.float32) if self._rows is None else self._rows
         return torch.from_numpy(rows)

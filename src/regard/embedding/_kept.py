@@ -1,4 +1,4 @@
-"""An embedder that is kept from one call to the next, while what it was made of is as it was."""
+"""An embedder that is kept from one call to the next, while its model and request are unchanged."""
 
 from collections.abc import Iterable
 from itertools import chain

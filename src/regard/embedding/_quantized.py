@@ -111,7 +111,7 @@ def _product(precision: str) -> Any:
 
 
 def _fitting(kind: Any) -> MakeProduct:
-    """Of this kind, where it takes the weight."""
+    """Products of this kind for the weights whose sizes it takes, float32 for others."""
 
     def product(weight: Tensor, bias: Tensor | None) -> Product:
         made: Product = (kind if kind.takes(weight) else Float32Product)(weight, bias)

@@ -89,6 +89,6 @@ class Report:
         )
 
     def of(self, row: int) -> Self:
-        """That of one text."""
+        """The report of one text."""
         names = [each.name for each in fields(self) if each.name != "computed"]
         return replace(self, **{name: getattr(self, name)[row : row + 1] for name in names})

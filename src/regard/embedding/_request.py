@@ -1,4 +1,4 @@
-"""What is asked of an embedder: level, layers, pooling, and how it is computed."""
+"""A request to an embedder: level, layers, pooling, and how it is computed."""
 
 import math
 from collections.abc import Sequence

@@ -50,7 +50,7 @@ _STEPS: Final[Mapping[str, Callable[[Path], Step]]] = MappingProxyType(
 """Modules that may follow the pooling, and how they are read; `Dropout` as well, which does nothing here."""
 
 _LONGEST: Final = 2**31
-"""A limit on tokens beyond this means none: tokenizers without one have 10^30 there."""
+"""A larger limit on tokens means that there is none: tokenizers without one say 10^30."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -205,7 +205,7 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
 
 
 def _sizes(step: Step) -> tuple[int | None, int | None]:
-    """Of the vectors that a step takes and gives; None for any."""
+    """The widths of the vectors that a step takes and gives; None for any."""
     match step:
         case Dense():
             return step.weight.shape[1], step.weight.shape[0]

@@ -145,7 +145,7 @@ def read_norm(folder: Path) -> Norm:
 
 
 def read_unit(folder: Path) -> Unit:
-    """A `Normalize` module's folder, which most often has no file, or is not there."""
+    """The folder of a `Normalize` module. Most often it is empty or missing."""
     if (folder / "config.json").exists():
         config = read_config(folder)
         _of_sentences(config)
@@ -166,7 +166,7 @@ def _activation(config: Fields) -> str:
 
 
 def _of_sentences(config: Fields) -> None:
-    """That a module reads and writes the vector of the text, and not those of its tokens."""
+    """Check that a module reads and writes the vector of the text, not those of its tokens."""
     config.expect("module_input_name", ("sentence_embedding",), "sentence_embedding")
     config.expect("module_output_name", ("sentence_embedding", None), None)
 

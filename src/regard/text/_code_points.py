@@ -66,7 +66,7 @@ class Table:
         self._columns[name] = values.astype(np.int64)
 
     def flags(self, found: Mapping[str, Bools]) -> None:
-        """Adds properties that a code point has or has not."""
+        """Adds yes-or-no properties of code points."""
         self._columns.update((name, each.astype(np.int64)) for name, each in found.items())
 
     def map(self, name: str, becomes: Mapping[str, str]) -> None:
@@ -198,7 +198,7 @@ def lowered() -> dict[str, str]:
 
 
 def _changed(function: Callable[[str], str]) -> dict[str, str]:
-    """The characters that a function changes, and into what."""
+    """The characters that a function changes, with the results."""
     return {one: many for one, many in _one_by_one(function, _text()).items() if one != many}
 
 
@@ -230,7 +230,7 @@ def _members(characters: Iterable[str]) -> Bools:
 
 
 def _spread(found: Bools) -> Bools:
-    """Gives what holds of the first code point to those that are like it."""
+    """Copies the facts of the first code point to those like it."""
     for alike in _ALIKE:
         found[alike.start : alike.stop] = found[alike.start]
     return found

@@ -96,7 +96,7 @@ def _can_be_cut(part: bytes, at: int) -> bool:
 
 @contextmanager
 def failing_on(backend: Any, source: str, texts: Sequence[str | None]) -> Iterator[None]:
-    """As `failing_as`, of texts; where a word has no token, and unknown ones have none, it says which."""
+    """As `failing_as`, for texts; names a word without a token, where there is none for unknown words."""
     try:
         with failing_as(f"{source}: the tokenizer failed on the text"):
             yield

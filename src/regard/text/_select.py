@@ -30,7 +30,7 @@ _CONTEXT_CHARACTERS: Final = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Occurrence:
-    """A place where what was asked for stands; without words where it is a special token."""
+    """A place where the query was found; without words where it is a special token."""
 
     tokens: tuple[int, ...]
     words: Sequence[Word]

@@ -93,7 +93,7 @@ class Settings:
         return found
 
     def error(self, name: str, wanted: str, value: object) -> CheckpointError:
-        """That a setting is not what it should be."""
+        """The error of a setting that is not what it should be."""
         shortened = repr(value)[:60]
         return CheckpointError(
             f"{self.folder}: the tokenizer's setting {name} must be {wanted}; got {shortened}"

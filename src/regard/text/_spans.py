@@ -57,7 +57,7 @@ def _trim(text: str, piece: str, start: int, end: int) -> Span:
 
 
 def _take_marks(text: str, spans: list[Span]) -> None:
-    """Extends each span over the marks behind it that no token covers."""
+    """Extends each span over the combining marks after it that no token covers."""
     limit = len(text)  # where the next token's span starts
     shared_end = grown_end = -1  # the next token's end, before and after
     for position in range(len(spans) - 1, -1, -1):

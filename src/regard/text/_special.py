@@ -158,4 +158,4 @@ MARKS: Final = {
     ),
     "none": Marks(roles={}),
 }
-"""By the family that has them, each with the ids that this family gives them by default."""
+"""The special tokens of each family, with the ids that it gives them by default."""

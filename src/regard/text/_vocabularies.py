@@ -130,7 +130,7 @@ def _around(
 
 
 def _require(vocabulary: Mapping[str, int], path: Path, roles: Roles) -> None:
-    """A token that is put around texts, or for unknown words, has a row of its own: it is never made up."""
+    """A token around texts or for unknown words must have a row of its own; it is never made up."""
     for role in ("unk", "cls", "sep"):
         if role not in roles or roles[role].content not in vocabulary:
             name = repr(roles[role].content) if role in roles else "null"

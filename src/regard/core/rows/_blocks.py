@@ -1,4 +1,4 @@
-"""One block of rows of attention: its scores made in place, and where what they tell belongs."""
+"""One block of rows of attention: its scores, made in place, and where their statistics go."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -73,7 +73,7 @@ class Members:
         self._count[group < 0] = 0
 
     def pairs(self, rows: range, keys: range) -> tuple[Tensor, Tensor]:
-        """Rows and keys of a block that belong together, both counted from the block's first."""
+        """Rows of a block, each with a key of its own group, both counted from the block's first."""
         at_rows = slice(rows.start, rows.stop)
         count = self._count[at_rows]
         row = torch.repeat_interleave(torch.arange(len(rows)), count)

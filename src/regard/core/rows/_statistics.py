@@ -193,7 +193,7 @@ def _told(tensor: Tensor) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """What is asked of a block's weights, made once for all its heads."""
+    """What is wanted of a block's weights, prepared once for all its heads."""
 
     places: Tensor | None
     sums: BlockSums
@@ -284,7 +284,7 @@ class _Pass:
         )
 
     def _read(self, scores: Tensor, weights: Tensor, block: _Block, place: Place) -> None:
-        """Everything that the scores (n, rows, keys) of some heads tell, which are lost by it."""
+        """All statistics of the scores (n, rows, keys) of some heads; it overwrites the scores."""
         found, keys = self.found, place.keys
         most, at = largest(scores)
         empty = most <= self.floor / 2
@@ -306,7 +306,7 @@ class _Pass:
         self._put_sums(weights, share, empty, block, place)
 
     def _put_entropy(self, entropy: Tensor, lse: Tensor, empty: Tensor, place: Place) -> Tensor:
-        """Entropy and lse with the sink; what the keys' own weights are to be multiplied with, (n, rows)."""
+        """Entropy and logsumexp with the sink, and the factor for the keys' own weights, (n, rows)."""
         found = self.found
         if self.sinks is None:
             share = torch.ones_like(lse).masked_fill_(empty, 0.0)

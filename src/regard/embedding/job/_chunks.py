@@ -108,7 +108,7 @@ class _Batch(NamedTuple):
 
 
 def _records(source: Source, columns: Columns, fields: list[Carried]) -> Iterator[_Batch]:
-    """Of lines: the values of columns that are carried along become Arrow's."""
+    """From lines: the values of columns that are carried along become Arrow's."""
     records, split = source.records(columns.texts, columns.carried), len(columns.texts)
     no_id, told = (None, "null or missing") if isinstance(source, JsonSource) else ("", "empty")
     while batch := list(islice(records, ROWS)):
@@ -128,7 +128,7 @@ def _records(source: Source, columns: Columns, fields: list[Carried]) -> Iterato
 
 
 def _arrow(source: ParquetSource, columns: Columns) -> Iterator[_Batch]:
-    """Of Parquet: columns that are carried along stay Arrow's; no value of them is converted."""
+    """From Parquet: columns that are carried along stay Arrow's, and no value is converted."""
     for batch in source.batches((*columns.texts, *columns.carried)):
         parts = [column_values(batch[name]) for name in columns.texts]
         broken = dict.fromkeys((n for part in parts for n in _bytes_in(part)), "the text is not UTF-8")
@@ -145,7 +145,7 @@ def _arrow(source: ParquetSource, columns: Columns) -> Iterator[_Batch]:
 
 
 def _sound(array: Any) -> tuple[Any, list[int]]:
-    """A column with null for what is not UTF-8, which nobody could read, and the rows where that is."""
+    """A column with null in place of texts that are not UTF-8, and the rows of these."""
     if not (is_text(array.type) or is_words(array.type)):
         return array, []
     values = column_values(array)

@@ -99,7 +99,7 @@ class Folder:
         return self._progress / f"part-{shard:05d}.parquet"
 
     def record(self, shard: int, record: Mapping[str, Any]) -> None:
-        """States that a shard is done, after it is in its place."""
+        """Records that a shard is done, once it is in its place."""
         write_whole(self._record(shard), json.dumps(record).encode())
 
     def records(self) -> dict[int, dict[str, Any]]:
@@ -143,7 +143,7 @@ class Folder:
                 shutil.rmtree(self._progress)
 
     def remove(self) -> None:
-        """Removes all of it, but the lock."""
+        """Removes all files of the job, but not the lock."""
         with _written(self.path):
             shutil.rmtree(self._progress, ignore_errors=True)
             # The manifest at last: without it, shards that are left would belong to nobody.
@@ -188,7 +188,7 @@ def _check_names(path: Path) -> None:
 
 
 def check_same(folder: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Refuse to go on in a folder that was made with other settings."""
+    """Refuse to go on in a folder that was made with other settings; the error lists the differences."""
     found = differences(there, here)
     if found:
         told = "; ".join(each.removeprefix("embedding.") for each in found)
@@ -205,7 +205,7 @@ _KERNEL = "embedding.kernel"
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """In what settings differ."""
+    """The settings in which two jobs differ, in words."""
     before, now = _flat(there), _flat(here)
     names = [name for name in (before | now) if before.get(name, _UNSET) != now.get(name, _UNSET)]
     return [f"{name} is {_told(before, name)} there and {_told(now, name)} here" for name in names]

@@ -129,7 +129,7 @@ def _identity(opened: Opened) -> tuple[int, int] | None:
 
 
 def _digest(opened: Opened) -> tuple[int, str, int]:
-    """The bytes of a file as it lies there, their SHA-256, and its lines."""
+    """The size of a file in bytes, its SHA-256, and the number of its lines."""
     digest, size, lines, last = hashlib.sha256(), 0, 0, b"\n"
     with opened.reading(raw=True) as file:
         while data := file.read(1 << 20):

@@ -162,7 +162,7 @@ def run(
 
 @contextmanager
 def _system_memory() -> Iterator[None]:
-    """Has Arrow take memory from the system: its own allocator keeps tens of MB that are no longer in use."""
+    """Lets Arrow use the system's allocator: its own keeps tens of MB that are no longer in use."""
     pa, _ = pyarrow()
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())

@@ -39,7 +39,7 @@ _ANSWER = 10.0
 
 @dataclass(eq=False)
 class _Task:
-    """A block, and once a worker was handed it, Ray's reference to what becomes of it."""
+    """A block, and Ray's reference to its result once a worker has it."""
 
     block: Block
     is_done: bool
@@ -259,7 +259,7 @@ class RayWorkers:
         self._hear(member, about)
 
     def _hear(self, member: _Member, about: dict[str, Any]) -> None:
-        """Takes note of what a worker says of itself: it may be refused, or another than before."""
+        """Notes what a worker says of itself: it may be refused, or be another process than before."""
         host, before = about["host"], member.about
         if before is not None and before["process"] != about["process"]:
             self._tell(

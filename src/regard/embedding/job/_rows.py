@@ -91,6 +91,7 @@ def _block(held: list[tuple[Chunk, int]], first: int, shard: int, closes: bool, 
             rejected.append(_rejected(number, origin, id, chunk.reasons[place]))
     pieces = []
     if held[0][0].columns:
+        # Arrow takes many rows of a chunk in one call: row by row that would be slow.
         for chunk, same in groupby(held, key=itemgetter(0)):
             good = np.array([place for _, place in same if chunk.texts[place] is not None], np.int64)
             pieces.append([column.take(good) for column in chunk.columns])

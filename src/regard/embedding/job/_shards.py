@@ -95,7 +95,7 @@ class Shard:
             self._writer = pyarrow()[1].ParquetWriter(unfinished, schema, **writing(schema))
 
     def add(self, block: Block, piece: Piece | None) -> None:
-        """Adds the rows of a block, as a row group of their own; of one without texts there is no piece."""
+        """Adds the rows of a block, as a row group of their own; a block without texts has no piece."""
         if piece is not None and len(piece.rows):
             with self._writing():
                 rows = table(self._schema, block.rows, block.columns, piece)
@@ -150,7 +150,7 @@ class Shard:
 
 
 def _leaf(field: Any) -> list[tuple[str, Any]]:
-    """How Parquet calls the values of a column, and their type; none of what is nested deeper than a list."""
+    """Parquet's names for the values of a column, with their types; nothing nested deeper than a list."""
     pa, _ = pyarrow()
     name, type = field.name, field.type
     if pa.types.is_fixed_size_list(type) or pa.types.is_list(type) or pa.types.is_large_list(type):

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @contextmanager
 def ahead(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
-    """An iterator that runs in a thread, a few items ahead of who takes them.
+    """An iterator that runs in a thread, a few items ahead of its reader.
 
     What it raises is raised where the item would have been taken. It is closed at the end.
     """
@@ -33,10 +33,10 @@ def ahead(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
 
 @contextmanager
 def behind(call: Callable[[T], object], depth: int) -> Iterator[Callable[[T], None]]:
-    """A function that is called in a thread, for a few items behind who hands them over.
+    """A function that is called in a thread, a few items behind its caller.
 
-    What it raises is raised by a later call, or at the end, and it is called no more; nor is it after an
-    error of who hands over.
+    What it raises is raised by a later call, or at the end. After that, or after an error of the caller, it
+    is not called again.
     """
     waiting: deque[Future[None]] = deque()
     failed = False
