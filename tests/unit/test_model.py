@@ -104,7 +104,7 @@ def test_embed_shows_and_types_the_fields_of_a_request(model: regard.Model) -> N
     assert list(shown) == ["texts", *fields, "progress"]
     typed = {*OfSentences.__annotations__} | {*OfWords.__annotations__}
     assert typed == {*fields, "progress"} - {"level"}
-    with pytest.raises(TypeError, match="truncat_dim"):
+    with pytest.raises(InputError, match=r"truncat_dim is not a setting; did you mean truncate_dim"):
         model.embed(["a"], truncat_dim=3)  # type: ignore[call-overload]
 
 

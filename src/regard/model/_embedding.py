@@ -9,6 +9,7 @@ import numpy as np
 
 from regard.core.arguments import check_function
 from regard.core.progress import Bar
+from regard.core.schema import check_names
 from regard.embedding import (
     Embeddings,
     KeptEmbedder,
@@ -144,6 +145,7 @@ class Embedding(HasNetwork):
         """
         if options.get("window", ...) is None:  # as if it were not given: a request has windows then
             del options["window"]
+        check_names(options, Request.__dataclass_fields__)
         request = Request(**options)
         check_function("progress", progress, "of what is done and what there is", optional=True)
         embedder = self._embedder.of(self.loaded, request)
