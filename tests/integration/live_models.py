@@ -60,7 +60,7 @@ def live_model(folder: Path, family: str) -> regard.Model:
     for parameter in made.parameters():
         if parameter.ndim == 2:
             torch.nn.init.normal_(parameter, std=0.4)
-    config = family_of(family).write_config(made.config)
+    config = made.config.to_hf()
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     write_tensors(to_hf(made, family_of(family).keys), folder / "model.safetensors")
     tokenizer.save(str(folder / "tokenizer.json"))

@@ -62,7 +62,7 @@ def test_a_model_that_regard_writes_is_read_by_transformers(
 ) -> None:
     entry, saved = ENTRIES[name], workshop.saved(name, label)
     network, family = regard.load(saved.folder).network, family_of(entry.name)
-    (tmp_path / "config.json").write_text(json.dumps(family.write_config(network.config)), encoding="utf-8")
+    (tmp_path / "config.json").write_text(json.dumps(network.config.to_hf()), encoding="utf-8")
     write_tensors(to_hf(network, family.keys), tmp_path / "model.safetensors")
     again, report = entry.classes[label].from_pretrained(
         tmp_path, attn_implementation="eager", output_loading_info=True

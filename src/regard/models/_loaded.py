@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -32,7 +33,8 @@ from regard.models._attentions import choice_of, without_prefix
 from regard.models._fresh import blank, init_weights
 from regard.models._network import Network
 from regard.models._pruned_files import cut_as_stored, without_pruned
-from regard.models.families import FAMILIES, family_of
+from regard.models._transformer import Transformer
+from regard.models.families import FAMILIES, Family, family_of
 from regard.text import Tokenizer, doubt
 
 
@@ -148,8 +150,19 @@ class _Asked(NamedTuple):
     seed: int
     leave_out: tuple[str, ...]
 
-    def leaves_out(self, tensors: TensorReader) -> set[str]:
-        """Tensors that are not to be read."""
+    def networks_own(
+        self, tensors: TensorReader, keys: KeyMap
+    ) -> tuple[TensorReader, tuple[str, ...], set[str]]:
+        """The tensors without those to be left out, the wrappers taken off their names, and what was left."""
+        left = self._left_out(tensors)
+        # Once more below: what a name begins with may stand behind a wrapper's `module.`.
+        tensors, wrappers = unwrapped(tensors.without(left), keys)
+        left |= self._left_out(tensors)
+        if unused := [each for each in self.leave_out if not any(name.startswith(each) for name in left)]:
+            raise InputError(f"leave_out has {unused[0]!r}, with which no name of a stored tensor begins.")
+        return tensors.without(left), wrappers, left
+
+    def _left_out(self, tensors: TensorReader) -> set[str]:
         return {name for name in tensors.names() if name.startswith(self.leave_out)}
 
     def of(self, stored: Any, fields: Fields) -> Any:
@@ -195,31 +208,12 @@ def _read(
     folder = network_folder(source.folder)
     fields, pruned = without_pruned(without_prefix(read_config(folder)))
     tensors = read_tensors(folder)
-    if "model_type" not in fields.values:
-        raise CheckpointError(f"{fields.file}: the field 'model_type' is missing{_resembled(tensors)}")
-    try:
-        family = family_of(fields.require("model_type", str))
-    except InputError as error:
-        raise CheckpointError(f"{fields.file}: {error}") from error
-    if not tensors.names():
-        raise CheckpointError(f"{folder} holds no tensors; its weights are missing.")
-    left_out = asked.leaves_out(tensors)
-    tensors, wrappers = unwrapped(tensors.without(left_out), family.keys)
-    left_out |= asked.leaves_out(tensors)
-    if unused := [each for each in asked.leave_out if not any(name.startswith(each) for name in left_out)]:
-        raise InputError(f"leave_out has {unused[0]!r}, with which no name of a stored tensor begins.")
-    tensors = tensors.without(left_out)
-    # Before anything is read or built: a file may ask for 10^9 layers, each of which has a tensor of its own.
-    for depth in _DEPTHS:
-        layers = fields.values.get(depth)
-        if isinstance(layers, int) and layers > len(tensors.names()):
-            raise CheckpointError(
-                f"{fields.file}: the field {depth!r} must be at most "
-                f"{len(tensors.names())}, the number of stored tensors; got {layers}."
-            )
-    stored_config = replace(family.read_config(fields, tensors.names()), **asked.dropout)
-    config = asked.of(stored_config, fields)
-    unread = asked.not_its(stored_config, config, family.keys, tensors.names())
+    family = _family(fields, tensors)
+    tensors, wrappers, left_out = asked.networks_own(tensors, family.keys)
+    _check_depth(fields, len(tensors.names()))
+    stored = replace(family.config.from_hf(fields, tensors.names()), **asked.dropout)
+    config = asked.of(stored, fields)
+    unread = asked.not_its(stored, config, family.keys, tensors.names())
     tensors = tensors.without(unread)
     try:
         with blank():
@@ -227,28 +221,57 @@ def _read(
             cut_as_stored(network, pruned, fields.file)
     except (InputError, RuntimeError) as error:  # torch raises the latter for a table of 2^62 rows
         raise CheckpointError(f"{fields.file}: {error}") from error
-    stored = {tensors.dtype(name) for name in tensors.names() if tensors.dtype(name).is_floating_point}
-    if dtype is None and not stored <= set(_DTYPES):
-        odd = ", ".join(sorted(str(each) for each in stored - set(_DTYPES)))
-        raise CheckpointError(f"{folder} stores {odd}, which no layer computes in; pass dtype=.")
-    new = ("head.", "pooler.") if config is not stored_config else ()
+    if dtype is None:
+        _check_types(folder, tensors)
+    new = ("head.", "pooler.") if config is not stored else ()
     report = load_into(network, tensors, family.keys, dtype=dtype, device=device, may_begin=new)
     if report.begun:
         init_weights(network, generator=torch.Generator().manual_seed(asked.seed), only=report.begun)
-    tokenizer = Tokenizer.from_folder(folder, model_type=family.name)
-    rows = [network.stack(kind).embeddings.tokens.num_embeddings for kind in network.prefixes]
+    notes = (f"{each!r} was taken off the names of the tensors" for each in wrappers)
     return Loaded(
         network=network.eval(),
-        tokenizer=None if tokenizer is None else tokenizer.within(rows[0], rows[-1]),
+        tokenizer=_tokenizer(folder, family, network),
         source=source,
         family=family.name,
         left_out=tuple(sorted({*report.left_out, *unread, *left_out})),
         begun=report.begun,
-        notes=(
-            *(f"{each!r} was taken off the names of the tensors" for each in wrappers),
-            *doubt(folder, family.name),
-        ),
+        notes=(*notes, *doubt(folder, family.name)),
     )
+
+
+def _family(fields: Fields, tensors: TensorReader) -> Family:
+    if "model_type" not in fields.values:
+        raise CheckpointError(f"{fields.file}: the field 'model_type' is missing{_resembled(tensors)}")
+    try:
+        family = family_of(fields.require("model_type", str))
+    except InputError as error:
+        raise CheckpointError(f"{fields.file}: {error}") from error
+    if not tensors.names():
+        raise CheckpointError(f"{tensors.folder} holds no tensors; its weights are missing.")
+    return family
+
+
+def _check_depth(fields: Fields, most: int) -> None:
+    # Before anything is read or built: a file may ask for 10^9 layers, each of which has a tensor of its own.
+    for depth in _DEPTHS:
+        layers = fields.values.get(depth)
+        if isinstance(layers, int) and layers > most:
+            raise CheckpointError(
+                f"{fields.file}: the field {depth!r} must be at most {most}, the number of stored tensors; "
+                f"got {layers}."
+            )
+
+
+def _check_types(folder: Path, tensors: TensorReader) -> None:
+    stored = {tensors.dtype(name) for name in tensors.names() if tensors.dtype(name).is_floating_point}
+    if odd := ", ".join(sorted(str(each) for each in stored.difference(_DTYPES))):
+        raise CheckpointError(f"{folder} stores {odd}, which no layer computes in; pass dtype=.")
+
+
+def _tokenizer(folder: Path, family: Family, network: Transformer) -> Tokenizer | None:
+    tokenizer = Tokenizer.from_folder(folder, model_type=family.name)
+    rows = [network.stack(kind).embeddings.tokens.num_embeddings for kind in network.prefixes]
+    return None if tokenizer is None else tokenizer.within(rows[0], rows[-1])
 
 
 def _resembled(tensors: TensorReader) -> str:

@@ -92,7 +92,7 @@ def pruned_fields(network: Transformer, family: Family) -> dict[str, Any]:
         _SHAPES: {
             name: list(tensor.shape) for name, tensor in after.items() if tensor.shape != before[name].shape
         },
-        _AUTO: _auto_map(network, family),
+        _AUTO: _auto_map(network),
     }
 
 
@@ -105,12 +105,12 @@ def _on_disk(network: Transformer, removed: Heads) -> dict[str, Any]:
     return {part: of(part) for part in removed}
 
 
-def _auto_map(network: Transformer, family: Family) -> dict[str, str]:
+def _auto_map(network: Transformer) -> dict[str, str]:
     config: Any = network.config
-    classes = {"AutoModel": family.write_config(replace(config, head=None))["architectures"][0]}
+    classes = {"AutoModel": replace(config, head=None).to_hf()["architectures"][0]}
     if config.head is not None:
         name = _AUTO_CLASSES[config.head]
         if config.head == "language-model" and len(network.prefixes) == 2:
             name = "AutoModelForSeq2SeqLM"
-        classes[name] = family.write_config(config)["architectures"][0]
+        classes[name] = config.to_hf()["architectures"][0]
     return {auto: f"{CODE}.{name}" for auto, name in classes.items()}

@@ -156,7 +156,7 @@ def _write(
     config: Any = network.config
     target = _check_new_folder(folder)
     family = family_of(config.model_type)
-    fields = {**carried, **family.write_config(config), **pruned_fields(network, family)}
+    fields = {**carried, **config.to_hf(), **pruned_fields(network, family)}
     fields["dtype"] = str(next(network.parameters()).dtype).removeprefix("torch.")
     tensors = to_hf(network, family.keys)
     temporary = target.with_name(f".regard-{secrets.token_hex(8)}.tmp")

@@ -129,7 +129,7 @@ def write(
 ) -> Path:
     """Write a model, with some fields of config.json and some tensors (by their names on disk) changed."""
     made = network(family)
-    config = family_of(family).write_config(made.config) | dict(fields or {})
+    config = made.config.to_hf() | dict(fields or {})
     stored: dict[str, Tensor] = to_hf(made, family_of(family).keys) | dict(tensors or {})
     config = {key: value for key, value in config.items() if value is not REMOVED}
     stored = {name: tensor for name, tensor in stored.items() if tensor is not REMOVED}

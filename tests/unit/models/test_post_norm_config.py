@@ -66,7 +66,7 @@ WITH_POOLER = pytest.mark.parametrize("family", ["bert", "mpnet", "roberta", "xl
 
 def read(family: str, *tensors: str, **changes: Any) -> Any:
     values = {"model_type": family, **FIELDS.get(family, SIZES), **changes}
-    return family_of(family).read_config(Fields(file=Path("config.json"), values=values), tensors)
+    return family_of(family).config.from_hf(Fields(file=Path("config.json"), values=values), tensors)
 
 
 def refuse(family: str, message: str, *tensors: str, **changes: Any) -> None:
@@ -92,11 +92,11 @@ def test_what_is_written_is_read_back(family: str) -> None:
         pad_token_id=5,
     )
     assert (config.head, config.tie_word_embeddings, config.pad_token_id) == ("masked-lm", False, 5)
-    values = family_of(family).write_config(config)
+    values = config.to_hf()
     assert values["model_type"] == family
     assert values["architectures"] == [f"{STEMS[family]}ForMaskedLM"]
     names = (MASKED_LM[family], "pooler.dense.weight")
-    again = family_of(family).read_config(Fields(file=Path("config.json"), values=values), names)
+    again = family_of(family).config.from_hf(Fields(file=Path("config.json"), values=values), names)
     assert again == config
     assert type(again) is type(config)
 
@@ -110,7 +110,7 @@ def test_classifiers(family: str, head: str) -> None:
         family, stored, architectures=[STEMS[family] + ending], id2label={"0": "a", "1": "b", "2": "c"}
     )
     assert (config.head, config.num_labels) == (head, 3)
-    values = family_of(family).write_config(config)
+    values = config.to_hf()
     assert values["architectures"] == [STEMS[family] + ending]
     assert values["num_labels"] == 3
 
@@ -180,7 +180,7 @@ def test_dropout_in_a_classifier(family: str) -> None:
     assert read(family, hidden_dropout_prob=0.3).label_dropout_p == 0.3
     assert read(family, hidden_dropout_prob=0.3, classifier_dropout=None).label_dropout_p == 0.3
     assert read(family, hidden_dropout_prob=0.3, classifier_dropout=0.0).label_dropout_p == 0.0
-    written = family_of(family).write_config(read(family, hidden_dropout_prob=0.3))
+    written = read(family, hidden_dropout_prob=0.3).to_hf()
     assert written["classifier_dropout"] is None
 
 
@@ -266,4 +266,4 @@ def test_a_size_that_a_file_must_have(family: str) -> None:
         values = {"model_type": family, **FIELDS[family]}
         del values[name]
         with pytest.raises(CheckpointError, match=f"'{name}' must be a whole number; it is missing"):
-            family_of(family).read_config(Fields(file=Path("config.json"), values=values), [])
+            family_of(family).config.from_hf(Fields(file=Path("config.json"), values=values), [])

@@ -104,7 +104,7 @@ TENSORS = {
 def read(name: str, **changes: Any) -> Any:
     values = PUBLISHED[name] | changes
     fields = Fields(file=Path("config.json"), values=values)
-    return family_of(values["model_type"]).read_config(fields, TENSORS.get(name, []))
+    return family_of(values["model_type"]).config.from_hf(fields, TENSORS.get(name, []))
 
 
 def test_bart_without_a_probability_of_dropping_attention() -> None:
@@ -162,8 +162,8 @@ def test_it_is_read_and_what_is_written_is_read_again(name: str) -> None:
     config = read(name)
     assert {key: getattr(config, key) for key in SIZES[name]} == SIZES[name]
     family = family_of(PUBLISHED[name]["model_type"])
-    fields = Fields(file=Path("config.json"), values=family.write_config(config))
-    assert family.read_config(fields, TENSORS.get(name, [])) == config
+    fields = Fields(file=Path("config.json"), values=config.to_hf())
+    assert family.config.from_hf(fields, TENSORS.get(name, [])) == config
 
 
 @pytest.mark.parametrize(("name", "field", "value"), WRONG)

@@ -1,11 +1,11 @@
 """The families that regard implements, by the `model_type` of their config.json."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from regard.checkpoints import Fields, KeyMap
+from regard.checkpoints import KeyMap
 from regard.core.errors import InputError
 from regard.models._transformer import Transformer
 
@@ -16,19 +16,15 @@ class Family:
 
     Args:
         name: `model_type` in config.json.
-        config: the class of its configs.
-        read_config: from the fields on disk and the names of the stored tensors to the config.
+        config: the class of its configs, which reads config.json and writes it.
         build: from the config to the network, its parameters not yet set; InputError for sizes that no
             network can have, or that do not divide.
-        write_config: from the network's config to the fields on disk.
         keys: the map between the names on disk and the network's own.
     """
 
     name: str
     config: type[Any]
-    read_config: Callable[[Fields, Collection[str]], Any]
     build: Callable[[Any], Transformer]
-    write_config: Callable[[Any], dict[str, Any]]
     keys: KeyMap
 
 
@@ -85,8 +81,6 @@ def family_of(model_type: str) -> Family:
     return Family(
         name=model_type,
         config=config,
-        read_config=config.from_hf,
         build=home.build,
-        write_config=config.to_hf,
         keys=getattr(home, keys),
     )
