@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from time import perf_counter
@@ -257,13 +258,16 @@ def _second(loaded: Loaded, asked: PageRequest, trace: Trace, pooling: LivePooli
     """How alike the two texts' vectors are, and a word in both, with the same heads off; or why not."""
     if not asked.second.strip():
         return {"likeness": None, "beside": None}
+    word = None if asked.word is None else word_at(trace, asked.word)
     try:
         heads = replace(asked, weights=(), unseen=()).edits()
         model = edited(loaded, heads) if heads else loaded
         second = TraceOfRun.of_text(model, asked.second, keeping=KeepPolicy(keep="residual"))
-        way = beside(trace, second, None if asked.word is None else word_at(trace, asked.word))
     except InputError as error:
         return {"likeness": {"refused": str(error)}, "beside": None}
+    way = None
+    with suppress(InputError):  # of a text without a word
+        way = beside(trace, second, word)
     if pooling is None:
         return {"likeness": None, "beside": way}
     one, other = (_pooled(each.embeddings(), pooling) for each in (trace, second))

@@ -112,6 +112,9 @@ def test_what_is_expected_and_how_alike(ask: Ask, models: dict[str, regard.Model
     one, other = (models["bert"].trace(each).embeddings().mean(dim=0) for each in (text, "the fish"))
     wanted = float(torch.cosine_similarity(one, other, dim=0))
     assert answer["likeness"] == pytest.approx(wanted, abs=1e-6)
+    alone = ask("/v1/page", text=text, second=".")  # which has no word
+    assert alone["beside"] is None
+    assert -1 <= alone["likeness"] <= 1
     asked = ask("/v1/page", text=text, second="the fish", word=2, unseen=[2])
     assert asked["beside"]["words"] == ["a", "fish"]
     moved = floats(asked["contextual"], len(trace.tokens), -1)
@@ -130,6 +133,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"text": "a", "off": [[7, 0]]}, "layer"),
     ({"text": "a", "off": [[0, -9]]}, "head"),
     ({"text": "a man", "unseen": [9]}, "tokens of the text"),
+    ({"text": "a man", "second": "a", "word": 9}, "part of a word"),
     ({"text": "a man", "weights": [weight(0, 0, 0, 9, 1)]}, "can see; got"),
     ({"text": "a man", "weights": [weight(0, 0, 9, 0, 1)]}, "query"),
     ({"text": "a man", "weights": [weight(0, 0, 0, 0, 2)]}, "less than"),
