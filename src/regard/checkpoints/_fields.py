@@ -191,6 +191,7 @@ class Fields:
         unread = []
         for key in sorted(self.values):
             if key not in self._read and key not in passed:
+                # Fields resemble each other: only a slip of a letter or two is taken for one.
                 near = get_close_matches(key, self._read - self.values.keys(), n=1, cutoff=0.85)
                 hint = f" (did you mean {near[0]}?)" if near else ""
                 unread.append(f"{self.path}{key} = {shown(self.values[key])}{hint}")

@@ -72,6 +72,7 @@ class KeyMap:
 
     def match(self, name: str) -> Match | None:
         """The `Rename` that has a name on disk, or None."""
+        # As it stands, then behind a prefix; each also in today's spelling. The first rule that fits counts.
         for prefix in self._prefixes_of(name):
             for spelling in self._spellings(name.removeprefix(prefix)):
                 for rule in self._own:

@@ -110,12 +110,14 @@ def _match_names(
     prefixes: set[str] = set()
     shared: dict[Shared, str] = {}
     unexpected, doubled, partial = [], [], []
+    # A tensor on disk is one of the network's, shared by several, a constant, left out, or not known.
     for stored in reader.names():
         match = keymap.match(stored)
         if match is not None and any(name in wanted for name in match.ours):
             if lacking := [name for name in match.ours if name not in wanted]:
                 partial.append(f"{stored} (the network lacks {joined(lacking)})")
                 continue
+            # A head stands beside the prefixed model: its name does not tell whether there is a prefix.
             if not keymap.is_head(stored):
                 prefixes.add(match.prefix)
             doubled += [(places[name].stored, stored) for name in match.ours if name in places]
@@ -136,12 +138,14 @@ def _match_names(
     for rule, stored in shared.items():
         _share(plan, rule, stored, wanted, group_of)
     for group, found in zip(plan.groups, plan.places, strict=True):
+        # What is stored in another shape is of another task: it is left out, and the new one begins.
         if all(name.startswith(may_begin) for name in group):
             shape = tuple(wanted[group[0]].shape)
             others = [place for place in found if reader.shape(place.stored) != shape]
             plan.left_out.extend(place.stored for place in others)
             found[:] = [place for place in found if place not in others]
             plan.begun.extend([] if found else group)
+    # Missing names are spelled as in the file at hand, not as the rules have them.
     prefix = prefixes.pop() if len(prefixes) == 1 else ""
     missing = [
         keymap.with_prefix(written_as(group, wanted, keymap)[0], prefix)
@@ -151,6 +155,7 @@ def _match_names(
     plan.report("missing", missing)
     plan.report("unexpected", unexpected)
     strange = {name[: name.rfind(".") + 1] or name for name in unexpected if not keymap.match(name)}
+    # Beside a whole network, tensors that no rule knows may be layers of the user's own.
     if strange and not missing:
         begin = joined(map(repr, sorted(strange)), 5)
         plan.problems[-1] += f" (in Python, regard.load(..., leave_out=[{begin}]) loads the rest)"
@@ -188,6 +193,7 @@ def _ties(group: Sequence[str], members: set[str]) -> bool:
 def _check_tensors(plan: Plan, wanted: dict[str, Tensor], reader: TensorReader, *, keep_dtype: bool) -> None:
     shapes, types = [], []
     floating: Counter[torch.dtype] = Counter()
+    # By the name on disk: a tensor that holds several of the network's is looked at once.
     for place in {place.stored: place for places in plan.places for place in places}.values():
         stored, targets = place.stored, [wanted[name] for name in place.pieces]
         shape, dtype = reader.shape(stored), reader.dtype(stored)
@@ -204,6 +210,7 @@ def _check_tensors(plan: Plan, wanted: dict[str, Tensor], reader: TensorReader, 
             types.append(f"{stored} (wanted {kind}, got {dtype})")
     plan.report("of the wrong shape", shapes)
     plan.report("of the wrong type", types)
+    # Weights are not altered on loading, so nobody but the user can choose one of two types.
     if keep_dtype and len(floating) > 1:
         counts = ", ".join(f"{count} in {dtype}" for dtype, count in floating.most_common())
         plan.problems.append(f"stored in several types ({counts}): pass dtype= to choose one")

@@ -106,4 +106,5 @@ def _check_header(file: Path) -> None:
             raise CheckpointError(
                 f"{file}: damaged safetensors file (a header of {length} bytes, over {_HEADER_AT_MOST})"
             )
+        # safetensors takes two entries of one name, and readers disagree about which of them counts.
         parse_object(stream.read(length), f"{file}: header of the safetensors file")

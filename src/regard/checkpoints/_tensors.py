@@ -172,6 +172,7 @@ def _storable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     written: set[int] = set()
     for name, tensor in tensors.items():
         dense = tensor.detach().cpu().contiguous()
+        # The library refuses tensors that share memory, as tied ones do.
         if dense.untyped_storage().data_ptr() in written:
             dense = dense.clone()
         written.add(dense.untyped_storage().data_ptr())

@@ -91,6 +91,7 @@ def last_end(read: LastState, *, end_id: int) -> Tensor:
 
 def last_of(chosen: Tensor) -> Tensor:
     """int64 (batch,), where the last True of every row of a bool (batch, N) stands; 0 where there is none."""
+    # Positions where it is True, 0 elsewhere: the largest is the last, and argmax takes the first of equals.
     return (torch.arange(chosen.shape[1], device=chosen.device) * chosen).argmax(dim=1)
 
 
@@ -253,7 +254,7 @@ class EndClassifier(Classifier):
         """The token ids, one position later."""
         if self.start_id is not None:
             start = torch.full_like(token_ids[:, :1], self.start_id)
-        elif self.pad_id is None:
+        elif self.pad_id is None:  # the text's last token, whatever it is
             start = token_ids[:, -1:]
         else:
             start = token_ids.gather(1, last_of(token_ids != self.pad_id)[:, None])

@@ -110,6 +110,9 @@ def post_norm_encoder(
 ) -> Transformer:
     """Self-attention and feed-forward, each followed by dropout, the residual sum and a layer norm.
 
+    `lm_activation` is that of the masked-LM head, whatever the layers have; `has_own_bias` says whether that
+    head's output layer stores a bias of its own where it is not tied.
+
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1; Devlin et al. 2019, arXiv 1810.04805.
     """
     check_sizes(config)

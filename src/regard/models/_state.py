@@ -52,9 +52,10 @@ class DecoderState:
             return None
         new = torch.ones_like(token_ids, dtype=torch.bool) if mask is None else mask
         real = self.real
-        if real is None:
+        if real is None:  # what was read before came without padding
             real = new.new_ones(len(new), self.length)
         self.real = torch.cat((real, new), dim=1)
+        # The new token itself is counted in its sum, and padding before the first one would get -1.
         return (real.sum(dim=1, keepdim=True) + new.cumsum(dim=1) - 1).clamp_(min=0)
 
     def pick(self, rows: Tensor, *, of_one_source: bool = False) -> None:

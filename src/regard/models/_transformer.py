@@ -256,6 +256,7 @@ class Transformer(Network):
         as_mask("mask", mask, token_ids)
         count = state.add(token_ids, mask)
         limit = self.limit("decoder")
+        # Padding takes up rows, but no positions: with some, the largest number counts, not the rows.
         if limit is not None and rows > limit and (count is None or int(count.max()) >= limit):
             raise InputError(
                 f"token_ids must go on to at most {limit} positions, the model's limit; got {rows}."
