@@ -1,9 +1,9 @@
-"""The sentences of CoNLL-U."""
+"""CoNLL-U and vertical text: words with what a file says of them."""
 
 import pytest
 
 from regard.core.errors import InputError
-from regard.data import Tagged, conllu
+from regard.data import Tagged, conllu, vrt
 
 SPANISH = """# newdoc id = d1
 # meta::date = 1999
@@ -73,3 +73,36 @@ def test_the_text_of_conllu(tokens: list[tuple[str, str]], text: str | None, bod
 def test_what_is_no_conllu(line: str) -> None:
     with pytest.raises(InputError, match="line 1 must have the columns of CoNLL-U, by tabs"):
         list(conllu(iter([line])))
+
+
+VERTICAL = """<?xml version="1.0"?>
+<!-- made by hand -->
+<text id="A1" date="1990" title='He said "x > y" &amp; left'>
+<s id="7">
+R&amp;D\tNN\tr&d
+<g/>
+,\t,\t,
+yes\tUH\tyes
+</s>
+<s id="8">
+no\tUH\tno
+<pb/>
+more\tRB
+</s>
+</text>
+<text id="A2">
+end\tNN\tend
+</text>
+"""
+
+
+def test_vrt() -> None:
+    first, second, third = vrt(iter(VERTICAL.splitlines()), ("word", "pos", "lemma"))
+    assert first.body == "R&D, yes"
+    assert told(first) == [("R&D", "r&d", "NN"), (",", ",", ","), ("yes", "yes", "UH")]
+    assert first.meta == {"id": "A1", "title": 'He said "x > y" & left', "s_id": "7"}
+    assert (first.place, first.date) == ("line 5", "1990")
+    assert (second.body, second.meta["s_id"], told(second)[1]) == ("no more", "8", ("more", "", "RB"))
+    assert (third.body, third.meta, third.date) == ("end", {"id": "A2"}, None)
+    with pytest.raises(InputError, match="line 1 must have a word in its columns"):
+        list(vrt(iter(["one"]), ("pos", "word")))
