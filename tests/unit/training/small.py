@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,20 @@ PAIRS = list(zip(TEXTS, TEXTS[1:] + TEXTS[:1], strict=True))
 TAGS = ["B-PLACE", "I-PLACE", "O"]
 LABELS = ["water", "money", "water", "both"]
 TAGGED = [(text.split(), (TAGS * 3)[: len(text.split())]) for text in TEXTS]
+
+
+class Killed(KeyboardInterrupt):
+    """Raised in a run to stop it, as by Ctrl-C."""
+
+
+def kill_at(step: int) -> Callable[[Mapping[str, Any]], None]:
+    """To be told the reports of a run, which it stops at a step."""
+
+    def kill(report: Mapping[str, Any]) -> None:
+        if report["step"] == step:
+            raise Killed
+
+    return kill
 
 
 def tokenizer(*, ends: bool = True) -> Tokenizer:

@@ -13,10 +13,20 @@ import torch
 from regard.core.errors import InputError
 from regard.models import load_checkpoint, write_checkpoint
 from regard.text import write_tokenizer
-from regard.training import Report, Settings, read_journal, read_settings, score, train
+from regard.training import Settings, read_journal, read_settings, score, train
 from regard.training._data import splits_of
 from regard.training._run import check
-from unit.training.small import LABELS, PAIRS, SIZES, TAGGED, TEXTS, network, tokenizer
+from unit.training.small import (
+    LABELS,
+    PAIRS,
+    SIZES,
+    TAGGED,
+    TEXTS,
+    Killed,
+    kill_at,
+    network,
+    tokenizer,
+)
 
 ROWS: dict[str, list[Any]] = {
     "clm": [{"text": text} for text in TEXTS],
@@ -31,10 +41,6 @@ ROWS: dict[str, list[Any]] = {
     "tag": [{"words": words, "tags": tags} for words, tags in TAGGED],
 }
 """Rows of data by objective; the two texts of "pairs" are classified."""
-
-
-class Killed(Exception):
-    """What a run is stopped by."""
 
 
 def settings_of(name: str, folder: Path, **more: Any) -> Settings:
@@ -70,13 +76,8 @@ def settings_of(name: str, folder: Path, **more: Any) -> Settings:
 def test_a_run_that_was_killed_goes_on_to_the_same_model(name: str, tmp_path: Path) -> None:
     settings = settings_of(name, tmp_path)
     whole = train(settings, tmp_path / "whole")
-
-    def kill(report: Report) -> None:
-        if report["step"] == 5:
-            raise Killed
-
     with pytest.raises(Killed):
-        train(settings, tmp_path / "killed", on_report=kill)
+        train(settings, tmp_path / "killed", on_report=kill_at(5))
     again = train(settings, tmp_path / "killed")
     assert again.scores == whole.scores
     assert score(tmp_path / "whole", settings.data.valid).scores == whole.scores
@@ -93,13 +94,8 @@ def test_a_run_that_was_killed_goes_on_to_the_same_model(name: str, tmp_path: Pa
 def test_a_run_takes_more_or_fewer_steps_where_its_steps_so_far_were_the_same(tmp_path: Path) -> None:
     stable = {"schedule": "stable", "warmup": 1}  # it falls over the last fifth
     settings = settings_of("clm", tmp_path, optimiser=stable, steps=10)
-
-    def kill(report: Report) -> None:
-        if report["step"] == 5:
-            raise Killed
-
     with pytest.raises(Killed):
-        train(settings, tmp_path / "run", on_report=kill)
+        train(settings, tmp_path / "run", on_report=kill_at(5))
     with pytest.raises(InputError, match=r"other settings: steps is 10 there and 4 here\. Give the same "):
         train(replace(settings, steps=4), tmp_path / "run")  # whose last step was with another rate
     shorter = replace(settings, steps=6)

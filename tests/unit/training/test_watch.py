@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from regard.core.errors import InputError
 from regard.tracing import Trace
 from regard.training import film
 from unit.training import watched
+from unit.training.small import Killed, kill_at
 
 
 def parameters(folder: Path) -> dict[str, torch.Tensor]:
@@ -38,13 +38,8 @@ def test_a_run_goes_the_same_way_whether_it_is_watched_or_killed(objective: str,
     assert not (tmp_path / "unseen" / "watch").exists()
     found = traces(tmp_path / "seen")
     assert found == [f"{n}/step-{step:08}.safetensors" for n in (1, 2) for step in (0, 4, 8, 12)]
-
-    def kill(report: Mapping[str, Any]) -> None:
-        if report["step"] == 9:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        watched.run(tmp_path, "killed", objective=objective, watch=texts, on_report=kill)
+    with pytest.raises(Killed):
+        watched.run(tmp_path, "killed", objective=objective, watch=texts, on_report=kill_at(9))
     later = tmp_path / "killed" / "watch" / "1" / "step-00000008.safetensors"
     before = later.read_bytes()
     later.write_bytes(b"of a way that was not gone on")

@@ -17,6 +17,7 @@ from regard.training.words import _corpus, _train
 from regard.training.words._corpus import Corpus, Draws, read_corpus
 from regard.words import WordVectors
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
+from unit.training.small import Killed, kill_at
 
 TEXT = "The river bank .\n\nthe BANK of the loan\nriver river of\n"
 
@@ -97,13 +98,8 @@ def test_an_epoch_reads_every_text_once(monkeypatch: pytest.MonkeyPatch) -> None
     made = corpus([7, 0, 1, 25, 5, 2])
     draws = Draws(corpus=made, settings=WordSettings(objective="", subsample=0))
     assert [draws.examples(0, step).read for step in range(draws.steps)] == [33, 7]
-    assert (
-        (
-            draws.examples(1, 0).targets != draws.examples(0, 0).targets[: len(draws.examples(1, 0).targets)]
-        ).any()
-        if len(draws.examples(1, 0).targets) <= len(draws.examples(0, 0).targets)
-        else True
-    )
+    one, other = (draws.examples(epoch, 0).targets for epoch in (0, 1))
+    assert one.tolist() != other.tolist()
 
 
 def test_words_are_kept_and_drawn_as_often_as_they_should() -> None:
@@ -191,13 +187,8 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(
     monkeypatch.setattr(_corpus, "STEP", 1000)
     chosen = settings(grown, size=5, epochs=2, save_every=3)
     whole = train_words(chosen, tmp_path / "whole")
-
-    def stop(report: Any) -> None:
-        if report["step"] == 8:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train_words(chosen, tmp_path / "cut", on_report=stop)
+    with pytest.raises(Killed):
+        train_words(chosen, tmp_path / "cut", on_report=kill_at(8))
     assert words_step(tmp_path / "cut") == 6
     again = train_words(chosen, tmp_path / "cut")
     assert (again.model / "vectors.txt").read_bytes() == (whole.model / "vectors.txt").read_bytes()
