@@ -160,8 +160,8 @@ def _activation(config: Fields) -> str:
     if (package == "torch.nn" or package.startswith("torch.nn.modules.")) and name in ACTIVATIONS:
         return name
     raise CheckpointError(
-        f"{config.file}: the field 'activation_function' is {stated!r}; regard supports only torch.nn's "
-        f"{', '.join(ACTIVATIONS)}"
+        f"{config.file}: the field 'activation_function' must be one of torch.nn's {', '.join(ACTIVATIONS)}; "
+        f"got {stated!r}"
     )
 
 

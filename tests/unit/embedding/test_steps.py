@@ -79,9 +79,9 @@ def test_tanh_is_what_an_absent_activation_means(tmp_path: Path) -> None:
     [
         (
             {"activation_function": "torch.nn.modules.activation.Softsign"},
-            "'activation_function' is 'torch.nn.*Softsign'",
+            "'activation_function' must be .*; got 'torch.nn.*Softsign'",
         ),
-        ({"activation_function": "mine.Tanh"}, "'activation_function' is 'mine.Tanh'"),
+        ({"activation_function": "mine.Tanh"}, "'activation_function' must be .*; got 'mine.Tanh'"),
         ({"activation_function": None}, "'activation_function' must be a text; got None"),
         ({"in_features": "3"}, "'in_features' must be a whole number; got '3'"),
         ({"in_features": 4}, r"linear.weight of shape \(5, 4\); got .*linear.weight of shape \(5, 3\)"),
