@@ -91,7 +91,9 @@ def test_four_times_too_much(server: Process) -> None:
     counts = {status: len(seconds) for status, seconds in seen.seconds.items()}
     refused = seen.percentile(50, 429), seen.percentile(99, 429)
     print(f"{able:.1f}/s alone, {seen.rate:.1f}/s then; {counts}; refused after {refused} ms (median, p99)")
-    assert set(counts) <= {200, 429}
+    late = counts.get(503, 0) + counts.get(504, 0)
+    assert set(counts) <= {200, 429, 503, 504}
+    assert late < 0.1 * counts[200]  # than ten seconds, where others have the cores
     assert seen.rate > 0.5 * able  # the clients compute too, on the same cores, and more than before
     assert refused[1] < 1000
     assert httpx.get(f"{server.url}/health/ready").status_code == 200
