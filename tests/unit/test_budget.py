@@ -23,7 +23,7 @@ BUDGET = {
     "positions": (950, 17),
     "pruning": (500, 8),
     "scaling": (750, 11),
-    "serving": (2_800, 8),
+    "serving": (2_700, 7),
     "text": (3_800, 17),
     "tracing": (12_200, 85),
     "training": (6_450, 29),

@@ -3,8 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from threading import Event, Thread
 from typing import Any, TypeVar, cast
 
@@ -31,26 +30,6 @@ T = TypeVar("T")
 
 _REMEMBERED = 0.2  # how much the last turn counts in the speed
 _PATIENCE = 5.0  # seconds for a thread to end
-
-
-class Stream(AsyncIterator[T]):
-    """What a generator over a model yields, as it yields it.
-
-    Attributes:
-        value: what the generator returned; None before its end.
-    """
-
-    def __init__(self, job: StreamJob, timeout: float) -> None:
-        self._job, self._timeout = job, timeout
-        self.value: Any = None
-
-    async def __anext__(self) -> T:
-        async with asyncio.timeout(self._timeout):
-            piece = await self._job.pieces.get()
-        if piece is END:
-            self.value = await self._job.future
-            raise StopAsyncIteration
-        return cast(T, piece)
 
 
 class Engine:
@@ -117,10 +96,6 @@ class Engine:
             self.__dict__.pop("model", None)
             self.__dict__.pop("embedder", None)
 
-    def touch(self) -> None:
-        """Note that it is asked for."""
-        self.touched = time.monotonic()
-
     @property
     def is_started(self) -> bool:
         """Whether the model is in memory, or about to be."""
@@ -154,10 +129,7 @@ class Engine:
         Raises:
             ApiError: 400 what cannot be embedded, 429 too much waits, 503 or 504 out of time, 503 dead.
         """
-        job = EmbedJob(inputs, overlong)
-        self._admit(job)
-        self.queue.put(job)
-        return cast(Embedded, await self._answer(job))
+        return cast(Embedded, await self._answer(EmbedJob(inputs, overlong)))
 
     async def call(self, function: Callable[[Model], T], *, tokens: int) -> T:
         """What `function(model)` gives, run alone on the model's thread; it counts as so many tokens.
@@ -166,20 +138,12 @@ class Engine:
             ApiError: as `embed`.
             Exception: what the function raises.
         """
-        job = CallJob(function, tokens)
-        self._admit(job)
-        self.queue.put(job)
-        return cast(T, await self._answer(job))
+        return cast(T, await self._answer(CallJob(function, tokens)))
 
-    @asynccontextmanager
     async def stream(
         self, function: Callable[[Model], Generator[T, None, Any]], *, tokens: int
-    ) -> AsyncIterator[Stream[T]]:
-        """What the generator `function(model)` yields, a step a turn; leaving the context closes it.
-
-        Example:
-            async with engine.stream(lambda model: model.stream(prompt), tokens=100) as pieces:
-                async for piece in pieces: ...
+    ) -> AsyncGenerator[T, None]:
+        """What the generator `function(model)` yields, a step a turn; `aclose` closes it.
 
         Raises:
             ApiError: as `embed`.
@@ -187,15 +151,20 @@ class Engine:
         """
         job = StreamJob(function, tokens)
         self._admit(job)
-        self.queue.put(job)
         try:
-            yield Stream(job, self._settings.timeout)
+            while True:
+                async with asyncio.timeout(self._settings.timeout):
+                    piece = await job.pieces.get()
+                if piece is END:
+                    await job.future
+                    return
+                yield piece
         except TimeoutError as error:
             raise self._late(job) from error
         finally:
             self._forget(job)
 
-    def _admit(self, job: Job) -> None:
+    def _admit(self, job: CallJob | EmbedJob | StreamJob) -> None:
         self.start()
         self._open.add(job)  # first: if the thread dies now, it is told
         try:
@@ -225,7 +194,8 @@ class Engine:
                 retry_after=min(wait or 1.0, most),
             )
 
-    async def _answer(self, job: Job) -> Any:
+    async def _answer(self, job: CallJob | EmbedJob) -> Any:
+        self._admit(job)
         try:
             async with asyncio.timeout(self._settings.timeout):
                 return await job.future

@@ -24,12 +24,7 @@ _LEFT: Final = 499
 
 
 class Gate:
-    """ASGI middleware, the outermost.
-
-    Args:
-        app: what is behind it.
-        service: whose settings and keys count.
-    """
+    """ASGI middleware, the outermost."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
@@ -108,12 +103,7 @@ class _Left(Exception):
 
 
 class _Visit:
-    """One request on its way through.
-
-    Attributes:
-        id: by which its answer and the log name it.
-        status: of the answer, once it has begun; else 0.
-    """
+    """One request on its way through; `id` is in its answer and the log, `status` is 0 before its answer."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope, self.receive, self._send = scope, receive, send
@@ -130,11 +120,7 @@ class _Visit:
         await self._send(message)
 
     async def watched(self, app: ASGIApp, body: bytes) -> None:
-        """Run the app on a body; it is cancelled as soon as the client leaves.
-
-        Raises:
-            _Left: it has.
-        """
+        """Run the app on a body; it is cancelled as soon as the client leaves, which raises _Left."""
         task = asyncio.current_task()
         assert task is not None, "ASGI runs in tasks"
         gone, bodies = asyncio.Event(), [body]

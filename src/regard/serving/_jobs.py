@@ -3,8 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +25,8 @@ _CHARACTERS: Final = 4  # of a token, about
 _FRAME: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """Vectors of the texts of a request.
-
-    Attributes:
-        vectors: float32 (texts, d).
-        tokens: of each text, special ones included, before anything is cut off.
-        cut: how many of them were left out.
-    """
+class Embedded(NamedTuple):
+    """Vectors of the texts of a request, the tokens of each, and how many of these were cut off."""
 
     vectors: NDArray[np.float32]
     tokens: list[int]
@@ -67,11 +59,6 @@ class Job:
         """Whether nobody waits for it any more."""
         return self.future.done()
 
-    def give(self, result: Any) -> None:
-        """Hand the result to who waits; from the worker's thread."""
-        self.is_ended = True
-        self._tell(self._settle, result)
-
     def fail(self, error: BaseException) -> None:
         """Raise an error where somebody waits; from the worker's thread."""
         self.is_ended = True
@@ -91,7 +78,7 @@ class Job:
 
 
 def give_all(results: Mapping[Job, Any]) -> None:
-    """As `Job.give`, with one call for each loop: to wake one costs more than what it then does."""
+    """Hand results to who waits, from the worker's thread: one call a loop, since to wake one costs most."""
 
     def settle(loop: asyncio.AbstractEventLoop) -> None:
         for job, result in results.items():
@@ -113,7 +100,7 @@ class CallJob(Job):
 
     def step(self, model: Model) -> None:
         """Do it."""
-        self.give(self._function(model))
+        give_all({self: self._function(model)})
 
     def close(self) -> None:
         """It ends here; from the worker's thread."""
@@ -136,7 +123,7 @@ class StreamJob(Job):
         try:
             piece = next(self._generator)
         except StopIteration as end:
-            self.give(end.value)
+            give_all({self: end.value})
         else:
             self._tell(self.pieces.put_nowait, piece)
 

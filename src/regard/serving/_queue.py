@@ -32,11 +32,12 @@ class Queue:
         """Whether so many more may wait."""
         return not self.tokens or self.tokens + tokens <= self._most
 
-    def admit(self, job: Job) -> None:
-        """Count a new job's tokens."""
+    def admit(self, job: CallJob | StreamJob | EmbedJob) -> None:
+        """Count a new job's tokens, and line it up."""
         with self._changed:
             self.tokens += job.tokens
             job.counted = job.tokens
+        self.put(job)
 
     def leave(self, job: Job) -> None:
         """A job waits no more: it is done, or who sent it has gone."""

@@ -2,6 +2,8 @@
 
 from typing import Annotated, Any
 
+import orjson
+from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 ModelName = Annotated[
@@ -29,6 +31,11 @@ class ErrorBody(BaseModel):
     """OpenAI's body of an error."""
 
     error: ErrorDetail
+
+
+def answered(told: dict[str, Any]) -> Response:
+    """An answer as JSON, arrays as lists."""
+    return Response(orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What all routes share: the models at work, and the settings."""
 
+import time
 from collections.abc import Mapping
 from typing import cast
 
@@ -15,14 +16,10 @@ from regard.serving._usages import Usages
 
 
 class Service:
-    """The models of a server.
-
-    Args:
-        models: by the names that requests give; those that are named only are loaded when they are asked for.
-        settings: of the server.
+    """The models of a server, by the names that requests give; names of models are loaded when asked for.
 
     Attributes:
-        engines: by the names that requests give, in order.
+        engines: by name, in order.
         usages: the concordance, where there is one.
         draining: whether it is about to stop.
         cut_off: requests that the end of the server left without an answer.
@@ -69,7 +66,7 @@ class Service:
         engine = self.engines[name]
         if not engine.is_started:
             self._make_room(engine)
-        engine.touch()
+        engine.touched = time.monotonic()
         return engine
 
     def _held(self) -> int:

@@ -22,16 +22,7 @@ class _NotYet(Exception):
 
 
 class Usages:
-    """The concordance of a server.
-
-    Args:
-        folder: the index.
-        engines: the models that are served, by name.
-        timeout: seconds in which a search must have its vectors.
-
-    Attributes:
-        name: of the index, by which requests ask for it.
-        engine: of its model.
+    """The concordance of a server, with the engine of its model, and the seconds that a search may take.
 
     Raises:
         InputError: there is no index, or it has vectors of a model that is not served.
@@ -48,12 +39,7 @@ class Usages:
         self.engine = fitting[0]
 
     async def find(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What `Concordance.find` gives, as `regard find --json` writes it.
-
-        Raises:
-            ApiError: 503, the word has so many uses that their vectors take longer; the next request goes on.
-            InputError: as `Concordance.find`.
-        """
+        """What `Concordance.find` gives; 503 where it takes longer; the next request goes on."""
         ends = time.monotonic() + self._timeout
         while True:
             try:

@@ -175,17 +175,15 @@ def test_streams_take_turns(engine: Engine) -> None:
     order: list[str] = []
 
     def steps(name: str) -> Any:
-        def generator(model: regard.Model) -> Generator[str, None, str]:
+        def generator(model: regard.Model) -> Generator[str, None, None]:
             for place in range(3):
                 order.append(name)
                 yield f"{name}{place}"
-            return f"end of {name}"
 
         return generator
 
-    async def read(name: str) -> tuple[list[str], str]:
-        async with engine.stream(steps(name), tokens=1) as pieces:
-            return [piece async for piece in pieces], pieces.value
+    async def read(name: str) -> list[str]:
+        return [piece async for piece in engine.stream(steps(name), tokens=1)]
 
     async def both() -> list[Any]:
         hold, task = await held(engine)
@@ -195,7 +193,7 @@ def test_streams_take_turns(engine: Engine) -> None:
         await task
         return await asyncio.gather(*asked)
 
-    assert run(both()) == [([f"{name}{place}" for place in range(3)], f"end of {name}") for name in "ab"]
+    assert run(both()) == [[f"{name}{place}" for place in range(3)] for name in "ab"]
     assert "".join(order) == "ababab"
 
 
@@ -210,8 +208,9 @@ def test_a_stream_that_is_left_is_closed(engine: Engine) -> None:
             closed.set()
 
     async def read() -> None:
-        async with engine.stream(endless, tokens=1) as pieces:
-            await anext(pieces)
+        pieces = engine.stream(endless, tokens=1)
+        await anext(pieces)
+        await pieces.aclose()
         for _ in range(2):  # the stream's next turn may come after that of the first
             await engine.call(lambda model: None, tokens=1)
 
@@ -227,10 +226,10 @@ def test_errors_reach_the_caller(engine: Engine) -> None:
     async def calls() -> None:
         with pytest.raises(InputError):
             await engine.call(lambda model: model.embed([""]), tokens=1)
-        async with engine.stream(wrong, tokens=1) as pieces:
-            assert await anext(pieces) == 1
-            with pytest.raises(InputError):
-                await anext(pieces)
+        pieces = engine.stream(wrong, tokens=1)
+        assert await anext(pieces) == 1
+        with pytest.raises(InputError):
+            await anext(pieces)
 
     run(calls())
 

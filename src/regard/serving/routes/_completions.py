@@ -14,10 +14,9 @@ from pydantic import BaseModel, Field, model_validator
 from regard.core.errors import InputError
 from regard.decoding import Added, Rules, Sampling, along
 from regard.model import Model
-from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
-from regard.serving._schema import Body, ModelName, errors, example
+from regard.serving._schema import Body, ModelName, answered, errors, example
 from regard.serving._service import service_of
 
 router = APIRouter()
@@ -103,9 +102,9 @@ async def completions(body: CompletionsBody, request: Request) -> Response:
     service = service_of(request)
     engine = service.engine(body.model)
     _check(body, service.settings.max_tokens)
-    pieces = _pieces(engine, body)
+    pieces: AsyncIterator[Any] = engine.stream(partial(written, body=body), tokens=body.tokens())
     if not body.stream:
-        return Response(orjson.dumps(await _whole(engine.name, body, pieces)), media_type="application/json")
+        return answered(await _whole(engine.name, body, pieces))
     # What is wrong with a prompt is found before the answer begins.
     read = await anext(pieces)
     events = _events(engine.name, body, read, pieces)
@@ -153,12 +152,6 @@ def written(model: Model, body: CompletionsBody) -> Generator[list[int] | list[A
         told = str(error).replace("texts[", "prompt[").replace("max_length", "max_tokens")
         param = "model" if told.startswith("model") else "max_tokens" if "max_tokens" in told else "prompt"
         raise ApiError(400, told, param=param) from error
-
-
-async def _pieces(engine: Engine, body: CompletionsBody) -> AsyncIterator[Any]:
-    async with engine.stream(partial(written, body=body), tokens=body.tokens()) as steps:
-        async for step in steps:
-            yield step
 
 
 class _Written:

@@ -4,7 +4,6 @@ from base64 import b64encode
 from typing import Annotated, Any, Final, Literal, cast
 
 import numpy as np
-import orjson
 from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
@@ -12,7 +11,7 @@ from pydantic import BaseModel, Field
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._jobs import Overlong
-from regard.serving._schema import Body, ModelName, errors, example
+from regard.serving._schema import Body, ModelName, answered, errors, example
 from regard.serving._service import Service, service_of
 
 router = APIRouter()
@@ -118,7 +117,7 @@ async def embeddings(body: EmbeddingsBody, request: Request) -> Response:
         "model": engine.name,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
-    return Response(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+    return answered(answer)
 
 
 def _checked(given: Any, service: Service) -> list[str] | list[list[int]]:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
-import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import Field
@@ -17,7 +16,7 @@ from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
-from regard.serving._schema import Body, ModelName, errors, example
+from regard.serving._schema import Body, ModelName, answered, errors, example
 from regard.serving._service import service_of
 from regard.tracing import DraggedWeight, PageRequest, page_answer, served_page
 from regard.views import ServedRecord, usages_page
@@ -83,7 +82,7 @@ class PageBody(Body):
 # A page is HTML, its errors are not: FastAPI would describe both as what the route returns.
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"description": "An error, as under /v1", "content": {"application/json": {}}}
-    for status in (404, 429, 503)
+    for status in (400, 404, 429, 503)
 }
 
 
@@ -124,7 +123,7 @@ async def answer(body: PageBody, request: Request) -> Response:
     engine = service_of(request).engine(body.model)
     work = partial(_answered, asked=body.asked())
     told = await engine.call(work, tokens=estimate(body.text) + estimate(body.second))
-    return Response(orjson.dumps(told), media_type="application/json")
+    return answered(told)
 
 
 @router.get("/usages", response_class=HTMLResponse, responses=_ERRORS)

@@ -5,7 +5,6 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-import orjson
 import torch
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
@@ -14,7 +13,7 @@ from torch import Tensor
 from regard.model import Model
 from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
-from regard.serving._schema import Body, ModelName, errors, example
+from regard.serving._schema import Body, ModelName, answered, errors, example
 from regard.serving._service import service_of
 from regard.text import Encoding
 from regard.tracing import Trace, Zero
@@ -118,7 +117,7 @@ async def trace(body: TraceBody, request: Request) -> Response:
     """Trace a text: its tokens and words, what each head does, and the page that shows it."""
     engine = service_of(request).engine(body.model)
     told = await engine.call(partial(traced, body=body, name=engine.name), tokens=body.tokens())
-    return _json({"object": "trace", "model": engine.name} | told)
+    return answered({"object": "trace", "model": engine.name} | told)
 
 
 @router.post("/v1/attention", responses=errors(504) | example(_WEIGHTS))
@@ -126,7 +125,7 @@ async def attention(body: AttentionBody, request: Request) -> Response:
     """Weights of heads: rows and blocks, exact, or of each row the largest with the mass that they hold."""
     engine = service_of(request).engine(body.model)
     told = await engine.call(partial(weights, body=body), tokens=body.tokens())
-    return _json({"object": "attention", "model": engine.name} | told)
+    return answered({"object": "attention", "model": engine.name} | told)
 
 
 def traced(model: Model, body: TraceBody, name: str) -> dict[str, Any]:
@@ -222,7 +221,3 @@ def _check(rows: int, columns: int, top_k: int | None) -> None:
                 f"{told} {count:,} weights, and may be {most:,}; choose layers, heads, queries or top_k.",
                 code="too_large",
             )
-
-
-def _json(told: dict[str, Any]) -> Response:
-    return Response(orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")

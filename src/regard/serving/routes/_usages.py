@@ -2,12 +2,11 @@
 
 from typing import Annotated, Any, Final
 
-import orjson
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from regard.serving._errors import ApiError
-from regard.serving._schema import Body, errors
+from regard.serving._schema import Body, answered, errors
 from regard.serving._service import service_of
 
 router = APIRouter()
@@ -77,4 +76,4 @@ async def search(body: UsagesBody, request: Request) -> Response:
     service.engine(usages.engine.name)  # there is room for it
     found = await usages.find(body.model_dump(exclude={"index"}))
     told = {"object": "list", "index": usages.name} | found
-    return Response(orjson.dumps(told), media_type="application/json")
+    return answered(told)

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-import orjson
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
@@ -14,7 +13,7 @@ from regard.embedding import Embeddings, Truncate, Windows
 from regard.model import Model
 from regard.serving._errors import ApiError
 from regard.serving._jobs import Overlong, estimate
-from regard.serving._schema import Body, ModelName, errors
+from regard.serving._schema import Body, ModelName, answered, errors
 from regard.serving._service import service_of
 
 router = APIRouter()
@@ -94,7 +93,7 @@ async def words(body: WordsBody, request: Request) -> Response:
     work = partial(embedded, texts=texts, body=body, most=service.settings.max_tokens)
     made = await engine.call(work, tokens=sum(map(estimate, texts)))
     told = {"object": "list", "model": engine.name} | answer(made, body)
-    return Response(orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+    return answered(told)
 
 
 def embedded(model: Model, texts: list[str], body: WordsBody, most: int) -> Embeddings:
@@ -103,8 +102,6 @@ def embedded(model: Model, texts: list[str], body: WordsBody, most: int) -> Embe
     Raises:
         ApiError: what cannot be embedded, or would be too much to answer.
     """
-    if blank := [place for place, text in enumerate(texts) if not text.strip()]:
-        raise ApiError(400, f"input[{blank[0]}] must not be empty.", param="input")
     layers = body.layer if isinstance(body.layer, list) else [body.layer]
     try:
         tokens = sum(map(len, model.tokenizer.bulk.pieces(texts)))
