@@ -103,6 +103,7 @@ def test_what_cannot_be_answered_in_time_is_refused(folder: Path) -> None:
         served.hold()
         accepted = [served.later(LONG * 1500) for _ in range(2)]
         refused = served.embed("w1")
+        assert served.ask("/v1/embeddings", raw=b"{").status == 429  # before it is parsed
         served.pause = 0.0
         served.go()
         assert refused.status == 429
