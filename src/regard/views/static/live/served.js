@@ -4,6 +4,7 @@ import { makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { decodeBase64 } from "../base/numbers.js";
 import { servers } from "./client.js";
+import { makePost } from "./post.js";
 
 /**
  * @typedef {Omit<import("./worker.js").Asked, "number">} Asked
@@ -75,53 +76,4 @@ function linksOf({ model, models, usages }) {
   }
   if (usages) links.push(make("a", { href: "usages" }, "Concordance"));
   return links;
-}
-
-/** Sends questions to the server; where it wants a key, a field asks for it once. */
-export function makePost() {
-  let key = "";
-  const field = make("input", {
-    type: "password",
-    "aria-label": "API key",
-    placeholder: "API key",
-    autocomplete: "off",
-  });
-  const element = make(
-    "form",
-    { class: "live-key", hidden: true },
-    field,
-    make("button", { class: "button" }, "Use this key"),
-  );
-  /** @type {() => void} */
-  let given = () => {};
-  element.addEventListener("submit", (event) => {
-    event.preventDefault();
-    key = field.value;
-    given();
-  });
-
-  /**
-   * @param {string} path @param {any} asked @param {AbortSignal} signal
-   * @returns {Promise<any>} what is answered, or { refused }
-   */
-  async function send(path, asked, signal) {
-    try {
-      const headers = { "content-type": "application/json", ...(key && { authorization: `Bearer ${key}` }) };
-      const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(asked), signal });
-      const told = await response.json();
-      element.hidden = response.status !== 401;
-      if (response.ok) return told;
-      if (response.status === 401) {
-        field.value = "";
-        field.placeholder = key ? "That key is not known" : "API key";
-        field.focus();
-        await new Promise((resolve) => (given = () => resolve(null)));
-        return signal.aborted ? {} : send(path, asked, signal);
-      }
-      return { refused: told.error.message };
-    } catch {
-      return { refused: "The server does not answer." };
-    }
-  }
-  return { element, send };
 }

@@ -1,7 +1,7 @@
 // The concordance of a server: a sentence with a word in it, and the places where the word means the same, as lines.
 
 import { make, readable } from "../base/dom.js";
-import { makePost } from "../live/served.js";
+import { makePost } from "../live/post.js";
 
 const K = 40; // lines
 
