@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -108,5 +109,5 @@ class Server:
 
     def end(self) -> None:
         if self.process.poll() is None:
-            self.process.kill()
+            os.kill(self.pid, signal.SIGKILL)  # the server; who made its namespaces ends with it
             self.process.wait()
