@@ -55,8 +55,8 @@ def live_model(folder: Path, family: str) -> regard.Model:
         "d_ff": 40,
     }
     head = {"gpt2": "language-model", "bert": "masked-lm", "distilbert": None}[family]
-    made = network(family, **sizes, max_seq_len=MOST_TOKENS, head=head)
     torch.manual_seed(0)
+    made = network(family, **sizes, max_seq_len=MOST_TOKENS, head=head)
     for parameter in made.parameters():
         if parameter.ndim == 2:
             torch.nn.init.normal_(parameter, std=0.4)
