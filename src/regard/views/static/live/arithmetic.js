@@ -71,13 +71,18 @@ export function likeliest(logits, count) {
   for (const each of logits) largest = Math.max(largest, each);
   let total = 0;
   for (const each of logits) total += Math.exp(each - largest);
+  return topOf(logits, count).map((id) => ({ id, probability: Math.exp(logits[id] - largest) / total }));
+}
+
+/** The places of the largest numbers, of equals the first. @param {Float32Array} numbers @param {number} count */
+export function topOf(numbers, count) {
   /** @type {number[]} */
   const best = [];
-  for (let id = 0; id < logits.length; id += 1) {
-    if (best.length === count && logits[id] <= logits[best[count - 1]]) continue;
-    const place = best.findIndex((other) => logits[other] < logits[id]);
-    best.splice(place < 0 ? best.length : place, 0, id);
+  for (let at = 0; at < numbers.length; at += 1) {
+    if (best.length === count && numbers[at] <= numbers[best[count - 1]]) continue;
+    const place = best.findIndex((other) => numbers[other] < numbers[at]);
+    best.splice(place < 0 ? best.length : place, 0, at);
     best.length = Math.min(best.length, count);
   }
-  return best.map((id) => ({ id, probability: Math.exp(logits[id] - largest) / total }));
+  return best;
 }

@@ -1,5 +1,7 @@
 // Bytes as the page holds them: base64, with a checksum.
 
+import { decodeBase64 } from "../base/numbers.js";
+
 let table = /** @type {Uint32Array | null} */ (null);
 
 /** CRC-32, as Python's zlib.crc32. @param {Uint8Array} bytes @returns {number} */
@@ -14,9 +16,4 @@ export function crc32(bytes) {
 }
 
 /** @param {string} text @returns {Uint8Array} of what was cut short, as many bytes as there are */
-export function fromBase64(text) {
-  const binary = atob(text.slice(0, text.length - (text.length % 4)));
-  const bytes = new Uint8Array(binary.length);
-  for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at);
-  return bytes;
-}
+export const fromBase64 = (text) => decodeBase64(text.slice(0, text.length - (text.length % 4)));

@@ -20,7 +20,7 @@ const APOSTROPHE = 0x27;
 const ENDINGS = ["s", "t", "re", "ve", "m", "ll", "d"];
 
 /** The characters that stand for bytes in the vocabulary: those that print stand for themselves. */
-const LETTERS = (() => {
+export const LETTERS = (() => {
   /** @param {number} byte */
   const prints = (byte) => (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte !== 0xad);
   let others = 0x100;

@@ -23,15 +23,16 @@ export function findStart({ causal, layers: scales }, { tokens, words }, layers)
   const ranks = units.map(rankOf);
   const heads = layers.flatMap((run, layer) => Array.from({ length: run.heads }, (_, head) => ({ run, layer, head })));
   const most = Math.min(SCREEN, Math.max(8, Math.floor(MOST_WEIGHTS / (heads.length * tokens.length))));
+  const kind = causal ? "decoder" : "encoder";
   let found = { link: -Infinity, weight: 0, start: null };
   for (const [least, apart] of WANTED.map((each) => [...each].map(Number))) {
-    const asked = units.flatMap((_, at) => (ranks[at] >= Math.min(least, MARK) ? [at] : [])).slice(0, most);
+    const counted = units.flatMap((_, at) => (ranks[at] >= Math.min(least, MARK) ? [at] : []));
+    const asked = counted.slice(0, most);
     const isLink = (query, key) =>
       Math.min(ranks[query], ranks[key]) >= least && Math.abs(query - key) >= apart && key <= asked[asked.length - 1];
     for (const { run, layer, head } of heads) {
       const rows = asked.map((at) => rowOf(run, head, scales[layer].scale, causal, units[at], units));
       const named = run.names[head].filter(({ name }) => BY_PLACE.includes(name)).map(({ effect }) => effect);
-      const counted = units.flatMap((_, at) => (ranks[at] >= Math.min(least, MARK) ? [at] : []));
       const largest = rows.map((row) => Math.max(...counted.map((key) => row[key])));
       for (const key of counted) {
         const { first, last } = units[key];
@@ -45,15 +46,7 @@ export function findStart({ causal, layers: scales }, { tokens, words }, layers)
           const isBest = link > found.link || (link === found.link && weight > found.weight);
           if (!isBest || !isLink(query, key)) return;
           const cut = last > first || units[query].last > units[query].first ? { units: "words" } : {};
-          const start = {
-            kind: causal ? "decoder" : "encoder",
-            layer,
-            head,
-            pin: units[query].first,
-            key: first,
-            ...cut,
-          };
-          found = { link, weight, start };
+          found = { link, weight, start: { kind, layer, head, pin: units[query].first, key: first, ...cut } };
         });
       }
     }

@@ -2,6 +2,8 @@
 // a key (norm-weighted attention), and means of the weights (statistics). Python's forms of these are
 // tracing/pages/_story.py, Trace.norm_weighted and views/_statistics.py.
 
+import { topOf } from "./arithmetic.js";
+
 /** Numbers of each vector that are shown. */
 export const SHOWN = 32;
 /** Tokens that the story is told of. */
@@ -53,15 +55,8 @@ export function neurons(rows, width) {
   };
   for (let token = 0; token < tokens; token += 1) {
     const row = rows.subarray(token * width, (token + 1) * width);
-    /** @type {number[]} */
-    const best = [];
-    for (let at = 0; at < width; at += 1) {
-      if (row[at] > 0) found.active[token] += 1;
-      if (best.length === top && Math.abs(row[at]) <= Math.abs(row[best[top - 1]])) continue;
-      const place = best.findIndex((other) => Math.abs(row[other]) < Math.abs(row[at]));
-      best.splice(place < 0 ? best.length : place, 0, at);
-      best.length = Math.min(best.length, top);
-    }
+    for (const each of row) if (each > 0) found.active[token] += 1;
+    const best = topOf(row.map(Math.abs), top);
     found.places.set(best, token * top);
     found.values.set(
       best.map((at) => row[at]),
