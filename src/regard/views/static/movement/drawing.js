@@ -7,16 +7,16 @@ import { SIZE, Words } from "./words.js";
 
 const MARGIN = { left: 46, top: 34, bottom: 60 };
 
-// Where points lie in a drawing of this size: (point) => [x, y], and how long a unit is. right: room for names.
-function fitted(points, width, height, right) {
-  const all = points.flat();
-  const bounds = [0, 1].map((axis) => [Math.min(...all.map((p) => p[axis])), Math.max(...all.map((p) => p[axis]))]);
-  const room = [width - MARGIN.left - right, height - MARGIN.top - MARGIN.bottom];
+// Where points lie in a drawing of this size, to one scale: (point) => [x, y], and how long a unit is.
+export function fitted(points, width, height, { left, right, top, bottom }) {
+  const end = (axis, least) => points.map((point) => point[axis]).reduce((a, b) => least(a, b));
+  const bounds = [0, 1].map((axis) => [end(axis, Math.min), end(axis, Math.max)]);
+  const room = [width - left - right, height - top - bottom];
   const spans = bounds.map(([least, most]) => most - least);
   const unit = Math.min(...spans.map((span, axis) => (span > 0 ? room[axis] / span : Infinity)));
   const scale = Number.isFinite(unit) ? unit : 1;
   const middle = bounds.map(([least, most]) => (least + most) / 2);
-  const centre = [MARGIN.left + room[0] / 2, MARGIN.top + room[1] / 2];
+  const centre = [left + room[0] / 2, top + room[1] / 2];
   return { unit: scale, at: ([x, y]) => [centre[0] + (x - middle[0]) * scale, centre[1] - (y - middle[1]) * scale] };
 }
 
@@ -31,7 +31,8 @@ export function drawPaths({ facts, projection, step, colours, width, height }) {
   const last = facts.steps.length - 1;
   const names = endNames(facts, projection.ends, Math.max(12, Math.min(26, width / 26)));
   const widest = Math.max(...names.map((name) => widthOf(name, SIZE, true)));
-  const { at, unit } = fitted(projection.points, width, height, Math.min(widest + 34, width * 0.4));
+  const margins = { ...MARGIN, right: Math.min(widest + 34, width * 0.4) };
+  const { at, unit } = fitted(projection.points.flat(), width, height, margins);
   const ways = projection.points.map((points) => points.map(at));
   const [ink, soft, card] = ["--ink", "--soft", "--card"].map((name) => colours.of(name));
   const svg = drawn("svg", {

@@ -1,29 +1,15 @@
 // The map of the uses: one scale for both axes, so that equal lengths are equal distances.
 
 import { drawn } from "../base/dom.js";
+import { fitted } from "../movement/drawing.js";
 import { markOf } from "./marks.js";
 
-const MARGIN = 22;
-const BELOW = 26;
+const MARGIN = { left: 22, right: 22, top: 22, bottom: 48 };
 const RADIUS = 5;
-
-function fitted(points, width, height) {
-  const bounds = [0, 1].map((axis) => {
-    const all = points.map((point) => point[axis]);
-    return [all.reduce((a, b) => Math.min(a, b)), all.reduce((a, b) => Math.max(a, b))];
-  });
-  const room = [width - 2 * MARGIN, height - 2 * MARGIN - BELOW];
-  const unit = Math.min(
-    ...bounds.map(([least, most], axis) => (most > least ? room[axis] / (most - least) : Infinity)),
-  );
-  const scale = Number.isFinite(unit) ? unit : 1;
-  const [x0, y0] = bounds.map(([least, most]) => (least + most) / 2);
-  return ([x, y]) => [width / 2 + (x - x0) * scale, MARGIN + room[1] / 2 - (y - y0) * scale];
-}
 
 // facts: the senses; sense: the group that is on, "" for all; use: the line that is read, null for none.
 export function drawMap({ facts, sense, use, colours, width, height }) {
-  const at = fitted(facts.points, width, height);
+  const { at } = fitted(facts.points, width, height, MARGIN);
   const svg = drawn("svg", {
     viewBox: `0 0 ${width} ${height}`,
     width,
@@ -58,7 +44,7 @@ export function drawMap({ facts, sense, use, colours, width, height }) {
   facts.points.forEach((_, i) => i !== use && draw(i));
   if (use !== null) draw(use);
   const said = `The two directions of most variance: ${(100 * facts.share).toFixed(0)} % of it`;
-  const note = { x: MARGIN, y: height - 10, "font-size": 12, fill: colours.of("--soft") };
+  const note = { x: MARGIN.left, y: height - 10, "font-size": 12, fill: colours.of("--soft") };
   svg.append(drawn("text", note, said));
   return svg;
 }
