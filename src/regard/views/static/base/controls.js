@@ -2,13 +2,15 @@
 
 import { make } from "./dom.js";
 
+// A button that does one thing; more: attributes beside those of all buttons, or in their place.
+export const makeButton = (label, click, more = {}) =>
+  make("button", { type: "button", class: "button", click, ...more }, ...[label].flat());
+
 /** @param {unknown[]} values what the field is when the box is off, and when it is on */
 export function makeSwitch(state, label, name, values = [false, true]) {
-  const box = make("input", { type: "checkbox" });
-  const update = () => (box.checked = state.values[name] === values[1]);
-  box.addEventListener("change", () => state.set({ [name]: values[Number(box.checked)] }));
-  state.listen((changed) => changed.has(name) && update());
-  update();
+  const change = () => state.set({ [name]: values[Number(box.checked)] });
+  const box = make("input", { type: "checkbox", change });
+  state.follow([name], () => (box.checked = state.values[name] === values[1]));
   return make("label", { class: "switch" }, box, make("span", {}, label));
 }
 
@@ -20,8 +22,7 @@ export function makeSwitch(state, label, name, values = [false, true]) {
 export function makeChoice({ name, legend, options, value, choose, classes = "" }) {
   const element = make("fieldset", { class: `filter ${classes}` }, make("legend", { class: "sr-only" }, legend));
   const radios = options.map(([each, label, title]) => {
-    const radio = make("input", { type: "radio", name: `regard-${name}`, value: each });
-    radio.addEventListener("change", () => choose(each));
+    const radio = make("input", { type: "radio", name: `regard-${name}`, value: each, change: () => choose(each) });
     element.append(make("label", { title }, radio, make("span", {}, label)));
     return radio;
   });
@@ -33,8 +34,7 @@ export function makeChoice({ name, legend, options, value, choose, classes = "" 
 // One of many, as a list that unfolds. update(name, options, value): options(), [[value, text]] or elements, is asked
 // again only where its name is another. said: what stands before it.
 export function makeSelect(label, onChange, said = label) {
-  const select = make("select", { "aria-label": label });
-  select.addEventListener("change", () => onChange(select.value));
+  const select = make("select", { "aria-label": label, change: () => onChange(select.value) });
   let filled = null;
   const update = (name, options, value) => {
     if (name !== filled) {
@@ -45,6 +45,20 @@ export function makeSelect(label, onChange, said = label) {
     select.value = String(value);
   };
   return { element: make("label", { class: "pick" }, make("span", {}, said), select), select, update };
+}
+
+// A button that copies text(); copied(), refused: what `told` says then.
+export function makeCopy(label, { text, copied, refused }) {
+  const told = make("span", { class: "told", "aria-live": "polite" });
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      told.textContent = copied();
+    } catch {
+      told.textContent = refused;
+    }
+  };
+  return { button: makeButton(label, copy), told };
 }
 
 // A button with what it unfolds, which lies over the view: a click beside it, or Escape, puts it away.

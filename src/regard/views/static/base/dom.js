@@ -1,6 +1,7 @@
 // Elements and words. Text enters the page here only, through textContent.
 
-// make("button", { class: "x", "aria-label": "y" }, child, "text"). No style attribute: the policy forbids it.
+// make("button", { class: "x", "aria-label": "y", click: act, "--size": 0.5 }, child, "text"): attributes, listeners
+// and custom properties. No style attribute: the policy forbids it.
 export const make = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
 
 // The same for a drawing: "svg", "path", "text".
@@ -9,9 +10,10 @@ export const drawn = (tag, attributes = {}, ...children) =>
 
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (value !== null && value !== undefined && value !== false) {
-      element.setAttribute(name, value === true ? "" : value);
-    }
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (name.startsWith("--")) element.style.setProperty(name, String(value));
+    else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...children);
   return element;
@@ -19,6 +21,12 @@ function filled(element, attributes, children) {
 
 // The namespace of drawings: a name, and no address, so it is not written as one.
 const SVG = ["http:", "www.w3.org/2000/svg"].join("//");
+
+export const makeNote = (...parts) => make("p", { class: "note" }, ...parts);
+
+// A part of a view under a title.
+export const makeSection = (attributes, title, ...parts) =>
+  make("section", attributes, make("h2", { class: "panel-title" }, title), ...parts);
 
 // A token without a single visible character would be an empty box: it is named by its code points.
 const INVISIBLE = /^[\p{C}\p{Z}\p{M}]*$/u;
@@ -31,10 +39,6 @@ export function readable(text) {
   );
   if (!INVISIBLE.test(shown)) return shown;
   return Array.from(text, (c) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`).join(" ");
-}
-
-export function formatWeight(weight) {
-  return weight.toFixed(4);
 }
 
 // 3.2e-5 as 3.2e-05, the way Python prints it, so that the two can be compared by eye and by search.
@@ -59,6 +63,24 @@ export function inIdleTime(task) {
     cancelled = true;
     (window.cancelIdleCallback || clearTimeout)(handle);
   };
+}
+
+// act(found, event) on a click on what a selector finds in an element, whose contents come and go.
+export function onClicks(element, selector, act) {
+  element.addEventListener("click", (event) => {
+    const found = event.target.closest(selector);
+    if (found) act(found, event);
+  });
+}
+
+// What a map has by a name, else what is made now; null, which is on its way, is not kept. Beyond `most` all is let go.
+export function kept(map, name, made, most = Infinity) {
+  if (map.has(name)) return map.get(name);
+  const value = made();
+  if (value === null) return null;
+  if (map.size > most) map.clear();
+  map.set(name, value);
+  return value;
 }
 
 // listener() when an element has another size, until `gone` (see host.js): a page that is no more must not be kept for it.

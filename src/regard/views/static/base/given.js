@@ -6,11 +6,9 @@ import { decodeRows } from "./numbers.js";
 
 export class GivenLayer {
   constructor(facts, queries, keys, columns, readBlock) {
-    this.facts = facts;
     this.queries = queries;
     this.keys = keys;
     this.columns = columns;
-    this.heads = facts.heads;
     const held = heldHeads(facts);
     this.place = placesOf(held, facts.heads);
     this.weights = decodeRows(facts.weights, readBlock, held.length * queries);

@@ -21,6 +21,7 @@
 // cell would be a layer of its own for the browser, in every frame of everything else on the page.
 
 import { make, onceAFrame, whenResized } from "./dom.js";
+import { allHeads } from "./held.js";
 import { cellIn, onKeys } from "./keys.js";
 import { isAsked, nameOf, withEffect } from "./names.js";
 import { drawThumbnail, isOneScale, thumbnailsOf } from "./thumbnails.js";
@@ -86,9 +87,7 @@ export class HeadGrid {
     }
     this.kind = kind;
     this.cells = [];
-    for (const layer of this.source.layers(kind)) {
-      for (let head = 0; head < this.source.heads(kind, layer); head += 1) this.cells.push(this.makeCell(layer, head));
-    }
+    for (const { layer, head } of allHeads(this.source, kind)) this.cells.push(this.makeCell(layer, head));
     this.arrange();
     this.restart();
   }

@@ -1,6 +1,6 @@
 // What stands around every view: above it the texts, the model, how exact the numbers are and the help.
 
-import { makeMenu } from "./controls.js";
+import { makeButton, makeCopy, makeMenu } from "./controls.js";
 import { formatDifference, make, readable } from "./dom.js";
 import { heldOf, makeHeld } from "./held.js";
 import { quantities } from "./measures.js";
@@ -92,8 +92,7 @@ function makeExact(source) {
 export function makeHeader(source, state, views, host) {
   const { facts } = source;
   const dialog = makeHelp(views, state, host.addressed);
-  const ask = make("button", { type: "button", class: "button", "aria-label": "Help", "aria-haspopup": "dialog" }, "?");
-  ask.addEventListener("click", dialog.show);
+  const ask = makeButton("?", dialog.show, { "aria-label": "Help", "aria-haspopup": "dialog" });
   host.keys.addEventListener("keydown", (event) => {
     const typing = /** @type {Element} */ (event.target).matches?.("input[type=text], textarea");
     if (event.key === "?" && !dialog.element.open && !typing) dialog.show();
@@ -104,9 +103,7 @@ export function makeHeader(source, state, views, host) {
   if (facts.senses) {
     // The line whose attention is shown elsewhere would be taken for the one that is read.
     const [, part] = title.querySelectorAll(".part");
-    const show = () => part.toggleAttribute("hidden", state.values.view === "senses");
-    state.listen((changed) => changed.has("view") && show());
-    show();
+    state.follow(["view"], () => part.toggleAttribute("hidden", state.values.view === "senses"));
   }
   const { compared } = facts;
   const models =
@@ -146,36 +143,28 @@ export function makeHeader(source, state, views, host) {
 // The name, which leads back to the front door where there is one; and the way from there into the views.
 function makeBrand(state) {
   if (!state.home) return make("span", { class: "brand" }, "regard");
-  const brand = make("a", { class: "brand", title: "Back to the sentence" }, "regard");
-  brand.addEventListener("click", (event) => {
+  const click = (event) => {
     event.preventDefault();
     state.set({ view: state.home, hover: null });
-  });
-  const update = () => {
+  };
+  const brand = make("a", { class: "brand", title: "Back to the sentence", click }, "regard");
+  state.follow(["view"], () => {
     if (state.values.view === state.home) brand.removeAttribute("href");
     else brand.setAttribute("href", `#view=${state.home}`);
-  };
-  state.listen((changed) => changed.has("view") && update());
-  update();
+  });
   return brand;
 }
 
 function makeWayIn(state) {
   if (!state.home) return [];
-  const button = make("button", { type: "button", class: "button way-in" }, "All views");
-  button.addEventListener("click", () => state.set({ view: state.main, hover: null }));
-  return [button];
+  return [makeButton("All views", () => state.set({ view: state.main, hover: null }), { class: "button way-in" })];
 }
 
 // What stands below every view: a caution, and what can be done with the page.
 export function makeFooter(state, host, saves) {
-  const theme = make("button", { type: "button", class: "button theme" });
-  const showTheme = () => (theme.textContent = `Theme: ${state.values.theme}`);
-  theme.addEventListener("click", () =>
-    state.set({ theme: THEMES[(THEMES.indexOf(state.values.theme) + 1) % THEMES.length] }),
-  );
-  state.listen((changed) => changed.has("theme") && showTheme());
-  showTheme();
+  const next = () => THEMES[(THEMES.indexOf(state.values.theme) + 1) % THEMES.length];
+  const theme = makeButton("", () => state.set({ theme: next() }), { class: "button theme" });
+  state.follow(["theme"], () => (theme.textContent = `Theme: ${state.values.theme}`));
   return make(
     "footer",
     { class: "footer" },
@@ -186,16 +175,10 @@ export function makeFooter(state, host, saves) {
 
 // link(): { address, said }: the address that opens what is on show, and what is to be known of it.
 function makeLink(link) {
-  const button = make("button", { type: "button", class: "button" }, "Copy link");
-  const told = make("span", { class: "told", "aria-live": "polite" });
-  button.addEventListener("click", async () => {
-    const { address, said } = link();
-    try {
-      await navigator.clipboard.writeText(address);
-      told.textContent = `Copied. ${said}`;
-    } catch {
-      told.textContent = "The browser does not let this page copy: take the link from the address bar.";
-    }
+  const { button, told } = makeCopy("Copy link", {
+    text: () => link().address,
+    copied: () => `Copied. ${link().said}`,
+    refused: "The browser does not let this page copy: take the link from the address bar.",
   });
   return [told, button];
 }
@@ -209,8 +192,7 @@ export function makeOpener(host, source, state) {
   };
   link.addEventListener("pointerenter", update);
   link.addEventListener("focus", update);
-  state.listen((changed) => changed.has("bare") && update());
-  update();
+  state.follow(["bare"], update);
   return link;
 }
 
@@ -234,7 +216,7 @@ function sizeOf(source, kind) {
 function makeHelp(views, state, addressed) {
   const list = make("dl", { class: "shortcuts" });
   const title = make("h2", { tabindex: "-1" }, "Reading this page");
-  const close = make("button", { type: "button", class: "button" }, "Close");
+  const close = makeButton("Close", () => element.close());
   const element = make(
     "dialog",
     { class: "help", "aria-label": "Help" },
@@ -248,7 +230,6 @@ function makeHelp(views, state, addressed) {
     make("p", {}, addressed),
     close,
   );
-  close.addEventListener("click", () => element.close());
   const show = () => {
     const { help = [] } = views.find(({ name }) => name === state.values.view);
     list.replaceChildren(

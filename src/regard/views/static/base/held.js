@@ -2,11 +2,19 @@
 // A page to put inside another (held.only, the number of all heads) has nothing of the others.
 // What is said of that, and how the keys go past those heads.
 
+import { makeButton, makeSelect } from "./controls.js";
 import { make } from "./dom.js";
+import { stretches } from "./numbers.js";
 
 const MOST_GROUPS = 8; // layers with the same heads, of which the line tells
 
 const named = ({ layer, head }) => `${layer}.${head}`;
+
+// All heads of a kind, [{ layer, head }], layer by layer.
+export function allHeads(source, kind) {
+  const headsOf = (layer) => Array.from({ length: source.heads(kind, layer) }, (_, head) => ({ layer, head }));
+  return source.layers(kind).flatMap(headsOf);
+}
 
 // The held heads of a layer, in order.
 export function heldOf(source, kind, layer) {
@@ -38,14 +46,22 @@ export function nearestHeld(source, kind, { layer, head }) {
 }
 
 // [0, 1, 2, 5] as "0–2, 5".
-function ranges(numbers) {
-  const parts = [];
-  for (const number of numbers) {
-    const last = parts[parts.length - 1];
-    if (last && last[1] === number - 1) last[1] = number;
-    else parts.push([number, number]);
-  }
-  return parts.map(([from, to]) => (from === to ? String(from) : `${from}–${to}`)).join(", ");
+const ranges = (numbers) =>
+  stretches(numbers)
+    .map(([from, to]) => (from === to ? String(from) : `${from}–${to}`))
+    .join(", ");
+
+// A layer and one of its held heads, to choose from; more(): what a choice sets besides.
+export function makeHeadPicks({ source, state }, more = () => ({})) {
+  const pick = (label, name) => makeSelect(label, (to) => state.set({ [name]: Number(to), also: [], ...more() }));
+  const [layers, heads] = [pick("Layer", "layer"), pick("Head", "head")];
+  const update = () => {
+    const { kind, layer, head } = state.values;
+    const numbers = (all) => () => all.map((each) => [each, each]);
+    layers.update(kind, numbers(source.layers(kind).filter((each) => heldOf(source, kind, each).length > 0)), layer);
+    heads.update(`${kind}.${layer}`, numbers(heldOf(source, kind, layer)), head);
+  };
+  return { layer: layers.element, head: heads.element, update };
 }
 
 // Which heads of a kind are held, layers with the same heads together.
@@ -80,25 +96,20 @@ export function makeHeld(source, state) {
   const { held } = source.facts;
   if (!held) return null;
   const line = make("p", { class: "held" });
-  const update = () => {
+  state.follow(["kind"], () => {
     const { kind } = state.values;
-    const layers = source.layers(kind);
-    const count = layers.reduce((sum, layer) => sum + heldOf(source, kind, layer).length, 0);
-    const all = layers.reduce((sum, layer) => sum + source.heads(kind, layer), 0);
-    const missing = layers
-      .flatMap((layer) => Array.from({ length: source.heads(kind, layer) }, (_, head) => ({ layer, head })))
-      .find(({ layer, head }) => !source.holds(kind, layer, head));
+    const all = allHeads(source, kind);
+    const missing = all.filter(({ layer, head }) => !source.holds(kind, layer, head));
+    const count = all.length - missing.length;
     const size = (mb) => (mb < 10 ? mb.toFixed(1) : String(Math.ceil(mb)));
     line.textContent = held.only
       ? `This page holds ${count} of the model's ${held.only} heads (${heldSaid(source, kind)}), and nothing of the others.`
-      : missing
-        ? `This file holds ${count} of ${all} heads (${heldSaid(source, kind)}): all would take ${size(held.all)} MB, and it may take ${size(held.most)} (max_mb). ` +
-          `The others are hatched, and have their statistics; to open one: ${wayTo(source, kind, [missing])}.`
+      : missing.length > 0
+        ? `This file holds ${count} of ${all.length} heads (${heldSaid(source, kind)}): all would take ${size(held.all)} MB, and it may take ${size(held.most)} (max_mb). ` +
+          `The others are hatched, and have their statistics; to open one: ${wayTo(source, kind, missing.slice(0, 1))}.`
         : "";
     line.hidden = line.textContent === "";
-  };
-  state.listen((changed) => changed.has("kind") && update());
-  update();
+  });
   return line;
 }
 
@@ -106,9 +117,8 @@ export function makeHeld(source, state) {
 export function makeRefusal(source, state) {
   if (!source.facts.held) return null;
   const said = make("span", {});
-  const close = make("button", { type: "button", class: "button" }, "Close");
+  const close = makeButton("Close", () => state.set({ refused: null }));
   const box = make("div", { class: "refusal" }, said, close);
-  close.addEventListener("click", () => state.set({ refused: null }));
   const region = make("div", { role: "status", "aria-live": "polite" }, box);
   const update = () => {
     const { refused, kind, layer, head } = state.values;

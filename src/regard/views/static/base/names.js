@@ -1,7 +1,8 @@
 // What each head does, by the names that `regard heads` gives it: beside a title, under a thumbnail, and as a filter.
 
-import { makeSlider } from "./controls.js";
-import { make } from "./dom.js";
+import { makeButton, makeSlider } from "./controls.js";
+import { make, makeNote } from "./dom.js";
+import { allHeads } from "./held.js";
 
 export const UNNAMED = "unnamed"; // in the address
 const LEAST = 0.1; // of an effect that has a name: no head has a smaller one
@@ -68,37 +69,28 @@ export function makeNames({ source, state }, ...more) {
   if (!names || source.facts.held?.only) return more.length > 0 ? folded : null;
   const chips = make("div", { class: "name-chips", role: "group", "aria-label": "Heads by what they do" });
   const slider = makeSlider("Effect from", (place) => state.set({ effect: Number((LEAST + place / 20).toFixed(2)) }));
-  const note = make("p", { class: "note" }, names.said);
+  const note = makeNote(names.said);
   folded.querySelector("summary").after(slider.element, note);
   const element = make("div", { class: "names" }, chips, folded);
-  chips.addEventListener("click", ({ target }) => {
-    const chip = target.closest("[data-name]");
-    if (chip) state.set({ does: chip.dataset.name === state.values.does ? "" : chip.dataset.name });
-  });
   const buttons = [...patternsOf(source), { name: UNNAMED, says: "What they do has no name." }].map(
     ({ name, says }) => {
       const count = make("span", { class: "name-count" }, "");
-      const element = make(
-        "button",
-        { type: "button", class: "button", "data-name": name, title: says },
-        saidOf(name),
-        count,
-      );
+      const choose = () => state.set({ does: name === state.values.does ? "" : name });
+      const element = makeButton([saidOf(name), count], choose, { "data-name": name, title: says });
       return { name, count, element };
     },
   );
   chips.append(...buttons.map((each) => each.element));
-  const update = () => {
+  state.follow(["kind", "does", "effect"], () => {
     const { kind, does, effect } = state.values;
     const counts = new Map();
     let known = false;
-    for (const layer of source.layers(kind))
-      for (let head = 0; head < source.heads(kind, layer); head += 1) {
-        const found = nameOf(source, { kind, effect: 0 }, { layer, head });
-        const name = found && found.effect >= effect ? found.name : UNNAMED;
-        counts.set(name, (counts.get(name) || 0) + 1);
-        known ||= Boolean(found);
-      }
+    for (const head of allHeads(source, kind)) {
+      const found = nameOf(source, { kind, effect: 0 }, head);
+      const name = found && found.effect >= effect ? found.name : UNNAMED;
+      counts.set(name, (counts.get(name) || 0) + 1);
+      known ||= Boolean(found);
+    }
     chips.hidden = !known;
     slider.element.hidden = !known;
     for (const { name, count, element } of buttons) {
@@ -107,23 +99,19 @@ export function makeNames({ source, state }, ...more) {
       element.setAttribute("aria-pressed", String(name === does));
     }
     slider.update(Math.round(20 * (effect - LEAST)), STEPS + 1, effect.toFixed(2));
-  };
-  state.listen((changed) => ["kind", "does", "effect"].some((name) => changed.has(name)) && update());
-  update();
+  });
   return element;
 }
 
 // The name of the head under the cursor, after its title.
 export function makeHeadName({ source, state }) {
   const element = make("span", { class: "head-name" }, "");
-  const update = () => {
+  state.follow(["kind", "layer", "head", "also"], () => {
     const { also } = state.values;
     const found = also.length > 0 ? null : nameOf(source, { ...state.values, effect: 0 }, state.values);
     element.hidden = !found;
     element.textContent = withEffect(found);
     element.title = found ? patternsOf(source).find(({ name }) => name === found.name).says : "";
-  };
-  state.listen((changed) => ["kind", "layer", "head", "also"].some((name) => changed.has(name)) && update());
-  update();
+  });
   return element;
 }

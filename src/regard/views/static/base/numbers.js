@@ -1,5 +1,16 @@
 // From the page's base64 to numbers.
 
+// Ascending numbers as [first, last] of each stretch without a gap.
+export function stretches(numbers) {
+  const found = [];
+  for (const number of numbers) {
+    const last = found.at(-1);
+    if (last && last[1] === number - 1) last[1] = number;
+    else found.push([number, number]);
+  }
+  return found;
+}
+
 // The bytes of a block. Those that a live page has worked out are bytes already.
 export function decodeBase64(text) {
   if (typeof text !== "string") return text;

@@ -1,6 +1,6 @@
 // A bar that goes through steps one by one: played, by a slider, or by hand.
 
-import { makeSlider } from "./controls.js";
+import { makeButton, makeSlider } from "./controls.js";
 import { make } from "./dom.js";
 import { makeFilm } from "./film.js";
 
@@ -12,11 +12,7 @@ const PACE = 800; // milliseconds a step
 export function makePlayer({ label, slider = label, count, place, go, said, all = null, film = null, pace = PACE }) {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   const steps = `${label.toLowerCase()}s`;
-  const button = (text, name, act) => {
-    const element = make("button", { type: "button", class: "button", "aria-label": name, title: name }, text);
-    element.addEventListener("click", act);
-    return element;
-  };
+  const button = (text, name, act) => makeButton(text, act, { "aria-label": name, title: name });
   let playing = 0;
   const stop = () => {
     if (!playing) return;

@@ -11,6 +11,7 @@
 // views/_svg.py draws the same shapes for Python.
 
 import DRAWING from "../drawing.json";
+import { makeButton } from "./controls.js";
 import { drawn, make } from "./dom.js";
 
 // views/_assets.py says what the rules are of.
@@ -171,9 +172,7 @@ export function heading(title, said, colours) {
 export function makeSave(picture) {
   const button = (label, act) => {
     const said = `Save the picture as ${label}`;
-    const made = make("button", { type: "button", class: "button", "aria-label": said, title: said }, label);
-    made.addEventListener("click", async () => act(await picture()));
-    return made;
+    return makeButton(label, async () => act(await picture()), { "aria-label": said, title: said });
   };
   return [
     button("SVG", (sheet) => download(new Blob([svgText(sheet)], { type: "image/svg+xml" }), `${sheet.name}.svg`)),

@@ -61,8 +61,9 @@
 // A source may forget rows; a view that draws many keeps those that it needs.
 
 import { DifferenceSource } from "./difference.js";
-import { inIdleTime } from "./dom.js";
+import { inIdleTime, kept } from "./dom.js";
 import { GivenLayer } from "./given.js";
+import { allHeads } from "./held.js";
 import { Layer } from "./layer.js";
 import { Matrices, Norms } from "./measures.js";
 import { decodeBase64, decodeValues } from "./numbers.js";
@@ -116,29 +117,19 @@ export class FileSource {
   thumbnail(kind, layer, head, { queries, keys, width, height }) {
     const { pictures } = this.facts.kinds[kind];
     const plain = (side) => this.tokens(kind, side).flatMap(({ special }, i) => (special ? [] : [i]));
-    const all = (side) => this.tokens(kind, side).map((_, i) => i);
+    const whole = (side) => this.tokens(kind, side).map((_, i) => i);
     const isOf = (tokens) => String([queries, keys]) === String([tokens("query"), tokens("key")]);
-    const name = isOf(all) ? "all" : isOf(plain) ? "plain" : null;
+    const name = isOf(whole) ? "all" : isOf(plain) ? "plain" : null;
     if (!pictures?.[name]) return null;
-    if (!this.decoded.has(pictures[name]))
-      this.decoded.set(pictures[name], decodeBase64(this.readBlock(pictures[name])));
+    const all = kept(this.decoded, pictures[name], () => decodeBase64(this.readBlock(pictures[name])));
     const at = this.unheld(kind).indexOf(`${layer}.${head}`) * width * height;
-    return this.decoded.get(pictures[name]).subarray(at, at + width * height);
+    return all.subarray(at, at + width * height);
   }
 
   // The names of the heads that are not held, in the order of their pictures.
   unheld(kind) {
-    if (!this.missing.has(kind)) {
-      const names = (layer) =>
-        Array.from({ length: this.heads(kind, layer) }, (_, head) => head).filter(
-          (head) => !this.holds(kind, layer, head),
-        );
-      this.missing.set(
-        kind,
-        this.layers(kind).flatMap((layer) => names(layer).map((head) => `${layer}.${head}`)),
-      );
-    }
-    return this.missing.get(kind);
+    const missing = () => allHeads(this, kind).filter(({ layer, head }) => !this.holds(kind, layer, head));
+    return kept(this.missing, kind, () => missing().map(({ layer, head }) => `${layer}.${head}`));
   }
 
   tokens(kind, side) {
@@ -229,9 +220,7 @@ export class FileSource {
 
   story(stack) {
     const facts = this.facts.story?.[stack];
-    const name = `story.${stack}`;
-    if (facts && !this.decoded.has(name)) this.decoded.set(name, decodeStory(facts, this.readBlock));
-    return this.decoded.get(name) ?? null;
+    return facts ? kept(this.decoded, `story.${stack}`, () => decodeStory(facts, this.readBlock)) : null;
   }
 
   listen(listener) {
@@ -244,15 +233,13 @@ export class FileSource {
 
   // A layer is decoded when someone first looks at it.
   layer(kind, number) {
-    const name = `${kind}.${number}`;
-    let layer = this.decoded.get(name);
-    if (!layer) {
-      const { query, key, keys } = this.sides[kind];
-      const facts = this.layerFacts(kind, number);
-      layer = new (facts.weights ? GivenLayer : Layer)(facts, query.length, keys, key.length, this.readBlock);
-      this.decoded.set(name, layer);
-    }
-    return layer;
+    return kept(this.decoded, `${kind}.${number}`, () => this.makeLayer(kind, this.layerFacts(kind, number)));
+  }
+
+  /** @returns {any} */
+  makeLayer(kind, facts) {
+    const { query, key, keys } = this.sides[kind];
+    return new (facts.weights ? GivenLayer : Layer)(facts, query.length, keys, key.length, this.readBlock);
   }
 
   measureFacts(kind, number, what) {
@@ -260,22 +247,14 @@ export class FileSource {
   }
 
   measure(kind, number, what) {
-    const name = `${kind}.${number}.${what}`;
-    if (!this.decoded.has(name)) {
+    return kept(this.decoded, `${kind}.${number}.${what}`, () => {
       const facts = this.measureFacts(kind, number, what);
       const { query, key, keys } = this.sides[kind];
-      const weights = {
-        row: (head, of) => this.row(kind, number, head, of),
-        column: (head, of) => this.column(kind, number, head, of),
-      };
-      this.decoded.set(
-        name,
-        what === "norm"
-          ? new Norms(facts, keys, key.length, this.readBlock, weights)
-          : new Matrices(facts, query.length, keys, key.length, this.readBlock),
-      );
-    }
-    return this.decoded.get(name);
+      if (what !== "norm") return new Matrices(facts, query.length, keys, key.length, this.readBlock);
+      const row = (head, of) => this.row(kind, number, head, of);
+      const column = (head, of) => this.column(kind, number, head, of);
+      return new Norms(facts, keys, key.length, this.readBlock, { row, column });
+    });
   }
 
   // The normaliser of every row of a head; null while they are being worked out.

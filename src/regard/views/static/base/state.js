@@ -12,6 +12,7 @@
 // units ("pieces" | "words"); at (of a network that is trained, which of the traced steps; see
 // trained.js); what (the weights or another measure, see measures.js); theme.
 
+import { kept } from "./dom.js";
 import { nearestHeld, nearestIn } from "./held.js";
 import { quantities } from "./measures.js";
 import { NAME_FIELDS } from "./names.js";
@@ -37,7 +38,16 @@ export function oneOf(words) {
   };
 }
 
-const isCount = (text) => /^\d{1,6}$/.test(text);
+const isCount = (text) => /^\d{1,7}$/.test(text);
+
+// A field that takes a number, and need not be said while it is what it is at first.
+export function countOr(initial) {
+  return {
+    initial,
+    read: (text) => (isCount(text) ? Number(text) : undefined),
+    write: (value) => (value === initial ? null : String(value)),
+  };
+}
 
 const FIELDS = {
   bare: { initial: false, read: () => true, write: (bare) => (bare ? "" : null) }, // the view, and nothing around it
@@ -75,11 +85,7 @@ const FIELDS = {
     },
     write: (pin) => (pin ? [pin.side, pin.index, ...(pin.to === undefined ? [] : [pin.to])].join("-") : null),
   },
-  row: {
-    initial: null,
-    read: (text) => (isCount(text) ? Number(text) : undefined),
-    write: (row) => (row === null ? null : String(row)),
-  },
+  row: countOr(null),
   run: {
     initial: 0,
     read: (text, { source }) =>
@@ -149,6 +155,12 @@ export class State {
   // listener(changed: Set of names)
   listen(listener) {
     this.listeners.push(listener);
+  }
+
+  // act() now, and whenever one of these fields has changed.
+  follow(names, act) {
+    this.listen((changed) => names.some((name) => changed.has(name)) && act());
+    act();
   }
 
   // A head that is not held is refused, with all that was to be set with it; a layer, only where it holds none.
@@ -282,14 +294,11 @@ export class State {
   shown(values = this.values) {
     const { kind, units, specials, filter } = values;
     const name = `shown.${kind}.${units}.${specials}.${filter}`;
-    if (!this.kept.has(name)) {
-      const of = (side) =>
-        this.units(side, values)
-          .all.map(({ first }) => first)
-          .filter((first) => this.isShown(side, first, values));
-      this.kept.set(name, { queries: of("query"), keys: of("key") });
-    }
-    return this.kept.get(name);
+    const of = (side) =>
+      this.units(side, values)
+        .all.map(({ first }) => first)
+        .filter((first) => this.isShown(side, first, values));
+    return kept(this.kept, name, () => ({ queries: of("query"), keys: of("key") }));
   }
 
   // What is on show while the pointer rests: what is pinned, or else the query that is being written.

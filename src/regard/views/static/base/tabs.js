@@ -1,7 +1,7 @@
 // The bar between the header and the view: which view, and which attention where a model has several.
 
 import { makeChoice, makeSelect } from "./controls.js";
-import { make, readable } from "./dom.js";
+import { make, onClicks, readable } from "./dom.js";
 import { KIND_NAMES } from "./header.js";
 import { ACROSS, onKeys, placeIn } from "./keys.js";
 import { runsOf } from "./source.js";
@@ -12,18 +12,8 @@ function makeTabs(views, state, panelId) {
   const tabs = views.map(({ name, label }) =>
     make("button", { type: "button", role: "tab", class: "tab", "data-view": name, "aria-controls": panelId }, label),
   );
-  const show = () => {
-    for (const tab of tabs) {
-      const on = tab.dataset.view === state.values.view;
-      tab.setAttribute("aria-selected", String(on));
-      tab.tabIndex = on ? 0 : -1;
-    }
-  };
   list.append(...tabs);
-  list.addEventListener("click", (event) => {
-    const tab = event.target.closest("[data-view]");
-    if (tab) state.set({ view: tab.dataset.view, hover: null });
-  });
+  onClicks(list, "[data-view]", ({ dataset }) => state.set({ view: dataset.view, hover: null }));
   onKeys(list, (key, { target }) => {
     const at = tabs.indexOf(target);
     const to = at < 0 ? undefined : placeIn(tabs.length, at, key, ACROSS, true);
@@ -32,8 +22,13 @@ function makeTabs(views, state, panelId) {
     state.set({ view: tabs[to].dataset.view, hover: null });
     return true;
   });
-  state.listen((changed) => changed.has("view") && show());
-  show();
+  state.follow(["view"], () => {
+    for (const tab of tabs) {
+      const on = tab.dataset.view === state.values.view;
+      tab.setAttribute("aria-selected", String(on));
+      tab.tabIndex = on ? 0 : -1;
+    }
+  });
   return list;
 }
 
@@ -78,13 +73,11 @@ function makeRuns(source, state, host) {
 // One sentence on what is on show, for whoever sees it for the first time.
 function makeGuide(source, views, state) {
   const line = make("p", { class: "guide" });
-  const update = () => {
+  state.follow(["view", "kind", "what", "form"], () => {
     const { guide = "" } = views.find(({ name }) => name === state.values.view);
     line.textContent = typeof guide === "function" ? guide(source, state.values) : guide;
     line.hidden = line.textContent === "";
-  };
-  state.listen((changed) => ["view", "kind", "what", "form"].some((name) => changed.has(name)) && update());
-  update();
+  });
   return line;
 }
 

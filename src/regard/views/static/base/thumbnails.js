@@ -6,6 +6,7 @@
 import DRAWING from "../drawing.json";
 import { parseColour } from "./colours.js";
 import { inIdleTime, make } from "./dom.js";
+import { allHeads } from "./held.js";
 import { fullOf, quantityOf } from "./measures.js";
 
 const SIDE = DRAWING.thumbnail.side; // sampled queries and bins of keys at most: what a cell can show, whatever the text's length
@@ -108,10 +109,7 @@ class Thumbnails {
   // The largest number of any head, where all pictures have one scale.
   most() {
     const { kind, what } = this.state.values;
-    const heads = this.source
-      .layers(kind)
-      .flatMap((layer) => Array.from({ length: this.source.heads(kind, layer) }, (_, head) => ({ layer, head })));
-    return fullOf(this.source, { kind, what }, heads);
+    return fullOf(this.source, { kind, what }, allHeads(this.source, kind));
   }
 
   // A head's weights between shown tokens as a small picture, -255 to 255. Long texts are sampled: evenly spaced

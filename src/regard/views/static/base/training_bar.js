@@ -55,7 +55,6 @@ export function makeTrainingBar(source, state, colours, host, picture) {
     else if (event.key === ".") player.turn(state.values.at + 1);
     else if (event.key === "p") player.play();
   });
-  state.listen((changed) => changed.has("at") && player.update());
-  player.update();
+  state.follow(["at"], player.update);
   return element;
 }

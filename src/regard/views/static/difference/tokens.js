@@ -1,5 +1,6 @@
 // Of two texts: their tokens one above the other, partners together; and how alike the words are that both have.
 
+import { makeScroll, makeTable } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
 import { shade } from "./map.js";
 
@@ -41,39 +42,28 @@ export function makeLikeness({ words, places, layers, cosines }, colours) {
   ];
   const last = (i) => cosines[i].findLast((value) => value !== null) ?? 1;
   const order = words.map((_, i) => i).sort((a, b) => last(a) - last(b));
-  const header = make(
-    "tr",
-    {},
-    make("th", { scope: "col" }, "Word"),
-    ...layers.map((name) => make("th", { scope: "col" }, name)),
-  );
   const least = Math.min(1, ...cosines.flat().filter((value) => value !== null));
-  const shades = [];
-  const rows = order.map((i) => {
-    const cells = cosines[i].map((value) => {
-      const cell = make("td", {}, value === null ? "–" : value.toFixed(3));
-      if (value !== null && least < 1) shades.push([cell, (1 - value) / (1 - least)]);
-      return cell;
-    });
-    return make("tr", {}, make("th", { scope: "row" }, ...named(i)), ...cells);
-  });
+  const rows = order.map((i) => [
+    make("span", {}, ...named(i)),
+    ...cosines[i].map((value) => (value === null ? "–" : value.toFixed(3))),
+  ]);
   const moved = order
     .slice(0, MOVED)
     .flatMap((i, place) => [place > 0 ? ", " : "", ...named(i), ` (${last(i).toFixed(3)})`]);
   const said = make("p", {}, "Most moved, by the last layer: ", ...moved, ".");
-  const table = make(
-    "div",
-    { class: "difference-scroll", tabindex: "0", role: "region", "aria-label": "Likeness of words by layer" },
-    make(
-      "table",
-      { class: "likeness" },
-      make("caption", { class: "sr-only" }, "Cosine of each word's two vectors, layer by layer"),
-      make("thead", {}, header),
-      make("tbody", {}, ...rows),
-    ),
-  );
+  const made = makeTable("Cosine of each word's two vectors, layer by layer", ["Word", ...layers], rows);
+  made.className = "likeness";
+  made.caption.className = "sr-only";
+  const table = makeScroll("Likeness of words by layer", made);
+  table.className = "difference-scroll";
   // In the colours of the theme, or of paper.
-  const draw = () => shades.forEach(([cell, strength]) => shade(cell, strength, colours));
+  const draw = () =>
+    order.forEach((i, row) =>
+      cosines[i].forEach((value, column) => {
+        const cell = made.tBodies[0].rows[row].cells[column + 1];
+        if (value !== null && least < 1) shade(cell, (1 - value) / (1 - least), colours);
+      }),
+    );
   draw();
   return { said, table, draw };
 }

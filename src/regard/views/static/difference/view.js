@@ -1,6 +1,7 @@
 // The difference view: which heads attend differently in two texts or in two models, and the way to each.
 
-import { formatWeight, make } from "../base/dom.js";
+import { makeButton } from "../base/controls.js";
+import { make, makeNote, makeSection } from "../base/dom.js";
 import { KIND_NAMES } from "../base/header.js";
 import { makeDivergenceMap } from "./map.js";
 import { makeAlignment, makeLikeness } from "./tokens.js";
@@ -18,14 +19,10 @@ function open(page) {
   const texts = compared.between === "texts";
   const openHead = ({ layer, head }) => state.set({ view: "heads", run: 0, layer, head, also: [], hover: null });
   const map = makeDivergenceMap(page, openHead);
-  const said = make("p", { class: "note" });
-  const partners = make("p", { class: "note" });
+  const said = makeNote();
+  const partners = makeNote();
   const aligned = make("div", {});
   const strongest = make("ol", { class: "strongest-heads" });
-  strongest.addEventListener("click", ({ target }) => {
-    const button = target.closest("button");
-    if (button) openHead({ layer: Number(button.dataset.layer), head: Number(button.dataset.head) });
-  });
 
   const title = texts
     ? "How differently each head attends in the two texts"
@@ -44,26 +41,14 @@ function open(page) {
       ),
     ),
   ];
-  if (texts)
-    parts.push(
-      make(
-        "section",
-        { "aria-label": "Tokens of both texts" },
-        make("h2", { class: "panel-title" }, "What is compared"),
-        partners,
-        aligned,
-      ),
-    );
+  if (texts) parts.push(makeSection({ "aria-label": "Tokens of both texts" }, "What is compared", partners, aligned));
   const likeness = compared.likeness ? makeLikeness(compared.likeness, colours) : null;
   if (likeness) {
     parts.push(
-      make(
-        "section",
+      makeSection(
         { "aria-label": "Likeness of words" },
-        make("h2", { class: "panel-title" }, "Likeness of the words that both have"),
-        make(
-          "p",
-          { class: "note" },
+        "Likeness of the words that both have",
+        makeNote(
           "The cosine of the word's two vectors at each embedding layer: 1 is the same direction. The stronger a cell's colour, the less alike.",
         ),
         likeness.said,
@@ -71,9 +56,7 @@ function open(page) {
       ),
     );
   }
-  const left = compared.leftOut.map(({ name, reason }) =>
-    make("p", { class: "note" }, `Not here: ${name}, since ${reason}`),
-  );
+  const left = compared.leftOut.map(({ name, reason }) => makeNote(`Not here: ${name}, since ${reason}`));
   const element = make(
     "div",
     { class: "differing" },
@@ -95,23 +78,20 @@ function open(page) {
       .filter(({ value }) => value !== null);
     const mean = heads.reduce((sum, { value }) => sum + value, 0) / heads.length;
     const where = source.kinds.length > 1 ? ` ${KIND_NAMES[kind]}.` : "";
-    said.textContent = `Jensen-Shannon divergence of its rows in bits, the mean over ${queries.length} queries: 0 is alike, 1 has nothing in common; all heads together ${formatWeight(mean)}.${where} The stronger a cell's colour, the more it differs. Click one to see where.`;
+    said.textContent = `Jensen-Shannon divergence of its rows in bits, the mean over ${queries.length} queries: 0 is alike, 1 has nothing in common; all heads together ${mean.toFixed(4)}.${where} The stronger a cell's colour, the more it differs. Click one to see where.`;
     strongest.replaceChildren(
       ...heads
         .sort((a, b) => b.value - a.value)
         .slice(0, 10)
-        .map(({ layer, head, value }) =>
-          make(
+        .map((head) => {
+          const name = make("span", {}, `Layer ${head.layer}, head ${head.head}`);
+          const number = make("span", { class: "top-number" }, head.value.toFixed(4));
+          return make(
             "li",
             {},
-            make(
-              "button",
-              { type: "button", "data-layer": String(layer), "data-head": String(head) },
-              make("span", {}, `Layer ${layer}, head ${head}`),
-              make("span", { class: "top-number" }, formatWeight(value)),
-            ),
-          ),
-        ),
+            makeButton([name, number], () => openHead(head), { class: null }),
+          );
+        }),
     );
     if (!texts) return;
     const shares = share.flat().filter((value) => value !== null);

@@ -1,14 +1,14 @@
 // The three questions below the sentence, and what unfolds below each; see view.js for `at`.
 
-import { makeChoice, makeSelect } from "../base/controls.js";
+import { makeButton, makeChoice, makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
-import { heldOf } from "../base/held.js";
+import { allHeads, heldOf } from "../base/held.js";
 import { nameOf, saidOf } from "../base/names.js";
 import { isRead, wordsOf } from "../base/shares.js";
 import { makeShares } from "../neuron/shares.js";
 import { Followed } from "../story/followed.js";
 import { worked } from "../story/scores.js";
-import { bold, headsOf, wholePercent } from "./attention.js";
+import { bold, wholePercent } from "./attention.js";
 import { Sentence } from "./sentence.js";
 
 const line = (...parts) => make("p", {}, ...parts);
@@ -73,15 +73,11 @@ const WITHOUT = {
     const to = found && most(found);
     const { lost } = state.values;
     const what = to && lost === "word" ? { unseen: to.first } : { layer: head.layer, head: head.head };
-    const word = make("bdi", { dir: "auto" }, to ? `without “${to.text}”` : "");
-    const options = [
-      ["head", "without this head"],
-      ["word", word],
-    ];
+    const word = to ? [["word", make("bdi", { dir: "auto" }, `without “${to.text}”`)]] : [];
     const pick = makeChoice({
       name: "lost",
       legend: "What is left out",
-      options: to ? options : options.slice(0, 1),
+      options: [["head", "without this head"], ...word],
       value: () => (to ? lost : "head"),
       choose: (name) => state.set({ lost: name }),
     });
@@ -111,7 +107,7 @@ function effectOf(source, state, { head, from, lines, what, to }) {
   const isCounted = ([first, { textContent }]) => isRead(textContent) && !isHidden(first);
   const read = [...sentence.words].filter(isCounted).map(([first]) => first);
   const least = read.reduce((one, other) => (kept(other) < kept(one) ? other : one), from);
-  const all = headsOf(source, head.kind);
+  const all = allHeads(source, head.kind).length;
   const also = [", and ", bold(units.at(least).text, "to"), ` ${kept(least).toFixed(2)}, the least of all words.`];
   const ends = kept(least) > HARDLY ? [hardly(all)] : least === from ? [": no word moves more."] : also;
   return [
@@ -154,14 +150,16 @@ const OTHERS = {
       const looks = to ? [bold(to.text, "to"), ` ${wholePercent(found[to.first])}`] : [];
       const name = make("span", {}, `Head ${of}`, named(of) ? ` ${saidOf(named(of).name)}` : "");
       const target = make("span", {}, make("span", { class: "sr-only" }, "most to "), ...looks);
-      const button = make(
-        "button",
-        { type: "button", class: "door-card", "aria-current": of === head ? "true" : null },
+      const parts = [
         make("span", { class: "door-card-name" }, name, target),
         isLong ? "" : make("span", { "aria-hidden": "true" }, sentence.element),
+      ];
+      const looked = { class: "door-card", "aria-current": of === head ? "true" : null };
+      return make(
+        "li",
+        {},
+        makeButton(parts, () => state.set({ head: of, key: null }), looked),
       );
-      button.addEventListener("click", () => state.set({ head: of, key: null }));
-      return make("li", {}, button);
     };
     const word = bold(wordsOf(state, kind).at(from).text, "from");
     const choose = ". Each has learned to look at something else: choose one.";

@@ -1,6 +1,7 @@
 // What the door says of a head: which sentence the shares of a word make.
 
 import { make, readable } from "../base/dom.js";
+import { allHeads } from "../base/held.js";
 import { mostOf, wordsOf } from "../base/shares.js";
 
 const FEW = 0.05; // a share that is worth a sentence
@@ -8,13 +9,11 @@ const HALF = 0.5;
 
 export const wholePercent = (share) => (share < 0.01 ? "less than 1\u00a0%" : `${Math.round(100 * share)}\u00a0%`);
 
-export const headsOf = (source, kind) => source.layers(kind).reduce((sum, layer) => sum + source.heads(kind, layer), 0);
-
 export const bold = (text, side) => make("b", { class: `door-${side}` }, make("bdi", { dir: "auto" }, readable(text)));
 
 // "In one of 72 heads, Write gives 86 % of its attention to poem."
 export function remark({ source, state }, { kind }, from, shares) {
-  const heads = headsOf(source, kind);
+  const heads = allHeads(source, kind).length;
   const units = wordsOf(state, kind);
   const word = bold(units.at(from).text, "from");
   const inOne = heads === 1 ? "In its one head, " : `In one of ${heads} heads, `;

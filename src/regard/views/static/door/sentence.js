@@ -70,14 +70,8 @@ export class Sentence {
       const above = box.top < highest + 4 ? highest - 2 : between;
       const path = drawn("path", { d: first === from ? loop(one, above) : way(one, box, above) });
       const end = box.top + (box.top < one.top - 4 ? box.height : 0);
-      const group = drawn(
-        "g",
-        { "data-to": String(first) },
-        path,
-        drawn("circle", { cx: middle(box), cy: end, r: "1" }),
-      );
-      group.style.setProperty("--share", shares[first].toFixed(3));
-      return group;
+      const dot = drawn("circle", { cx: middle(box), cy: end, r: "1" });
+      return drawn("g", { "data-to": String(first), "--share": shares[first].toFixed(3) }, path, dot);
     };
     const to = [...boxes].filter(([first]) => shares[first] >= LEAST).sort(([a], [b]) => shares[a] - shares[b]);
     this.tag = drawn("text", { class: "door-tag", "text-anchor": "middle" });

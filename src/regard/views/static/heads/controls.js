@@ -1,7 +1,7 @@
 // The switches above the diagram, and the legend of the heads on show.
 
-import { makeChoice, makeMenu, makeSlider, makeSwitch } from "../base/controls.js";
-import { make } from "../base/dom.js";
+import { makeButton, makeChoice, makeMenu, makeSlider, makeSwitch } from "../base/controls.js";
+import { make, makeNote } from "../base/dom.js";
 import { PAIR_FILTERS } from "../base/state.js";
 import { toggleHead } from "./choice.js";
 import { THRESHOLDS } from "./weights.js";
@@ -22,13 +22,11 @@ function makeFilter(state) {
 // How lines and bars are drawn; numbers stay what they are.
 function makeStrength(state) {
   const slider = makeSlider("Least weight", (place) => state.set({ least: THRESHOLDS[place] }));
-  const update = () => {
+  state.follow(["least", "what"], () => {
     const { least, what } = state.values;
     const of = what === "weights" ? "" : " of the largest";
     slider.update(THRESHOLDS.indexOf(least), THRESHOLDS.length, least === 0 ? "all" : `from ${least}${of}`);
-  };
-  state.listen((changed) => (changed.has("least") || changed.has("what")) && update());
-  update();
+  });
   const full = makeChoice({
     name: "largest",
     legend: "What the thickest line stands for",
@@ -47,13 +45,8 @@ function makeStrength(state) {
     slider.element,
     makeSwitch(state, "Logarithmic", "scale", ["linear", "log"]),
     make("div", { class: "full" }, make("span", {}, "Thickest line ="), full.element),
-    make("p", { class: "note" }, "This changes what is drawn. Every number stays the weight."),
+    makeNote("This changes what is drawn. Every number stays the weight."),
   );
-}
-
-function noted(element, title) {
-  element.title = title;
-  return element;
 }
 
 // Controls that only some kinds of attention need come and go with the kind.
@@ -64,13 +57,13 @@ export function makeControls({ source, state }) {
   if (any((tokens) => tokens.some((token, i) => i > 0 && token.word !== null && token.word === tokens[i - 1].word))) {
     parts.push(makeSwitch(state, "Whole words", "units", ["pieces", "words"]));
   }
-  if (any((tokens) => tokens.some((token) => token.special)))
-    parts.push(noted(makeSwitch(state, "Special tokens", "specials"), "Hiding changes no number."));
+  if (any((tokens) => tokens.some((token) => token.special))) {
+    const title = "Hiding changes no number.";
+    parts.push(Object.assign(makeSwitch(state, "Special tokens", "specials"), { title }));
+  }
   if (source.kinds.some((kind) => source.pair(kind))) {
     const filter = makeFilter(state);
-    const update = () => (filter.hidden = !source.pair(state.values.kind));
-    state.listen((changed) => changed.has("kind") && update());
-    update();
+    state.follow(["kind"], () => (filter.hidden = !source.pair(state.values.kind)));
     parts.push(filter);
   }
   return make("div", { class: "controls" }, ...parts, makeStrength(state));
@@ -79,34 +72,24 @@ export function makeControls({ source, state }) {
 // The heads on show, where there are several: colour, dashes and letter of each; a click lets one go.
 export function makeLegend({ state, colours }) {
   const list = make("ul", { class: "legend", "aria-label": "Heads on show" });
-  list.addEventListener("click", (event) => {
-    const button = event.target.closest("button");
-    if (button) toggleHead(state, Number(button.dataset.layer), Number(button.dataset.head));
-  });
   const update = (heads) => {
     list.hidden = heads.length < 2;
     list.replaceChildren(
       ...(list.hidden ? [] : heads).map(({ layer, head, place }) => {
         const line = make("span", { class: "legend-line", "aria-hidden": "true" });
         line.style.backgroundImage = dashesOf(colours.dashes(place), colours.series(place));
-        const name = `Layer ${layer}, head ${head}`;
+        const said = `Layer ${layer}, head ${head}: let go`;
+        const parts = [
+          line,
+          make("span", { class: "letter" }, colours.letter(place)),
+          make("span", {}, `${layer}.${head}`),
+          make("span", { class: "close", "aria-hidden": "true" }, "×"),
+        ];
+        const named = { class: null, "aria-label": said, title: said };
         return make(
           "li",
           {},
-          make(
-            "button",
-            {
-              type: "button",
-              "data-layer": String(layer),
-              "data-head": String(head),
-              "aria-label": `${name}: let go`,
-              title: `${name}: let go`,
-            },
-            line,
-            make("span", { class: "letter" }, colours.letter(place)),
-            make("span", {}, `${layer}.${head}`),
-            make("span", { class: "close", "aria-hidden": "true" }, "×"),
-          ),
+          makeButton(parts, () => toggleHead(state, layer, head), named),
         );
       }),
     );

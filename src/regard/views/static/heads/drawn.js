@@ -24,13 +24,11 @@ function missingFrom(source) {
 export function makeDrawn({ source, state }) {
   const { element, select, update } = makeSelect("Show: what is drawn", (what) => state.set({ what }), "Show");
   element.classList.add("drawn");
-  const show = () => {
+  state.follow(["kind", "what"], () => {
     const { kind, what } = state.values;
     const names = () => quantities(source, kind).map((name) => [name, quantityOf(name).label]);
     update(kind, () => [...names(), ...missingFrom(source)], what);
-  };
-  state.listen((changed) => (changed.has("kind") || changed.has("what")) && show());
-  show();
+  });
   element.hidden = select.options.length < 2 && source.kinds.every((kind) => quantities(source, kind).length < 2);
   return element;
 }

@@ -6,7 +6,7 @@
 // print(on), as a view's.
 
 import { makeChoice } from "../base/controls.js";
-import { make } from "../base/dom.js";
+import { kept, make } from "../base/dom.js";
 import { Diagram } from "./diagram.js";
 import { lineLook } from "./lines.js";
 import { HeadMap } from "./map.js";
@@ -41,10 +41,7 @@ export function isLong({ source, values: { kind } }) {
 
 export function makeForms(page, weights) {
   const made = new Map();
-  const get = (name) => {
-    if (!made.has(name)) made.set(name, new FORMS[name](page, weights));
-    return made.get(name);
-  };
+  const get = (name) => kept(made, name, () => new FORMS[name](page, weights));
   const choice = makeChoice({
     name: "form",
     legend: "How a head is drawn",

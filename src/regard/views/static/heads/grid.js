@@ -15,8 +15,7 @@ export function makePicker(page) {
     const missing = source.holds(kind, layer, head) ? "" : ", not in this file";
     said.textContent = `Layer ${layer}, head ${head}${does ? `: ${does}` : ""}${missing}`;
   };
-  state.listen((changed) => ["kind", "layer", "head", "effect"].some((name) => changed.has(name)) && say());
-  say();
+  state.follow(["kind", "layer", "head", "effect"], () => say());
   const open = ({ layer, head }, event) => {
     const adding = event.shiftKey || event.ctrlKey || event.metaKey || state.values.adding;
     if (adding) toggleHead(state, layer, head);

@@ -1,6 +1,7 @@
 // One head as a labelled matrix: a row for each query, a column for each key, the weights in the cells. Heads has it as its
 // map, Model beside its wall.
 
+import { kept } from "../base/dom.js";
 import { Matrix } from "../base/matrix.js";
 import { tokenElement } from "./tokens.js";
 import { largestOf } from "./weights.js";
@@ -47,9 +48,8 @@ export class HeadMatrix extends Matrix {
   }
 
   largestIn(head, query) {
-    const name = `${head.name}.${query}`;
-    if (!this.largest.has(name)) this.largest.set(name, largestOf(this.weights.row(head, query), this.shown.keys));
-    return this.largest.get(name);
+    const made = () => largestOf(this.weights.row(head, query), this.shown.keys);
+    return kept(this.largest, `${head.name}.${query}`, made);
   }
 
   said(row, column) {

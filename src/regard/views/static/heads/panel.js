@@ -2,7 +2,7 @@
 // screen reader. Without a row, the strongest weights of the chosen heads.
 
 import { makeTable, makeTables } from "../base/controls.js";
-import { make, onceAFrame } from "../base/dom.js";
+import { make, makeNote, onClicks, onceAFrame } from "../base/dom.js";
 import { quantityOf } from "../base/measures.js";
 import { mostOf, sharedBy, sharesOf } from "../base/shares.js";
 import { WeightList } from "./list.js";
@@ -13,14 +13,13 @@ export class Panel {
   constructor(page, weights, strongest, form, drawn) {
     this.source = page.source;
     this.state = page.state;
-    this.colours = page.colours;
     this.weights = weights;
     this.strongest = strongest;
     this.form = form;
     this.drawn = drawn;
     this.request = onceAFrame(() => this.draw());
     this.title = make("h2", { class: "panel-title" });
-    this.subtitle = make("p", { class: "note" });
+    this.subtitle = makeNote();
     this.list = new WeightList(page, weights, (token) => this.name(token));
     this.sum = make("p", { class: "note sum" });
     this.table = makeTables("All numbers as a table", () => this.tables());
@@ -35,7 +34,7 @@ export class Panel {
       this.table.element,
       this.live,
     );
-    this.list.element.addEventListener("click", (event) => this.onClick(event));
+    onClicks(this.list.element, "button", (button, event) => this.onClick(button, event));
     this.element.addEventListener(
       "focusout",
       ({ relatedTarget: to }) => this.element.contains(to) || this.state.set({ hover: null }),
@@ -59,9 +58,7 @@ export class Panel {
     return this.weights.heads.length > 1;
   }
 
-  onClick(event) {
-    const button = event.target.closest("button");
-    if (!button) return;
+  onClick(button, event) {
     const token = { side: button.dataset.side, index: Number(button.dataset.token) };
     if (!button.dataset.pin) {
       this.form().reveal(token);

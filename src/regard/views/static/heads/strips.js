@@ -1,6 +1,7 @@
 // One word's row in every head, layer by layer: a strip for each head, a column for each key.
 
-import { make } from "../base/dom.js";
+import { kept, make } from "../base/dom.js";
+import { allHeads } from "../base/held.js";
 import { DOWN, makeStop, onKeys, placeIn } from "../base/keys.js";
 import { Matrix } from "../base/matrix.js";
 import { inShort, nameOf } from "../base/names.js";
@@ -55,11 +56,9 @@ export class Strips extends Matrix {
     const { source } = this.page;
     this.keys = this.state.shown().keys;
     this.layers = source.layers(kind);
-    const heads = this.layers.flatMap((layer) =>
-      Array.from({ length: source.heads(kind, layer) }, (_, head) => ({ layer, head, name: `${layer}.${head}` })),
-    );
-    const rows = heads
-      .filter(({ layer, head }) => source.holds(kind, layer, head))
+    const held = allHeads(source, kind).filter(({ layer, head }) => source.holds(kind, layer, head));
+    const rows = held
+      .map((head) => ({ ...head, name: `${head.layer}.${head.head}` }))
       .map((of) => ({ of, name: of.name, element: this.makeName(of) }));
     const units = this.state.units("key");
     const columns = this.keys.map((index) => ({
@@ -108,13 +107,7 @@ export class Strips extends Matrix {
   }
 
   row(head, query) {
-    const name = `${head.name}.${query.index}.${query.to}`;
-    if (!this.kept.has(name)) {
-      const weights = this.weights.focused(head, query);
-      if (!weights) return null;
-      this.kept.set(name, weights);
-    }
-    return this.kept.get(name);
+    return kept(this.kept, `${head.name}.${query.index}.${query.to}`, () => this.weights.focused(head, query));
   }
 
   // All strips have one scale: the largest of all of them.

@@ -30,9 +30,7 @@ export class TokenColumn {
     const blocks = [];
     for (let i = 0; i < order.length; i += BLOCK) {
       const some = this.elements.slice(i, i + BLOCK);
-      const block = make("div", { class: "token-block" }, ...some);
-      block.style.setProperty("--tokens", some.length);
-      blocks.push(block);
+      blocks.push(make("div", { class: "token-block", "--tokens": some.length }, ...some));
     }
     this.element.replaceChildren(...blocks);
     this.stop(this.elements[0]);

@@ -1,7 +1,7 @@
 // The head view: all heads as thumbnails, the chosen ones as lines between queries and keys, and their numbers.
 
-import { makeChoice, makeSwitch } from "../base/controls.js";
-import { inIdleTime, make } from "../base/dom.js";
+import { makeButton, makeChoice, makeSwitch } from "../base/controls.js";
+import { inIdleTime, make, makeNote } from "../base/dom.js";
 import { quantities } from "../base/measures.js";
 import { makeHeadName, makeNames } from "../base/names.js";
 import { makeControls, makeLegend } from "./controls.js";
@@ -39,12 +39,9 @@ function open(page) {
   const weights = new Weights(page);
   const { grid, said: headSaid } = makePicker(page);
   // On a phone it is folded away, below the drawing.
-  const opener = make(
-    "button",
-    { type: "button", class: "button picker-opener", "aria-expanded": "false" },
-    "Choose another head",
-  );
-  opener.addEventListener("click", () => opener.setAttribute("aria-expanded", String(opener.ariaExpanded === "false")));
+  const unfold = () => opener.setAttribute("aria-expanded", String(opener.ariaExpanded === "false"));
+  const folded = { class: "button picker-opener", "aria-expanded": "false" };
+  const opener = makeButton("Choose another head", unfold, folded);
   const forms = makeForms(page, weights);
   // What is the largest of the heads is what a full line stands for.
   const strongest = new Strongest(page, weights, () => {
@@ -170,7 +167,7 @@ function open(page) {
       make("p", { class: "axes" }, make("span", {}, "Layer ↓"), make("span", {}, "Head →")),
       grid.element,
       headSaid,
-      makeNames(page, make("p", { class: "note" }, grid.scaleSaid())),
+      makeNames(page, makeNote(grid.scaleSaid())),
       makeSwitch(state, "Several heads", "adding"),
     ),
     view,

@@ -1,11 +1,13 @@
 // The weights on show, between units (pieces or words) and spans of them, and how strongly each is drawn.
 
+import { kept } from "../base/dom.js";
 import { formatQuantity, fullOf, quantityOf } from "../base/measures.js";
 import { oneOf } from "../base/state.js";
 import { meanUnits, sumUnits } from "../base/units.js";
 import { chosenHeads } from "./choice.js";
 
 const MOST_ROWS = 1200;
+const MOST_SPANS = 500;
 const DECADES = 4; // of the logarithmic scale
 export const THRESHOLDS = [0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5];
 
@@ -106,29 +108,17 @@ export class Weights {
 
   // The weights of a query unit over the key units, at their first tokens; null while they are not there.
   row(head, query) {
-    const name = `${head.name}.${query}`;
-    let row = this.rows.get(name);
-    if (!row) {
-      row = this.makeRow(head, this.units("query", query, query));
-      if (!row) return null;
-      if (this.rows.size > MOST_ROWS) this.rows.clear();
-      this.rows.set(name, row);
-    }
-    return row;
+    const made = () => this.makeRow(head, this.units("query", query, query));
+    return kept(this.rows, `${head.name}.${query}`, made, MOST_ROWS);
   }
 
   // The row or the column of what has the focus: a unit or a span of units.
   focused(head, { side, index, to = index }) {
-    const name = `${head.name}.${side}.${index}.${to}`;
-    let weights = this.spans.get(name);
-    if (!weights) {
+    const made = () => {
       const units = this.units(side, index, to);
-      weights = side === "query" ? this.makeRow(head, units) : this.makeColumn(head, units);
-      if (!weights) return null;
-      if (this.spans.size > 500) this.spans.clear();
-      this.spans.set(name, weights);
-    }
-    return weights;
+      return side === "query" ? this.makeRow(head, units) : this.makeColumn(head, units);
+    };
+    return kept(this.spans, `${head.name}.${side}.${index}.${to}`, made, MOST_SPANS);
   }
 
   // Whether a unit of the other side is there for what has the focus: the mask of some head on show lets a token of

@@ -1,6 +1,6 @@
 // What stands above the views of a live page: the text fields, what is edited, and what comes of it.
 
-import { makeSelect } from "../base/controls.js";
+import { makeButton, makeSelect } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
 import { isRead } from "../base/shares.js";
 import { notKnown } from "../base/units.js";
@@ -14,7 +14,6 @@ const WIDTH = 620; // pixels, of a word's way in two sentences
 export class LiveBar {
   // live: the page's facts of the model; side: the first sentence; told: { typed, switched, released, undone, kept, chosen }.
   constructor(live, side, told) {
-    this.live = live;
     this.told = told;
     const pair = side.pair !== null;
     this.fields = [makeField(pair ? "First text" : "Type a sentence", side.text ?? "")];
@@ -67,18 +66,14 @@ export class LiveBar {
     this.pick.element.hidden = true;
     const line = make("div", { class: "live-line" }, this.other, this.pick.element, this.alike);
     const element = make("div", { class: "live-other", hidden: true }, line, this.drawn);
-    const button = make(
-      "button",
-      { type: "button", class: "button", "aria-expanded": "false" },
-      "Compare two sentences",
-    );
-    button.addEventListener("click", () => {
+    const unfold = () => {
       element.hidden = !element.hidden;
       button.setAttribute("aria-expanded", String(!element.hidden));
       if (element.hidden) this.other.value = "";
       else this.other.focus();
       this.told.typed(false);
-    });
+    };
+    const button = makeButton("Compare two sentences", unfold, { "aria-expanded": "false" });
     return { element, button };
   }
 
@@ -127,10 +122,6 @@ export class LiveBar {
     this.say(`${why} What Python worked out of this sentence is below; no other can be typed.`, true);
   }
 
-  refused(why) {
-    this.say(why, true);
-  }
-
   work() {
     this.element.classList.add("working");
   }
@@ -146,11 +137,7 @@ export class LiveBar {
   edits({ off, weights }) {
     this.off = off;
     this.head();
-    const chip = (text, take) => {
-      const button = make("button", { type: "button", class: "live-chip", title: "Undo" }, text, " ×");
-      button.addEventListener("click", take);
-      return make("li", {}, button);
-    };
+    const chip = (text, take) => make("li", {}, makeButton([text, " ×"], take, { class: "live-chip", title: "Undo" }));
     const chips = [
       ...off.map(([layer, head]) => chip(`head ${layer}.${head} off`, () => this.told.switched(layer, head))),
       ...weights.map((each) => {

@@ -1,5 +1,6 @@
 // What comes of a sentence and its edits: which words moved, and what the model expects.
 
+import { makeButton } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
 
 const MOST = 6; // words that are named; in the sentence, half as many have numbers
@@ -11,8 +12,7 @@ const DEEP = 0.1; // what one loses that is marked most
 export function makeMoved(keep) {
   const said = make("span", {});
   const list = make("ol", { class: "live-words" });
-  const again = make("button", { type: "button", class: "button" }, "Compare from here");
-  again.addEventListener("click", keep);
+  const again = makeButton("Compare from here", keep);
   const element = make("div", { class: "live-found" }, said, list, again);
   return {
     element,
@@ -40,9 +40,8 @@ export function makeMoved(keep) {
       list.replaceChildren(
         ...shown.map((pair) => {
           const number = most.includes(pair) ? ` ${pair.cosine.toFixed(3)}` : "";
-          const item = make("li", {}, make("bdi", {}, readable(pair.text)), make("small", {}, number));
-          item.style.setProperty("--lost", Math.min(1, (1 - pair.cosine) / DEEP).toFixed(3));
-          return item;
+          const lost = Math.min(1, (1 - pair.cosine) / DEEP).toFixed(3);
+          return make("li", { "--lost": lost }, make("bdi", {}, readable(pair.text)), make("small", {}, number));
         }),
       );
     },

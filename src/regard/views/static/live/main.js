@@ -159,7 +159,7 @@ function answered(answer) {
   if (answer.refused) {
     // The title is for screen readers here: it must not go on with the sentence before.
     root.querySelector("h1").replaceChildren("No sentence that can be read");
-    return bar.refused(answer.refused);
+    return bar.say(answer.refused, true);
   }
   const words = wordVectors(answer.encoded, answer.contextual);
   const isFirst = before === null;

@@ -1,5 +1,6 @@
 // The button that switches a head off, or on again.
 
+import { makeButton } from "../base/controls.js";
 import { make } from "../base/dom.js";
 
 /**
@@ -10,10 +11,9 @@ import { make } from "../base/dom.js";
 export function makeSwitch(off, switched, named = "sr-only") {
   const what = make("span", {}, "");
   const name = make("span", { class: named }, "");
-  const element = make("button", { type: "button", class: "button switch" }, what, " ", name);
+  const element = makeButton([what, " ", name], () => at && switched(at.layer, at.head), { class: "button switch" });
   /** @type {{ layer: number, head: number } | null} */
   let at = null;
-  element.addEventListener("click", () => at && switched(at.layer, at.head));
 
   /** @param {{ layer: number, head: number } | null} head of null: no one head is meant */
   function update(head) {

@@ -1,7 +1,7 @@
 // One head beside the wall, as a map and with all its numbers: the one under the pointer, or else the chosen one. And the
 // numbers of all heads as a table.
 
-import { makeTable, makeTables } from "../base/controls.js";
+import { makeButton, makeTable, makeTables } from "../base/controls.js";
 import { make, onceAFrame } from "../base/dom.js";
 import { nameOf, withEffect } from "../base/names.js";
 import { DetailMap } from "./map.js";
@@ -20,8 +20,7 @@ export class Detail {
     this.map = new DetailMap(page, () => this.head());
     this.standing = make("dl", { class: "detail-numbers detail-standing" });
     this.numbers = make("dl", { class: "detail-numbers" });
-    const button = make("button", { type: "button", class: "button" }, "Open this head");
-    button.addEventListener("click", () => open(this.head()));
+    const button = makeButton("Open this head", () => open(this.head()));
     this.off = page.source.makeSwitch?.(); // a live page's
     this.element = make(
       "section",

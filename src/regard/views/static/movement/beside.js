@@ -32,13 +32,6 @@ export function besideSaid({ words, texts: [, text] }) {
   const name = (word) => make("b", {}, make("bdi", { dir: "auto" }, readable(word)));
   if (one.toLowerCase() !== other.toLowerCase())
     return make("p", {}, "Of the other words, ", name(other), " comes to be most like ", name(one), ":");
-  const there = make("bdi", {}, text);
-  return make(
-    "p",
-    {},
-    name(one),
-    " begins as one row of the table. Here, and in “",
-    there,
-    "”, it ends as two things:",
-  );
+  const begins = " begins as one row of the table. Here, and in “";
+  return make("p", {}, name(one), begins, make("bdi", {}, text), "”, it ends as two things:");
 }

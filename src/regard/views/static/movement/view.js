@@ -1,10 +1,10 @@
 // The movement map: a word's way from its learned to its contextual embedding, in several sentences.
 
 import { makeChoice, makeScroll, makeSelect, makeTable } from "../base/controls.js";
-import { make, readable, whenWider } from "../base/dom.js";
+import { make, makeNote, makeSection, onClicks, readable, whenWider } from "../base/dom.js";
 import { makePlayer } from "../base/player.js";
 import { sheetOf } from "../base/sheet.js";
-import { oneOf } from "../base/state.js";
+import { countOr, oneOf } from "../base/state.js";
 import { drawPaths, stepName } from "./drawing.js";
 
 const HELP = [
@@ -19,7 +19,6 @@ const WAYS = [
   ["vectors", "Vectors"],
 ];
 
-const isCount = (text) => /^\d{1,4}$/.test(text);
 const fits = (source) => Boolean(source.facts.movement);
 
 function open({ source, state, colours }) {
@@ -58,11 +57,8 @@ function open({ source, state, colours }) {
   });
 
   const figure = make("div", { class: "figure" });
-  const goTo = (event) => {
-    const target = event.target.closest("[data-step]");
-    if (target) player.turn(Number(target.dataset.step));
-  };
-  figure.addEventListener("click", goTo);
+  const goTo = ({ dataset }) => player.turn(Number(dataset.step));
+  onClicks(figure, "[data-step]", goTo);
 
   const legend = make("ol", { class: "sentences" });
   const drawLegend = () =>
@@ -78,16 +74,11 @@ function open({ source, state, colours }) {
   const inShort = make("p", { class: "in-short" });
   const choose = makeSelect("Which two sentences", (couple) => state.set({ couple: Number(couple) }));
   const table = makeScroll("Distances");
-  table.addEventListener("click", goTo);
-  const note = make(
-    "p",
-    { class: "note" },
-    "Distance is the true one, in all dimensions; drawn is its length in the picture.",
-  );
-  const between = make(
-    "section",
+  onClicks(table, "[data-step]", goTo);
+  const note = makeNote("Distance is the true one, in all dimensions; drawn is its length in the picture.");
+  const between = makeSection(
     { class: "between", "aria-label": "Distances between the sentences" },
-    make("h2", { class: "panel-title" }, "Between the sentences"),
+    "Between the sentences",
     choose.element,
     table,
     note,
@@ -190,16 +181,8 @@ function open({ source, state, colours }) {
 
 const fields = {
   way: oneOf(WAYS.map(([name]) => name)),
-  step: {
-    initial: null,
-    read: (text) => (isCount(text) ? Number(text) : undefined),
-    write: (step) => (step === null ? null : String(step)),
-  },
-  couple: {
-    initial: 0,
-    read: (text) => (isCount(text) ? Number(text) : undefined),
-    write: (couple) => (couple > 0 ? String(couple) : null),
-  },
+  step: countOr(null),
+  couple: countOr(0),
 };
 
 export const VIEW = {

@@ -1,15 +1,10 @@
 // Which number is worked out: a kind, a layer, a head, a query and a key; and its steps.
 
 import { factorsOf } from "../base/scorers.js";
+import { countOr } from "../base/state.js";
 
-const isCount = (text) => /^\d{1,7}$/.test(text);
-// A place that need not be said: the key that is worked out, a dimension of q and k, one of v.
-const place = {
-  initial: null,
-  read: (text) => (isCount(text) ? Number(text) : undefined),
-  write: (value) => (value === null ? null : String(value)),
-};
-export const NEURON_FIELDS = { key: place, dim: place, vdim: place };
+// The key that is worked out, a dimension of q and k, one of v.
+export const NEURON_FIELDS = { key: countOr(null), dim: countOr(null), vdim: countOr(null) };
 
 export class Chosen {
   constructor({ source, state }) {
@@ -41,10 +36,10 @@ export class Chosen {
     this.keys = keys;
     if (!this.steps) return false;
     const wanted = pin && pin.side === "key" && key === null ? pin.index : key;
-    this.key = wanted !== null && wanted < keys.length ? wanted : this.strongest();
+    this.key = wanted !== null && wanted < keys.length ? wanted : placeOfLargest(this.steps.weights);
     this.softmax = softmaxOf(this.steps);
-    this.dim = dim !== null && dim < this.steps.dim ? dim : this.largestTerm();
-    this.vdim = vdim !== null && vdim < this.steps.vDim ? vdim : this.largestResult();
+    this.dim = dim !== null && dim < this.steps.dim ? dim : placeOfLargest(this.terms());
+    this.vdim = vdim !== null && vdim < this.steps.vDim ? vdim : placeOfLargest(this.steps.context ?? [0]);
     return true;
   }
 
@@ -59,14 +54,6 @@ export class Chosen {
       ...(hidden ? { specials: true, filter: "all" } : {}),
       ...(inside ? { units: "pieces" } : {}),
     };
-  }
-
-  // The key with the largest weight.
-  strongest() {
-    const { weights } = this.steps;
-    let best = 0;
-    for (let key = 1; key < weights.length; key += 1) if (weights[key] > weights[best]) best = key;
-    return best;
   }
 
   isSink(key = this.key) {
@@ -96,14 +83,6 @@ export class Chosen {
     return Float64Array.from({ length: vDim }, (_, d) => weights[key] * v[key * vDim + d]);
   }
 
-  largestTerm() {
-    return placeOfLargest(this.terms());
-  }
-
-  largestResult() {
-    return this.steps.context ? placeOfLargest(this.steps.context) : 0;
-  }
-
   nameOf(side, index) {
     return this.pieces(side).name(index);
   }
@@ -119,7 +98,7 @@ export class Chosen {
   }
 }
 
-function placeOfLargest(values) {
+export function placeOfLargest(values) {
   let best = 0;
   for (let i = 1; i < values.length; i += 1) if (Math.abs(values[i]) > Math.abs(values[best])) best = i;
   return best;

@@ -38,9 +38,9 @@ export function scaleOf({ scale, dim }) {
   return root ? { root, said: `/ √${dim}` } : { root, said: `× ${Number(scale.toPrecision(7))}` };
 }
 
-export function largestSize(values, from = 0, count = values.length) {
+export function largestSize(...lists) {
   let largest = 0;
-  for (let i = from; i < from + count; i += 1) largest = Math.max(largest, Math.abs(values[i]));
+  for (const list of lists) for (const value of list) largest = Math.max(largest, Math.abs(value));
   return largest;
 }
 

@@ -16,7 +16,6 @@ const MOST_ON_PAPER = 400;
 export class KeyRows {
   // onPoint({ what, key, index }): a number of a strip is under the pointer; null when it has left.
   constructor(page, chosen, onPoint) {
-    this.source = page.source;
     this.state = page.state;
     this.colours = page.colours;
     this.chosen = chosen;

@@ -1,4 +1,4 @@
-import { make } from "../base/dom.js";
+import { make, onClicks } from "../base/dom.js";
 
 const LISTED = 12; // parts of their own: the largest, and the chosen one
 const NAMED = 0.09; // of the whole: parts that are wide enough for their word
@@ -34,9 +34,6 @@ export function makeShares(chosen, choose) {
   const rest = others.reduce((sum, key) => sum + weights[key], 0);
   if (rest > 0)
     append(make("span", { class: "share", title: `${others.length} others together ${percent(rest)}` }), rest);
-  bar.addEventListener("click", ({ target }) => {
-    const part = target.closest("[data-key]");
-    if (part) choose(Number(part.dataset.key));
-  });
+  onClicks(bar, "[data-key]", ({ dataset }) => choose(Number(dataset.key)));
   return bar;
 }

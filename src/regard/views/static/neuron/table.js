@@ -5,10 +5,7 @@ import { saidOf } from "../base/scorers.js";
 import { formatNumber } from "./figures.js";
 
 export class NeuronTables {
-  constructor(page, chosen) {
-    this.source = page.source;
-    this.state = page.state;
-    this.colours = page.colours;
+  constructor(chosen) {
     this.chosen = chosen;
     const { element, draw } = makeTables("All numbers as tables", () => (chosen.steps ? this.tables() : []));
     element.classList.add("neuron-tables");

@@ -22,16 +22,15 @@ export function makeTerms({ heads, terms, rows, chosen, total }) {
     deep,
   );
   const body = lines.map(([name, factors, product, on]) => {
-    const bar = make("span", { class: product < 0 ? "term-bar negative" : "term-bar" });
-    bar.style.setProperty("--size", largest > 0 ? Math.abs(product) / largest : 0);
-    const sign = make("td", { class: "term-cell" }, bar);
+    const size = largest > 0 ? Math.abs(product) / largest : 0;
+    const bar = make("span", { class: product < 0 ? "term-bar negative" : "term-bar", "--size": size });
     return make(
       "tr",
       { class: on ? "on" : null },
       make("th", { scope: "row" }, name),
       ...factors.map((factor) => make("td", {}, formatNumber(factor, more))),
       make("td", {}, formatNumber(product, deep)),
-      sign,
+      make("td", { class: "term-cell" }, bar),
     );
   });
   const left = terms.length - listed.length;

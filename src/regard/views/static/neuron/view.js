@@ -1,8 +1,8 @@
 // The neuron view: one query and one head, from q to the result, with every number in between.
 
-import { makeSelect } from "../base/controls.js";
+import { makeButton, makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
-import { heldOf } from "../base/held.js";
+import { makeHeadPicks } from "../base/held.js";
 import { saidOf } from "../base/scorers.js";
 import { Chosen, NEURON_FIELDS } from "./chosen.js";
 import { formatNumber, printed, times } from "./figures.js";
@@ -22,34 +22,27 @@ function open(page) {
   const readout = make("p", { class: "neuron-readout note" });
   const rows = new KeyRows(page, chosen, (point) => describe(point));
   const worked = new Worked(page, chosen);
-  const tables = new NeuronTables(page, chosen);
+  const tables = new NeuronTables(chosen);
   const live = make("p", { class: "sr-only", role: "status", "aria-live": "polite" });
   const waiting = make("p", { class: "empty" }, "The numbers are on their way.");
 
   const pickQuery = (index) => state.set({ ...chosen.reach(index), key: null });
+  const headPicks = makeHeadPicks(page, () => ({ key: chosen.key }));
   const picks = {
-    layer: makeSelect("Layer", (layer) => state.set({ layer: Number(layer), also: [], key: chosen.key })),
-    head: makeSelect("Head", (head) => state.set({ head: Number(head), also: [], key: chosen.key })),
     query: makeSelect("Query", (query) => pickQuery(Number(query))),
     key: makeSelect("Key", (key) => state.set({ key: Number(key) })),
   };
-  const step = (label, by) => {
-    const button = make("button", { type: "button", class: "button", "aria-label": label }, by < 0 ? "‹" : "›");
-    button.addEventListener("click", () =>
-      pickQuery(Math.max(0, Math.min(chosen.queries.length - 1, chosen.query + by))),
-    );
-    return button;
-  };
-  const back = make("button", { type: "button", class: "button" }, "Show in the head view");
-  back.addEventListener("click", () => state.set({ view: "heads", ...chosen.reach(chosen.query) }));
+  const turn = (by) => pickQuery(Math.max(0, Math.min(chosen.queries.length - 1, chosen.query + by)));
+  const step = (label, by) => makeButton(by < 0 ? "‹" : "›", () => turn(by), { "aria-label": label });
+  const back = () => state.set({ view: "heads", ...chosen.reach(chosen.query) });
   const controls = make(
     "div",
     { class: "controls neuron-controls" },
-    picks.layer.element,
-    picks.head.element,
+    headPicks.layer,
+    headPicks.head,
     make("span", { class: "stepper" }, step("Query before", -1), picks.query.element, step("Query after", 1)),
     picks.key.element,
-    back,
+    makeButton("Show in the head view", back),
   );
   const body = make(
     "div",
@@ -94,17 +87,8 @@ function open(page) {
   }
 
   function showPicks() {
-    const { kind, layer, head, query, key, queries, keys } = chosen;
-    picks.layer.update(
-      kind,
-      () =>
-        source
-          .layers(kind)
-          .filter((each) => heldOf(source, kind, each).length > 0)
-          .map((each) => [each, each]),
-      layer,
-    );
-    picks.head.update(`${kind}.${layer}`, () => heldOf(source, kind, layer).map((each) => [each, each]), head);
+    const { kind, query, key, queries, keys } = chosen;
+    headPicks.update();
     picks.query.update(kind, () => queries.map((_, i) => [i, `${i} ${chosen.nameOf("query", i)}`]), query);
     picks.key.update(kind, () => keys.map((_, i) => [i, `${i} ${chosen.nameOf("key", i)}`]), key);
   }

@@ -1,7 +1,7 @@
 // "Why this number?": one weight, worked out step by step, each line with the numbers that stand in the row.
 
 import { makeSlider } from "../base/controls.js";
-import { formatDifference, make } from "../base/dom.js";
+import { formatDifference, make, makeNote, onClicks } from "../base/dom.js";
 import { saidOf } from "../base/scorers.js";
 import { formatNumber, printed, scaleOf, times } from "./figures.js";
 import { makeShares } from "./shares.js";
@@ -11,10 +11,9 @@ export class Worked {
   constructor(page, chosen) {
     this.source = page.source;
     this.state = page.state;
-    this.colours = page.colours;
     this.chosen = chosen;
     this.title = make("h2", { class: "worked-title" });
-    this.subtitle = make("p", { class: "note" });
+    this.subtitle = makeNote();
     this.word = make("div", { class: "worked-word" });
     this.steps = make("ol", { class: "worked" });
     // Made once: a slider that is made anew would be lost to the hand that moves it.
@@ -30,7 +29,7 @@ export class Worked {
       make("details", { class: "worked-dims" }, this.dims, ...sliders),
       this.steps,
     );
-    this.word.addEventListener("click", (event) => this.onWord(event));
+    onClicks(this.word, ".piece", ({ dataset: { side, token } }) => this.choosePiece(side, Number(token)));
   }
 
   draw() {
@@ -121,7 +120,7 @@ export class Worked {
         total: products[chosen.key],
       }),
       this.equation(`${said.score} = `, this.number(products[chosen.key], "product")),
-      make("p", { class: "note" }, note),
+      makeNote(note),
     );
   }
 
@@ -148,7 +147,7 @@ export class Worked {
       "scale",
       "Scale",
       this.equation(product, by, ...others, this.number(scaled[key], "scaled")),
-      make("p", { class: "note" }, note),
+      makeNote(note),
     );
   }
 
@@ -161,7 +160,7 @@ export class Worked {
       "cap",
       "Soft cap",
       this.equation(`${cap} × tanh(`, score, ` / ${cap})`, equals, this.number(capped[key], "capped")),
-      make("p", { class: "note" }, `No score is larger than ${cap}.`),
+      makeNote(`No score is larger than ${cap}.`),
     );
   }
 
@@ -180,7 +179,7 @@ export class Worked {
       "bias",
       "Add the bias",
       this.equation(score, " + ", bias, equals, this.number(before + steps.bias[key], "biased")),
-      make("p", { class: "note" }, of),
+      makeNote(of),
     );
   }
 
@@ -193,13 +192,13 @@ export class Worked {
           "mask",
           "Mask",
           make("p", {}, "This key may be looked at: the score stays ", this.number(steps.scores[key]), "."),
-          make("p", { class: "note" }, seen),
+          makeNote(seen),
         )
       : this.step(
           "mask",
           "Mask",
           make("p", {}, "This key may not be looked at: the score becomes ", this.number(-Infinity), "."),
-          make("p", { class: "note" }, seen),
+          makeNote(seen),
         );
   }
 
@@ -225,9 +224,7 @@ export class Worked {
       this.equation("exp(", own, " − ", largest, ")", of, this.number(power, "power")),
       this.equation("sum over ", `${over} = `, this.number(softmax.total, "total")),
       this.equation(part, " / ", total, equals, make("strong", {}, this.number(steps.weights[key], "weight"))),
-      make(
-        "p",
-        { class: "note" },
+      makeNote(
         `The largest score of the row, ${formatNumber(softmax.largest)}, is taken away first: the shares stay the same, and no power overflows.`,
       ),
     );
@@ -282,9 +279,7 @@ export class Worked {
           total: context[vdim],
         }),
         this.equation(`result[${vdim}] = `, make("strong", {}, this.number(context[vdim], "result"))),
-        make(
-          "p",
-          { class: "note" },
+        makeNote(
           `What this head hands on for the query has ${vDim} such numbers. Largest difference from Python ${formatDifference(difference)}${share}.${held === "some" ? " This page holds the values of some heads." : ""}`,
         ),
       ),
@@ -342,18 +337,15 @@ export class Worked {
         : "";
     parts.push(
       whole === null
-        ? make("p", { class: "note" }, "The rows of the other pieces are on their way.")
-        : make("p", { class: "note" }, `${added}${mean}. Between the words: `, this.number(whole, "word"), "."),
+        ? makeNote("The rows of the other pieces are on their way.")
+        : makeNote(`${added}${mean}. Between the words: `, this.number(whole, "word"), "."),
     );
     this.word.replaceChildren(...parts);
   }
 
-  onWord(event) {
-    const piece = event.target.closest(".piece");
-    if (!piece) return;
-    const index = Number(piece.dataset.token);
+  choosePiece(side, index) {
     const { query, key } = this.chosen;
-    const [to, at] = piece.dataset.side === "query" ? [index, key] : [query, index];
+    const [to, at] = side === "query" ? [index, key] : [query, index];
     this.state.set({ ...this.chosen.reach(to), units: "pieces", key: at });
   }
 }

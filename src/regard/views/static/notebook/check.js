@@ -1,7 +1,8 @@
 // The causal check: the run without one head, worked out in the kernel, beside the run with it.
 
-import { makeSelect } from "../base/controls.js";
-import { make, readable } from "../base/dom.js";
+import { makeButton } from "../base/controls.js";
+import { make, makeNote, readable } from "../base/dom.js";
+import { makeHeadPicks } from "../base/held.js";
 import { arrived } from "../base/source.js";
 
 const HELP = [
@@ -13,16 +14,12 @@ const figure = (value) => (value !== 0 && Math.abs(value) < 0.001 ? value.toExpo
 function open({ source, state }) {
   const results = new Map(); // "kind.layer.head" to what came
   const nameOf = ({ kind, layer, head }) => `${kind}.${layer}.${head}`;
-  const pick = (label, name) => makeSelect(label, (value) => state.set({ [name]: Number(value), also: [] }));
-  const picks = { layer: pick("Layer", "layer"), head: pick("Head", "head") };
+  const picks = makeHeadPicks({ source, state });
   const button = make("button", { type: "button", class: "button" }, "Run without this head");
-  const back = make("button", { type: "button", class: "button" }, "Show in the head view");
-  back.addEventListener("click", () => state.set({ view: "heads" }));
+  const back = makeButton("Show in the head view", () => state.set({ view: "heads" }));
   const said = make("p", { class: "check-said", role: "status" });
   const body = make("div", {});
-  const note = make(
-    "p",
-    { class: "note" },
+  const note = makeNote(
     "Moved: |h′ − h| / |h|, where h is the token’s last hidden state with the head and h′ without it. One head at zero is a coarse question: other heads may do the same work.",
   );
   const element = make(
@@ -33,7 +30,7 @@ function open({ source, state }) {
       {},
       "A weight says where a head looks. Whether the model needs it is another question: set the head’s output to zero, run the model again, and see what changes.",
     ),
-    make("div", { class: "check-top" }, picks.layer.element, picks.head.element, button, back),
+    make("div", { class: "check-top" }, picks.layer, picks.head, button, back),
     said,
     body,
     note,
@@ -51,10 +48,8 @@ function open({ source, state }) {
   });
 
   function draw() {
-    const { kind, layer, head } = state.values;
-    picks.layer.update(kind, () => source.layers(kind).map((each) => [each, each]), layer);
-    const heads = () => Array.from({ length: source.heads(kind, layer) }, (_, i) => [i, i]);
-    picks.head.update(`${kind}.${layer}`, heads, head);
+    const { layer, head } = state.values;
+    picks.update();
     const name = nameOf(state.values);
     const found = results.get(name);
     button.disabled = running.has(name);
@@ -83,8 +78,7 @@ function open({ source, state }) {
       ...(before ? [["Likeliest, with the head"], ["Without it"]] : []),
     ];
     const rows = tokens.map((token, i) => {
-      const bar = make("span", { class: "moved-bar", "aria-hidden": "true" });
-      bar.style.setProperty("--size", moved[i] / largest);
+      const bar = make("span", { class: "moved-bar", "aria-hidden": "true", "--size": moved[i] / largest });
       const top = ({ token: text, probability }) => [
         make("bdi", { dir: "auto" }, readable(text)),
         ` ${probability.toFixed(4)}`,

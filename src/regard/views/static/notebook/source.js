@@ -8,7 +8,7 @@
 // A measure is worked out layer by layer, a quarter of a second at a time, when nothing else is asked for: see work.js.
 
 import { Layer } from "../base/layer.js";
-import { decodeValues } from "../base/numbers.js";
+import { decodeValues, stretches } from "../base/numbers.js";
 import { FileSource } from "../base/source.js";
 import { MeasureWork } from "./work.js";
 
@@ -153,16 +153,10 @@ export class KernelSource extends FileSource {
     return this.work.status(chosen);
   }
 
-  layer(kind, number) {
-    const name = `${kind}.${number}`;
-    if (!this.decoded.has(name)) {
-      const { query, key, keys } = this.sides[kind];
-      this.decoded.set(
-        name,
-        new KernelLayer(this, kind, this.layerFacts(kind, number), query.length, keys, key.length, this.readBlock),
-      );
-    }
-    return this.decoded.get(name);
+  /** @returns {any} */
+  makeLayer(kind, facts) {
+    const { query, key, keys } = this.sides[kind];
+    return new KernelLayer(this, kind, facts, query.length, keys, key.length, this.readBlock);
   }
 
   // Python knows the normalisers.
@@ -194,7 +188,7 @@ export class KernelSource extends FileSource {
   // weight in each of `width` bins of the keys; and the strongest weights of some heads.
   picture(kind, layer, head, { queries, keys, width, height }, what) {
     if (!this.work.ready(kind, layer, what, true)) return null;
-    const of = { kind, layer, head, of: what, queries: ranges(queries), keys: ranges(keys), width, height };
+    const of = { kind, layer, head, of: what, queries: stretches(queries), keys: stretches(keys), width, height };
     return this.ask(`picture.${JSON.stringify(of)}`, { what: "picture", ...of }, 4 * width * height, ([levels]) =>
       floats(levels),
     );
@@ -331,15 +325,4 @@ export class KernelSource extends FileSource {
     clearTimeout(this.timer);
     clearTimeout(this.patience);
   }
-}
-
-// Ascending places as [first, last] of each stretch without a gap.
-function ranges(places) {
-  const found = [];
-  for (const place of places) {
-    const last = found[found.length - 1];
-    if (last && last[1] === place - 1) last[1] = place;
-    else found.push([place, place]);
-  }
-  return found;
 }

@@ -1,7 +1,7 @@
 // What is added to the embedding at each position: the matrix, and how alike its rows are.
 
 import { makeChoice, makeSlider, makeTable, makeTables } from "../base/controls.js";
-import { make } from "../base/dom.js";
+import { make, makeNote } from "../base/dom.js";
 import { formatNumber, largestSize } from "../neuron/figures.js";
 import { PositionMap } from "./heatmap.js";
 import { makePositionSection, PositionProfile } from "./parts.js";
@@ -10,7 +10,6 @@ export class AddedVectors {
   constructor(page, side) {
     this.source = page.source;
     this.state = page.state;
-    this.colours = page.colours;
     this.side = side;
     this.at = { position: 0, dim: 0, other: 0 };
     this.cosine = true;
@@ -35,7 +34,7 @@ export class AddedVectors {
     this.scale = make("p", { class: "note added-scale" });
     this.entry = make("p", { class: "position-number added-entry" });
     this.pair = make("p", { class: "position-number added-pair" });
-    this.note = make("p", { class: "note" });
+    this.note = makeNote();
     this.measure = makeChoice({
       name: `measure-${side}`,
       legend: "Measure",

@@ -1,7 +1,7 @@
 // What depends on the distance of key and query: a bias of the scores, and the angles by which q and k are turned.
 
 import { makeSlider, makeTable, makeTables } from "../base/controls.js";
-import { make } from "../base/dom.js";
+import { make, makeNote } from "../base/dom.js";
 import { formatNumber, largestSize } from "../neuron/figures.js";
 import { PositionMap } from "./heatmap.js";
 import { makePositionSection, PositionProfile } from "./parts.js";
@@ -10,7 +10,6 @@ export class BiasByDistance {
   constructor(page) {
     this.source = page.source;
     this.state = page.state;
-    this.colours = page.colours;
     this.distance = 0;
     const choose = (head, column) => {
       this.distance = column + this.first;
@@ -27,7 +26,7 @@ export class BiasByDistance {
       distance: makeSlider("Distance, key minus query", (distance) => choose(this.head(), distance - this.first)),
     };
     this.entry = make("p", { class: "position-number bias-entry" });
-    this.note = make("p", { class: "note" });
+    this.note = makeNote();
     this.profile = new PositionProfile(page);
     this.table = makeTables("Bias of every distance as a table", () => this.tables());
     this.element = makePositionSection(
@@ -83,7 +82,6 @@ export class RotaryAngles {
   constructor(page) {
     this.source = page.source;
     this.state = page.state;
-    this.colours = page.colours;
     this.at = { pair: 0, distance: 1 };
     const go = (patch) => {
       this.at = { ...this.at, ...patch };
@@ -101,7 +99,7 @@ export class RotaryAngles {
     };
     this.entry = make("p", { class: "position-number rotary-entry" });
     this.mean = make("p", { class: "position-number rotary-mean" });
-    this.note = make("p", { class: "note" });
+    this.note = makeNote();
     this.profile = new PositionProfile(page);
     this.table = makeTables("Angles at this distance as a table", () => this.tables());
     this.element = makePositionSection(

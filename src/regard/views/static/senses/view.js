@@ -1,7 +1,9 @@
 // The senses of a word: a map of its uses in groups, the groups, and each use as a line to read.
 
-import { drawn, make, readable, whenWider } from "../base/dom.js";
+import { makeButton, makeCopy } from "../base/controls.js";
+import { drawn, make, makeNote, onClicks, readable, whenWider } from "../base/dom.js";
 import { DOWN, makeStop, onKeys, placeIn } from "../base/keys.js";
+import { countOr } from "../base/state.js";
 import { drawMap } from "./drawing.js";
 import { markOf } from "./marks.js";
 
@@ -12,7 +14,6 @@ const HELP = [
   ["A group", "shows its own lines alone; chosen again, all"],
 ];
 
-const isCount = (text) => /^\d{1,6}$/.test(text);
 const fits = (source) => Boolean(source.facts.senses);
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 const percent = (share) => `${(100 * share).toFixed(0)} %`;
@@ -23,6 +24,7 @@ function open({ source, state, colours }) {
     facts.lines.flatMap((line, i) => (!state.values.sense || line.sense === state.values.sense ? [i] : []));
   const use = () => (state.values.use !== null && state.values.use < facts.lines.length ? state.values.use : null);
   const read = (i) => state.set({ use: i });
+  const readOf = ({ dataset }) => read(Number(dataset.use));
 
   const mark = (name) => {
     const { d, colour, hollow } = markOf(facts.groups, name, colours);
@@ -39,17 +41,14 @@ function open({ source, state, colours }) {
     );
 
   const figure = make("div", { class: "figure" });
-  figure.addEventListener("click", ({ target }) => {
-    const found = target.closest("[data-use]");
-    if (found) read(Number(found.dataset.use));
-  });
+  onClicks(figure, "[data-use]", readOf);
 
   // The line that is read, and the way to its attention.
   const reading = make("section", { class: "sense-reading", "aria-label": "The line", "aria-live": "polite" });
   const fillReading = () => {
     const i = use();
     if (i === null) {
-      reading.replaceChildren(make("p", { class: "note" }, "Choose a mark on the map, or a line, to read it."));
+      reading.replaceChildren(makeNote("Choose a mark on the map, or a line, to read it."));
       return;
     }
     const line = facts.lines[i];
@@ -57,31 +56,20 @@ function open({ source, state, colours }) {
     const run = facts.traced.indexOf(i);
     reading.replaceChildren(
       make("p", { class: "sense-line" }, inLine(line, Infinity)),
-      make("p", { class: "note" }, mark(line.sense), ` ${line.sense}${sure} · ${line.where}`),
+      makeNote(mark(line.sense), ` ${line.sense}${sure} · ${line.where}`),
       run < 0 ? command(line) : attention(run),
     );
   };
-  const attention = (run) => {
-    const button = make("button", { type: "button", class: "button" }, "See its attention");
-    button.addEventListener("click", () => state.set({ run, view: "heads", pin: null, hover: null, also: [] }));
-    return button;
-  };
+  const attention = (run) =>
+    makeButton("See its attention", () => state.set({ run, view: "heads", pin: null, hover: null, also: [] }));
   const command = ({ left, node, right }) => {
     const text = `regard look -- ${quoted(left + node + right)}`;
-    const button = make("button", { type: "button", class: "button" }, "Copy");
-    const told = make("span", { class: "told", "aria-live": "polite" });
-    button.addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText(text);
-        told.textContent = "Copied.";
-      } catch {
-        told.textContent = "The browser does not let this page copy: mark the command.";
-      }
-    });
+    const refused = "The browser does not let this page copy: mark the command.";
+    const { button, told } = makeCopy("Copy", { text: () => text, copied: () => "Copied.", refused });
     return make(
       "div",
       { class: "sense-command" },
-      make("p", { class: "note" }, "Its attention is not in this page. This command draws it:"),
+      makeNote("Its attention is not in this page. This command draws it:"),
       make("code", {}, text),
       button,
       told,
@@ -89,12 +77,10 @@ function open({ source, state, colours }) {
   };
 
   const groups = make("ul", { class: "sense-groups" });
-  groups.addEventListener("click", ({ target }) => {
-    const group = target.closest("[data-sense]");
-    const line = target.closest("[data-use]");
-    if (line) read(Number(line.dataset.use));
-    else if (group) state.set({ sense: state.values.sense === group.dataset.sense ? "" : group.dataset.sense });
-  });
+  onClicks(groups, "[data-use]", readOf);
+  onClicks(groups, "[data-sense]", ({ dataset: { sense } }) =>
+    state.set({ sense: state.values.sense === sense ? "" : sense }),
+  );
   const fillGroups = () => {
     const held = document.activeElement?.getAttribute("data-sense");
     groups.replaceChildren(
@@ -111,8 +97,7 @@ function open({ source, state, colours }) {
           make("bdi", {}, readable(sense)),
           make("span", { class: "sense-share" }, `${percent(share)}, ${uses} use${uses === 1 ? "" : "s"}`),
         );
-        const words = (said, list) =>
-          list.length > 0 ? [make("p", { class: "note" }, `${said}: ${list.join(", ")}`)] : [];
+        const words = (said, list) => (list.length > 0 ? [makeNote(`${said}: ${list.join(", ")}`)] : []);
         const lines = typical.map((i) =>
           make(
             "li",
@@ -170,16 +155,13 @@ function open({ source, state, colours }) {
         list.scrollTop = offsetTop - list.clientHeight / 2;
     }
   };
-  list.addEventListener("click", ({ target }) => {
-    const row = target.closest("[data-use]");
-    if (row) read(Number(row.dataset.use));
-  });
+  onClicks(list, "[data-use]", readOf);
   onKeys(list, (key, { target }) => {
     const all = [...rows.values()];
     const to = placeIn(all.length, all.indexOf(target), key, DOWN);
     if (to === undefined) return false;
     all[to].focus();
-    read(Number(all[to].dataset.use));
+    readOf(all[to]);
     return true;
   });
 
@@ -202,7 +184,7 @@ function open({ source, state, colours }) {
     make(
       "section",
       { class: "senses-map", "aria-label": "Map of uses" },
-      make("p", { class: "note" }, `${facts.about}${part}`),
+      makeNote(`${facts.about}${part}`),
       figure,
       reading,
     ),
@@ -240,11 +222,7 @@ const fields = {
     read: (text, { source }) => (source.facts.senses?.groups.some(({ sense }) => sense === text) ? text : undefined),
     write: (sense) => sense || null,
   },
-  use: {
-    initial: null,
-    read: (text) => (isCount(text) ? Number(text) : undefined),
-    write: (use) => (use === null ? null : String(use)),
-  },
+  use: countOr(null),
 };
 
 export const VIEW = {

@@ -1,7 +1,9 @@
 // Steps 4 to 6: one head, from what a word is to what the head brings to it; of the shares, see scores.js.
 
-import { drawn, make } from "../base/dom.js";
-import { agreed, decimals, largestOf, percent, strip, sumEquation, vectorLines, vectorTable } from "./figures.js";
+import { drawn, make, makeNote } from "../base/dom.js";
+import { placeOfLargest } from "../neuron/chosen.js";
+import { largestSize } from "../neuron/figures.js";
+import { agreed, decimals, percent, strip, sumEquation, vectorLines, vectorTable } from "./figures.js";
 import { headName, isCross, isNorm } from "./followed.js";
 import { SHARES } from "./scores.js";
 
@@ -32,7 +34,7 @@ const THREE = {
     const keyed = keyOf(at);
     const key = part(k, keyed, dim);
     const value = v && part(v, keyed, vDim);
-    const largest = largestOf(q, key);
+    const largest = largestSize(q, key);
     const inputs = inputsOf(at);
     const way = (side, letter, values, scale, input, count) =>
       make(
@@ -67,9 +69,9 @@ const THREE = {
         { class: "story-ways" },
         way("query", "Q", q, largest, inputs[0], q.length),
         way("key", "K", key, largest, last, dim),
-        way("value", "V", value, value ? largestOf(value) : 0, last, vDim),
+        way("value", "V", value, value ? largestSize(value) : 0, last, vDim),
       ),
-      make("p", { class: "note" }, ...threeNotes(at)),
+      makeNote(...threeNotes(at)),
     ];
   },
   numbers(at) {
@@ -214,14 +216,11 @@ function valueNote(at, key) {
   if (key === undefined || at.chosen.isSink(key)) return "";
   const { v, vDim, weights } = at.steps;
   const value = part(v, key, vDim);
-  let dim = 0;
-  value.forEach((each, i) => (dim = Math.abs(each) > Math.abs(value[dim]) ? i : dim));
+  const dim = placeOfLargest(value);
   const share = Number((100 * weights[key]).toFixed(1));
   const printed = Number(value[dim].toFixed(3));
   const found = agreed(weights[key] * value[dim], (share / 100) * printed);
-  return make(
-    "p",
-    { class: "note" },
+  return makeNote(
     "Each line is a value times its share: dimension ",
     `${dim} of `,
     at.word("key", key),

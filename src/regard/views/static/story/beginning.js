@@ -1,8 +1,9 @@
 // Steps 1 to 3: the text, its tokens, and what the model knows of a word before it looks at another.
 
 import { makeTable } from "../base/controls.js";
-import { make, readable } from "../base/dom.js";
-import { decimals, digits, largestOf, strip, sumEquation, vectorLines, vectorTable } from "./figures.js";
+import { make, makeNote, readable } from "../base/dom.js";
+import { largestSize } from "../neuron/figures.js";
+import { decimals, digits, strip, sumEquation, vectorLines, vectorTable } from "./figures.js";
 import { isNorm } from "./followed.js";
 
 const thousands = (count) => count.toLocaleString("en");
@@ -65,7 +66,7 @@ const TOKENS = {
         ),
         ...columns.map(column),
       ),
-      make("p", { class: "note" }, ...tokenNotes(at, tokens)),
+      makeNote(...tokenNotes(at, tokens)),
     ];
   },
   numbers: (at) => [
@@ -122,7 +123,7 @@ const LEARNED = {
     const here = ids.indexOf(idOf(at));
     const first = Math.max(0, Math.min(here - Math.floor(ROWS / 2), ids.length - ROWS));
     const shown = ids.slice(first, first + ROWS);
-    const largest = largestOf(...shown.map((id) => story.vector(0, of.get(id))));
+    const largest = largestSize(...shown.map((id) => story.vector(0, of.get(id))));
     const lines = shown.map((id, i) =>
       make(
         "li",
@@ -160,9 +161,7 @@ const LEARNED = {
         at.word(),
         ` = (${Array.from(values.slice(0, 5), (value) => decimals(value)).join(", ")}, … )`,
       ),
-      make(
-        "p",
-        { class: "note" },
+      makeNote(
         "A bar up, green, is a number above 0; a bar down, purple, one below.",
         ids.length > ROWS ? ` The text has ${ids.length} different tokens: drawn are the nearest.` : "",
         times > 1 ? ` The text has this token ${times} times: each starts from this same row.` : "",
@@ -222,9 +221,7 @@ const POSITION = {
         : [];
     return [
       vectorLines(lines, equations),
-      make(
-        "p",
-        { class: "note" },
+      makeNote(
         norm === undefined
           ? ""
           : `${story.rows[norm].name.replace(/,.*/, "")} then brings all numbers to a common size, so that no word is louder than another; its bars have a scale of their own. `,

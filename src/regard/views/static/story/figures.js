@@ -3,6 +3,8 @@
 import { makeTable } from "../base/controls.js";
 import { drawn, make } from "../base/dom.js";
 import { printedIn } from "../base/equations.js";
+import { placeOfLargest } from "../neuron/chosen.js";
+import { largestSize } from "../neuron/figures.js";
 
 const MANY = 6; // lines, beyond which they are drawn lower
 
@@ -11,12 +13,6 @@ export const minus = (text) => text.replaceAll("-", "−");
 export const decimals = (value, digits = 3) => minus((Number(value.toFixed(digits)) || 0).toFixed(digits));
 export const digits = (value, count = 4) => minus(value.toPrecision(count));
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
-
-export function largestOf(...lists) {
-  let largest = 0;
-  for (const list of lists) for (const value of list) largest = Math.max(largest, Math.abs(value));
-  return largest;
-}
 
 // Bars above the middle for numbers above 0, below it for those below; as wide as there is room. `largest` is a
 // full bar.
@@ -41,23 +37,20 @@ export function strip(values, largest) {
 // `equations`, [what it is, function of a dimension], are written below: of the dimension under the pointer; before
 // that, of the one that is largest in the last line.
 export function vectorLines(lines, equations = []) {
-  const largest = largestOf(...lines.map(({ values, own }) => (own ? [] : values)));
-  const rows = lines.map(({ sign = "", name, values, note = "", kind = "", own = false }) =>
+  const largest = largestSize(...lines.map(({ values, own }) => (own ? [] : values)));
+  const rows = lines.map(({ sign = "", name, values, note = "", kind = "", own = false }, i) =>
     make(
       "li",
-      { class: `story-line ${kind}` },
+      { class: `story-line ${kind}`, "--line": i },
       make("span", { class: "story-sign", "aria-hidden": "true" }, sign),
       make("span", { class: "story-name" }, ...[name].flat()),
-      make("span", { class: "story-bars" }, strip(values, own ? largestOf(values) : largest)),
+      make("span", { class: "story-bars" }, strip(values, own ? largestSize(values) : largest)),
       make("span", { class: "story-note" }, ...[note].flat()),
     ),
   );
-  rows.forEach((row, i) => row.style.setProperty("--line", String(i)));
   const list = make("ol", { class: `story-lines${lines.length > MANY ? " many" : ""}` }, ...rows);
   if (equations.length === 0) return list;
   const last = lines.findLast(({ own }) => !own).values;
-  let best = 0;
-  last.forEach((value, i) => (best = Math.abs(value) > Math.abs(last[best]) ? i : best));
   const said = equations.map(() => make("p", { class: "equation story-equation" }));
   const show = (dim) => {
     list.style.setProperty("--at", String((dim + 0.5) / last.length));
@@ -75,7 +68,7 @@ export function vectorLines(lines, equations = []) {
   list.addEventListener("pointermove", point);
   list.addEventListener("pointerdown", point);
   list.classList.add("pointed");
-  show(best);
+  show(placeOfLargest(last));
   return make("div", {}, list, ...said);
 }
 

@@ -1,10 +1,12 @@
 // Step 8: all layers, from the learned to the contextual embedding.
 
 import { makeTable } from "../base/controls.js";
-import { make, readable } from "../base/dom.js";
+import { make, makeNote, readable } from "../base/dom.js";
+import { allHeads } from "../base/held.js";
 import { wordsOf } from "../base/shares.js";
 import { besideSaid, drawBeside } from "../movement/beside.js";
-import { digits, largestOf, percent, strip, vectorTable } from "./figures.js";
+import { largestSize } from "../neuron/figures.js";
+import { digits, percent, strip, vectorTable } from "./figures.js";
 
 const NEIGHBOURS = 5; // that are named
 const HEADING = "What it is for: a word in its sentence";
@@ -28,18 +30,16 @@ export const JOURNEY = {
       const { hidden } = story.rows[row];
       const moved = hidden === undefined ? { cosine: 1, distance: 0 } : story.moved(hidden, place);
       const values = at.vector(row);
-      const bar = make("span", { class: "story-portion" });
-      bar.style.setProperty("--weight", String(moved ? Math.max(0, moved.cosine) : 0));
+      const bar = make("span", { class: "story-portion", "--weight": moved ? Math.max(0, moved.cosine) : 0 });
       const last = hidden === at.layers;
-      const item = make(
+      return make(
         "li",
         { class: `story-line story-state${last ? " result" : row === 0 ? " followed" : ""}` },
         make("span", { class: "story-name" }, stateName(hidden, last, row)),
-        make("span", { class: "story-bars" }, strip(values, largestOf(values))),
+        make("span", { class: "story-bars" }, strip(values, largestSize(values))),
         make("span", { class: "story-number" }, moved ? cosine(moved.cosine) : ""),
         make("span", { class: "story-bar", "aria-hidden": "true" }, bar),
       );
-      return item;
     });
     const end = story.moved(at.layers, place);
     const turns = states
@@ -98,10 +98,8 @@ export const JOURNEY = {
 };
 
 function cameTo(end, largest) {
-  const [now, rest] = [
-    "The cosine to its learned embedding is now ",
-    ": 1 would be the same direction, 0 nothing in common.",
-  ];
+  const now = "The cosine to its learned embedding is now ";
+  const rest = ": 1 would be the same direction, 0 nothing in common.";
   return [
     make("h3", {}, "Where it came to"),
     end ? make("p", {}, now, make("strong", {}, cosine(end.cosine)), rest) : "",
@@ -123,7 +121,7 @@ function drewFrom(at) {
   return [
     make("h3", {}, "Words it drew from"),
     named.length > 0 ? make("ol", { class: "story-drawn" }, ...bars) : make("p", {}, none),
-    make("p", { class: "note" }, said),
+    makeNote(said),
   ];
 }
 
@@ -139,8 +137,7 @@ function stateName(hidden, last, row) {
 const neighbour = (at, index, share, most) => barLine(at.word("key", index), share, most);
 
 function barLine(name, share, most) {
-  const bar = make("span", { class: "story-portion" });
-  bar.style.setProperty("--weight", String(share / most));
+  const bar = make("span", { class: "story-portion", "--weight": share / most });
   return make(
     "li",
     {},
@@ -178,18 +175,14 @@ export function drawnFrom(at) {
   const { source, chosen } = at;
   const { kind, query, keys } = chosen;
   const total = new Float64Array(keys.length);
-  let rows = 0;
-  let all = 0;
+  const heads = allHeads(source, kind);
+  const held = heads.filter(({ layer, head }) => source.holds(kind, layer, head));
+  const [rows, all] = [held.length, heads.length];
   let waiting = false;
-  for (const layer of source.layers(kind)) {
-    for (let head = 0; head < source.heads(kind, layer); head += 1) {
-      all += 1;
-      if (!source.holds(kind, layer, head)) continue;
-      const row = source.row(kind, layer, head, query);
-      if (row) row.forEach((weight, key) => (total[key] += weight));
-      else waiting = true; // and the others are asked for at once
-      rows += 1;
-    }
+  for (const { layer, head } of held) {
+    const row = source.row(kind, layer, head, query);
+    if (row) row.forEach((weight, key) => (total[key] += weight));
+    else waiting = true; // and the others are asked for at once
   }
   if (waiting) return { ranked: [], means: null, waiting, said: "" };
   const others = keys

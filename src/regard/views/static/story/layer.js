@@ -1,8 +1,9 @@
 // Step 7: a layer, from what a head brings to what the next layer reads.
 
-import { makeTable } from "../base/controls.js";
-import { make } from "../base/dom.js";
-import { digits, largestOf, strip, sumEquation, vectorLines, vectorTable } from "./figures.js";
+import { makeButton, makeTable } from "../base/controls.js";
+import { make, makeNote } from "../base/dom.js";
+import { largestSize } from "../neuron/figures.js";
+import { digits, strip, sumEquation, vectorLines, vectorTable } from "./figures.js";
 import { isNorm } from "./followed.js";
 
 const MOST_HEADS = 16; // whose results are drawn one beside the other
@@ -35,7 +36,7 @@ export const LAYER = {
       rows.length > 1
         ? vectorLines(lines, equations)
         : make("p", {}, "What is between the heads and the end of this layer cannot be seen in this model."),
-      make("p", { class: "note" }, ...layerNotes(at)),
+      makeNote(...layerNotes(at)),
     ];
   },
   numbers(at) {
@@ -128,25 +129,21 @@ function joined(at) {
       ? heads.filter((head, i) => i < MOST_HEADS || head === chosen.head).slice(-MOST_HEADS)
       : heads;
   const contexts = shown.map((head) => source.steps(kind, layer, head, chosen.query)?.context ?? null);
-  const largest = largestOf(...contexts.filter(Boolean));
+  const largest = largestSize(...contexts.filter(Boolean));
   const parts = story.parts(kind, layer, place);
-  const longest = parts ? Math.max(...parts) : 0;
+  const longest = parts && Math.max(...parts);
   const items = shown.map((head, i) => {
-    const size = make("span", { class: "story-size" });
-    if (parts) size.style.setProperty("--weight", String(parts[head] / longest));
-    const button = make(
-      "button",
-      {
-        type: "button",
-        class: "story-head",
-        "aria-pressed": String(head === chosen.head),
-        "aria-label": `Head ${head}${parts ? `, adds a vector of length ${digits(parts[head])}` : ""}`,
-      },
+    const weight = parts && parts[head] / longest;
+    const drawn = [
       contexts[i] ? strip(contexts[i], largest) : make("span", { class: "story-missing" }, "?"),
-      make("span", { class: "story-bar" }, size),
+      make("span", { class: "story-bar" }, make("span", { class: "story-size", "--weight": weight })),
       make("span", {}, String(head)),
-    );
-    button.addEventListener("click", () => state.set({ head, also: [] }));
+    ];
+    const button = makeButton(drawn, () => state.set({ head, also: [] }), {
+      class: "story-head",
+      "aria-pressed": String(head === chosen.head),
+      "aria-label": `Head ${head}${parts ? `, adds a vector of length ${digits(parts[head])}` : ""}`,
+    });
     return make("li", {}, button);
   });
   return make(

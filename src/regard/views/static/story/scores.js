@@ -1,10 +1,11 @@
 // Step 5: from the products of a query with every key to its shares of 100 %.
 
 import { makeTable } from "../base/controls.js";
-import { make } from "../base/dom.js";
+import { make, makeNote } from "../base/dom.js";
 import { saidOf } from "../base/scorers.js";
+import { largestSize } from "../neuron/figures.js";
 import { makeShares } from "../neuron/shares.js";
-import { agreed, decimals, largestOf, minus, percent } from "./figures.js";
+import { agreed, decimals, minus, percent } from "./figures.js";
 import { headName, isCross } from "./followed.js";
 
 const LARGE = 12; // scores whose powers of e are too long to be read
@@ -55,21 +56,20 @@ function scoreRow(at, key, choose) {
   const { steps, chosen } = at;
   const score = chosen.isSink(key) ? steps.sink : steps.scores[key];
   const seen = Number.isFinite(score);
-  const size = largestOf(steps.scores.filter(Number.isFinite));
-  const bar = make("span", { class: `term-bar${score < 0 ? " negative" : ""}` });
-  bar.style.setProperty("--size", String(seen && size > 0 ? Math.min(1, Math.abs(score) / size) : 0));
-  const share = make("span", { class: "story-portion" });
-  share.style.setProperty("--weight", String(steps.weights[key]));
+  const size = largestSize(steps.scores.filter(Number.isFinite));
+  const long = seen && size > 0 ? Math.min(1, Math.abs(score) / size) : 0;
+  const bar = make("span", { class: `term-bar${score < 0 ? " negative" : ""}`, "--size": long });
+  const share = make("span", { class: "story-portion", "--weight": steps.weights[key] });
+  const click = () => choose(key);
   const button = make(
     "button",
-    { type: "button", class: "story-key", "aria-pressed": String(key === chosen.key) },
+    { type: "button", class: "story-key", "aria-pressed": String(key === chosen.key), click },
     make("bdi", { class: "token-key", dir: "auto" }, at.name("key", key)),
     make("span", { class: "story-number" }, seen ? decimals(score) : "not seen"),
     make("span", { class: "story-bar", "aria-hidden": "true" }, seen ? bar : ""),
     make("span", { class: "story-number" }, percent(steps.weights[key])),
     make("span", { class: "story-bar", "aria-hidden": "true" }, share),
   );
-  button.addEventListener("click", () => choose(key));
   return make("li", { class: seen ? null : "forbidden" }, button);
 }
 
@@ -86,7 +86,7 @@ function maskNote(at, others) {
     notes.push(`${words(later)} come later: a decoder may not look ahead, and they get nothing. `);
   if (chosen.kind !== "decoder" ? hidden > 0 : hidden > later)
     notes.push(`${words(chosen.kind === "decoder" ? hidden - later : hidden)} out of sight: they get nothing.`);
-  return make("p", { class: "note" }, ...notes);
+  return makeNote(...notes);
 }
 
 // The chosen key's share, from its product on; every equation with the numbers that stand above it.
@@ -128,9 +128,7 @@ export function worked(at) {
     { class: "story-worked" },
     title,
     make("ol", {}, ...lines),
-    make(
-      "p",
-      { class: "note" },
+    makeNote(
       `${minus(String(total))} is that power of e for every word, added up. This is the softmax: no share is below 0, and together they are 100 %.${less ? ` The largest score, ${minus(String(less))}, is taken away from each first: that changes no share.` : ""}`,
     ),
   );

@@ -1,8 +1,8 @@
 // The story: one word's way through the model in eight steps, each with the numbers of this run.
 
-import { makeSelect, makeTables } from "../base/controls.js";
-import { make } from "../base/dom.js";
-import { heldOf } from "../base/held.js";
+import { makeButton, makeTables } from "../base/controls.js";
+import { make, onClicks } from "../base/dom.js";
+import { makeHeadPicks } from "../base/held.js";
 import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { ATTENTION } from "./attention.js";
 import { BEGINNING } from "./beginning.js";
@@ -30,30 +30,18 @@ function open(page) {
   const go = (to) => state.set({ step: Math.max(1, Math.min(STEPS.length, to)) });
 
   const sentence = make("div", { class: "story-sentence" });
-  sentence.addEventListener("click", (event) => {
-    const token = event.target.closest("[data-token]");
-    if (!token) return;
-    const index = Number(token.dataset.token);
-    if (token.dataset.side === "query") state.set({ ...at.chosen.reach(index), key: null });
-    else state.set({ key: index });
-  });
+  onClicks(sentence, "[data-token]", ({ dataset: { side, token } }) =>
+    state.set(side === "query" ? { ...at.chosen.reach(Number(token)), key: null } : { key: Number(token) }),
+  );
 
   const links = STEPS.map(({ name }, i) => {
-    const button = make(
-      "button",
-      { type: "button", class: "story-to", "data-step": String(i + 1) },
-      make("span", { class: "story-count" }, String(i + 1)),
-      make("span", { class: "story-step" }, name),
-    );
-    button.addEventListener("click", () => go(i + 1));
-    return button;
+    const parts = [make("span", { class: "story-count" }, String(i + 1)), make("span", { class: "story-step" }, name)];
+    return makeButton(parts, () => go(i + 1), { class: "story-to", "data-step": String(i + 1) });
   });
   const turn = (label, by, sign) => {
     const word = make("span", { class: "story-turn" }, label);
     const parts = by < 0 ? [sign, " ", word] : [word, " ", sign];
-    const button = make("button", { type: "button", class: "button", "aria-label": label }, ...parts);
-    button.addEventListener("click", () => go(state.values.step + by));
-    return button;
+    return makeButton(parts, () => go(state.values.step + by), { "aria-label": label });
   };
   const before = turn("Previous", -1, "‹");
   const after = turn("Next", 1, "›");
@@ -68,11 +56,8 @@ function open(page) {
   const count = make("span", { class: "story-count" });
   const title = make("span", {});
   const said = make("p", { class: "story-said" });
-  const picks = {
-    layer: makeSelect("Layer", (layer) => state.set({ layer: Number(layer), also: [], key: null })),
-    head: makeSelect("Head", (head) => state.set({ head: Number(head), also: [], key: null })),
-  };
-  const choose = make("div", { class: "controls story-picks" }, picks.layer.element, picks.head.element);
+  const picks = makeHeadPicks(page, () => ({ key: null }));
+  const choose = make("div", { class: "controls story-picks" }, picks.layer, picks.head);
   const drawing = make("div", { class: "story-drawing" });
   const numbers = makeTables("The numbers", () => (ready ? here().numbers(at) : []));
   numbers.element.classList.add("story-numbers");
@@ -90,7 +75,7 @@ function open(page) {
   let ready = false;
   function draw() {
     const why = at.update();
-    const { step: number, kind, layer, head } = state.values;
+    const { step: number, layer } = state.values;
     const { name, title: heading, said: saying, draw: drawStep, inHead, inLayer } = here();
     links.forEach((link, i) => {
       if (i + 1 === number) link.setAttribute("aria-current", "step");
@@ -102,11 +87,8 @@ function open(page) {
     title.textContent = heading;
     ready = why === null && at.steps !== null;
     choose.hidden = !(inHead || inLayer) || why !== null;
-    picks.head.element.hidden = !inHead;
-    const among = (all) => () => all.map((each) => [each, each]);
-    const layers = source.layers(kind).filter((each) => heldOf(source, kind, each).length > 0);
-    picks.layer.update(kind, among(layers), layer);
-    picks.head.update(`${kind}.${layer}`, among(heldOf(source, kind, layer)), head);
+    picks.head.hidden = !inHead;
+    picks.update();
     sentence.replaceChildren(...sentences(at, number));
     const followed = sentence.querySelector(".followed");
     if (followed) {
@@ -133,9 +115,8 @@ function open(page) {
     if (!story) return "";
     const { start } = source.facts;
     const index = story.tokens.includes(start?.pin) ? start.pin : story.tokens[story.tokens.length >> 1];
-    const button = make("button", { type: "button", class: "button" }, "Follow ", at.word("query", index));
-    button.addEventListener("click", () => state.set({ ...chosen.reach(index), key: null }));
-    return button;
+    const follow = () => state.set({ ...chosen.reach(index), key: null });
+    return makeButton(["Follow ", at.word("query", index)], follow);
   }
 
   const keyed = (key, event) => {
@@ -190,10 +171,10 @@ function sentences(at, number) {
           "data-side": side,
           "data-token": String(index),
           "aria-pressed": side === "query" ? String(on) : null,
+          "--weight": shaded ? weights[index] / most : null,
         },
         chosen.pieces(side).element(index),
       );
-      if (shaded) button.style.setProperty("--weight", String(weights[index] / most));
       list.append(button, " ");
     });
     return list;

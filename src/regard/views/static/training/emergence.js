@@ -1,5 +1,7 @@
 // What became of each head over the steps: its numbers, and since when it has had the name that it has at the end.
 
+import { kept } from "../base/dom.js";
+import { allHeads } from "../base/held.js";
 import { nameOf } from "../base/names.js";
 
 export class Emergence {
@@ -7,11 +9,6 @@ export class Emergence {
     this.runs = source.runs;
     this.state = state;
     this.kept = new Map();
-  }
-
-  once(name, make) {
-    if (!this.kept.has(name)) this.kept.set(name, make());
-    return this.kept.get(name);
   }
 
   // A statistic of a head at each traced step, null where it has none.
@@ -23,7 +20,7 @@ export class Emergence {
   // The least and the largest of all heads at all steps, with 0 where that is near.
   range(stat) {
     const { kind } = this.state.values;
-    return this.once(`range.${kind}.${stat}`, () => {
+    return kept(this.kept, `range.${kind}.${stat}`, () => {
       const all = this.runs.flatMap((run) => run.statistics(kind)[stat].flat()).filter((value) => value !== null);
       const [least, most] = [Math.min(...all, Infinity), Math.max(...all, -Infinity)];
       return [least > 0 && least < 0.5 * most ? 0 : least, most];
@@ -31,20 +28,16 @@ export class Emergence {
   }
 
   heads() {
-    const { kind } = this.state.values;
-    const [run] = this.runs;
-    return run
-      .layers(kind)
-      .flatMap((layer) => Array.from({ length: run.heads(kind, layer) }, (_, head) => ({ layer, head })));
+    return allHeads(this.runs[0], this.state.values.kind);
   }
 
-  // { name, place }: the name at the last step, and the first step from which on it has been that; null for none.
+  // { name, place }: the name at the last step, and the first step from which on it has been that; undefined for none.
   named({ layer, head }) {
     const { kind, effect } = this.state.values;
-    return this.once(`named.${kind}.${effect}.${layer}.${head}`, () => {
+    return kept(this.kept, `named.${kind}.${effect}.${layer}.${head}`, () => {
       const names = this.runs.map((run) => nameOf(run, { kind, effect }, { layer, head }));
       const name = names[names.length - 1];
-      if (!name) return null;
+      if (!name) return undefined; // null would be worked out again
       const other = names.findLastIndex((each) => each?.name !== name.name);
       return { name, place: other + 1 };
     });

@@ -1,8 +1,8 @@
 // The training view: every head as it emerges, with a number of it over the steps; when heads got their names; the loss;
 // and the words on their way.
 
-import { makeSelect } from "../base/controls.js";
-import { make, whenWider } from "../base/dom.js";
+import { makeButton, makeSelect } from "../base/controls.js";
+import { make, makeNote, makeSection, onClicks, whenWider } from "../base/dom.js";
 import { HeadGrid } from "../base/grid.js";
 import { inShort, nameOf, whole, withEffect } from "../base/names.js";
 import { oneOf } from "../base/state.js";
@@ -32,7 +32,7 @@ function open(page) {
     state.set({ view: "heads", layer, head, also: [], hover: null, largest: "one" });
 
   const choose = makeSelect("Curves show", (curve) => state.set({ curve }));
-  const says = make("p", { class: "note" });
+  const says = makeNote();
 
   const loss = makeChart({
     source,
@@ -89,7 +89,7 @@ function open(page) {
 
   const title = make("h2", { class: "panel-title" });
   const history = make("p", { class: "training-history" });
-  const unit = make("p", { class: "note" });
+  const unit = makeNote();
   const curve = makeChart({
     source,
     state,
@@ -108,16 +108,12 @@ function open(page) {
       state.set({ layer, head, also: [] });
     },
   });
-  const opener = make("button", { type: "button", class: "button" }, "Open this head");
-  opener.addEventListener("click", () => openHead(state.values));
+  const opener = makeButton("Open this head", () => openHead(state.values));
   const events = make("ol", { class: "training-events" });
-  events.addEventListener("click", ({ target }) => {
-    const button = target.closest("[data-at]");
-    if (!button) return;
-    const { at, layer, head } = button.dataset;
-    state.set({ at: Number(at), layer: Number(layer), head: Number(head), also: [], hover: null });
-  });
-  const none = make("p", { class: "note" }, "");
+  onClicks(events, "[data-at]", ({ dataset: { at, layer, head } }) =>
+    state.set({ at: Number(at), layer: Number(layer), head: Number(head), also: [], hover: null }),
+  );
+  const none = makeNote("");
   const words = makeWords(page);
 
   const drawEvents = () => {
@@ -180,12 +176,7 @@ function open(page) {
     says.textContent = `The line under each head is its ${stat().label.toLowerCase()} over the steps: ${stat().says}. ▴ is where it gets the name that it keeps.`;
   };
 
-  const lossPart = make(
-    "section",
-    { class: "training-loss", "aria-label": "Loss" },
-    make("h2", { class: "panel-title" }, "Loss"),
-    loss.element,
-  );
+  const lossPart = makeSection({ class: "training-loss", "aria-label": "Loss" }, "Loss", loss.element);
   lossPart.hidden = present(losses()).length === 0;
   const element = make(
     "div",
@@ -210,13 +201,7 @@ function open(page) {
         curve.element,
         opener,
       ),
-      make(
-        "section",
-        { "aria-label": "Names" },
-        make("h2", { class: "panel-title" }, "When heads got their names"),
-        none,
-        events,
-      ),
+      makeSection({ "aria-label": "Names" }, "When heads got their names", none, events),
       lossPart,
     ),
   );

@@ -1,6 +1,6 @@
 // The contextual embeddings of a text over the steps: how near each is to where it ends, and which are alike.
 
-import { make, readable } from "../base/dom.js";
+import { make, makeNote, makeSection, onClicks, readable } from "../base/dom.js";
 import { makeChart } from "./curves.js";
 
 const MOST = 8; // of the tokens that are most alike
@@ -19,10 +19,7 @@ export function makeWords({ source, state }) {
   const choose = (index) => state.set({ pin: { side: "query", index: Number(index) }, hover: null });
 
   const row = make("div", { class: "training-tokens", role: "group", "aria-label": "Which token" });
-  row.addEventListener("click", ({ target }) => {
-    const button = target.closest("[data-token]");
-    if (button) choose(button.dataset.token);
-  });
+  onClicks(row, "[data-token]", ({ dataset }) => choose(dataset.token));
   const chart = makeChart({
     source,
     state,
@@ -68,19 +65,15 @@ export function makeWords({ source, state }) {
         .sort((a, b) => alike[b] - alike[a] || a - b)
         .slice(0, MOST)
         .map((i) => {
-          const bar = make("span", { class: "training-bar-of" }, "");
-          bar.style.setProperty("--size", String(Math.max(0, alike[i])));
+          const bar = make("span", { class: "training-bar-of", "--size": Math.max(0, alike[i]) }, "");
           return make("li", {}, make("bdi", {}, name(i)), bar, make("span", {}, alike[i].toFixed(2)));
         }),
     );
   };
-  const element = make(
-    "section",
+  const element = makeSection(
     { class: "training-words", "aria-label": "Words" },
-    make("h2", { class: "panel-title" }, "The words on their way"),
-    make(
-      "p",
-      { class: "note" },
+    "The words on their way",
+    makeNote(
       "How near each token's contextual embedding is to the one that it has at the end: 1 is there (cosine). Choose a token.",
     ),
     row,

@@ -1,7 +1,7 @@
 // The alignment of a translation: a row for each word that was written, a column for each word of the source, as far as
 // the text has come.
 
-import { make } from "../base/dom.js";
+import { make, makeSection } from "../base/dom.js";
 import { Matrix } from "../base/matrix.js";
 import { percent } from "./steps.js";
 
@@ -25,8 +25,8 @@ export class Alignment extends Matrix {
       if (row >= 0) go(row);
     });
     this.body.addEventListener("click", (event) => this.cellUnder(event) && go(this.cellUnder(event).row));
-    const title = make("h2", { class: "panel-title" }, "The alignment");
-    this.element = make("section", { class: "alignment", "aria-label": "Alignment" }, title, this.stage, this.note);
+    const named = { class: "alignment", "aria-label": "Alignment" };
+    this.element = makeSection(named, "The alignment", this.stage, this.note);
   }
 
   fill() {

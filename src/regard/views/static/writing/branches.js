@@ -1,7 +1,7 @@
 // The ways of a beam search as a tree: a column a step, in it those that stayed, the likeliest above.
 
 import { makeScroll, makeTable, makeTables } from "../base/controls.js";
-import { drawn, make, readable } from "../base/dom.js";
+import { drawn, makeNote, makeSection, onClicks, readable } from "../base/dom.js";
 import { excerpt, widthOf } from "../base/save.js";
 
 const [SIZE, ROW, GAP, TOP] = [13, 28, 34, 26];
@@ -15,10 +15,7 @@ export function makeBranches({ source, colours }, go) {
   const columns = Array.from({ length: last + 1 }, (_, step) => branches.filter((each) => each.step === step));
   const most = Math.max(...columns.map(({ length }) => length));
   const scroll = makeScroll("The ways that were followed");
-  scroll.addEventListener("click", ({ target }) => {
-    const step = target.closest("[data-step]")?.dataset.step;
-    if (step !== undefined) go(Number(step));
-  });
+  onClicks(scroll, "[data-step]", ({ dataset }) => go(Number(dataset.step)));
   const table = makeTables("All ways as a table", () => [
     makeTable(
       "What was kept at each step, the likeliest first",
@@ -32,13 +29,10 @@ export function makeBranches({ source, colours }, go) {
       ]),
     ),
   ]);
-  const element = make(
-    "section",
+  const element = makeSection(
     { class: "branches", "aria-label": "The beam" },
-    make("h2", { class: "panel-title" }, "The ways that were followed"),
-    make(
-      "p",
-      { class: "note" },
+    "The ways that were followed",
+    makeNote(
       "A column a step, the likeliest way above. The thick way won; ways that end in grey were dropped, a dot is an end.",
     ),
     scroll,

@@ -7,10 +7,11 @@
 //   branches   null, or of a beam search its ways, [{ parent, step, text, total, end, won }]: the place of the one
 //              that each goes on from, -1 for none; log p; "on", "ended", or "dropped"
 
-import { readable } from "../base/dom.js";
+import { kept, readable } from "../base/dom.js";
 import { heldOf } from "../base/held.js";
 
 const LEAST_FULL = 0.15;
+const MOST_ROWS = 500; // that are kept
 
 export class Steps {
   constructor({ source, state }) {
@@ -75,17 +76,14 @@ export class Steps {
   // The weights of the row that a step read with, over the keys; null while they are not there.
   row(place) {
     const heads = this.heads();
-    const name = JSON.stringify([this.kind(), place, heads]);
-    if (!this.kept.has(name)) {
+    const mean = () => {
       const rows = heads.map(({ layer, head }) =>
         this.source.row(this.kind(), layer, head, this.token(place) - 1, "weights"),
       );
       if (!rows.every(Boolean)) return null;
-      const mean = rows[0].map((_, key) => rows.reduce((sum, row) => sum + row[key], 0) / rows.length);
-      if (this.kept.size > 500) this.kept.clear();
-      this.kept.set(name, mean);
-    }
-    return this.kept.get(name);
+      return rows[0].map((_, key) => rows.reduce((sum, row) => sum + row[key], 0) / rows.length);
+    };
+    return kept(this.kept, JSON.stringify([this.kind(), place, heads]), mean, MOST_ROWS);
   }
 }
 

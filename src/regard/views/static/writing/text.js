@@ -1,7 +1,7 @@
 // The text as it is written: what was read is shaded and joined by lines to the word that is written. Of an
 // encoder-decoder the source stands above it.
 
-import { drawn, make, readable, whenResized } from "../base/dom.js";
+import { drawn, make, onClicks, readable, whenResized } from "../base/dom.js";
 import { inkOn, mixed } from "../base/shade.js";
 import { gapsOf } from "../heads/running.js";
 import { percent } from "./steps.js";
@@ -21,10 +21,7 @@ export class WrittenText {
     this.lines = drawn("svg", { class: "reading-lines", "aria-hidden": "true" });
     this.sheet = make("div", { class: "writing-sheet" });
     this.element = make("div", { class: "writing-text" }, this.sheet);
-    this.sheet.addEventListener("click", ({ target }) => {
-      const place = Number(target.closest("[data-step]")?.dataset.step ?? -1);
-      if (place >= 0) go(place);
-    });
+    onClicks(this.sheet, "[data-step]", ({ dataset }) => go(Number(dataset.step)));
     whenResized(this.sheet, () => this.connect(), state.gone);
   }
 

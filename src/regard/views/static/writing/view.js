@@ -1,11 +1,11 @@
 // A text as a model writes it: at each step what it read, the words that could have come, and the one that came.
 
 import { makeChoice, makeSelect } from "../base/controls.js";
-import { make, readable } from "../base/dom.js";
+import { make, makeNote, makeSection, readable } from "../base/dom.js";
 import { heldOf } from "../base/held.js";
 import { makePlayer } from "../base/player.js";
 import { sheetOf } from "../base/sheet.js";
-import { oneOf } from "../base/state.js";
+import { countOr, oneOf } from "../base/state.js";
 import { Alignment } from "./alignment.js";
 import { makeBranches } from "./branches.js";
 import { percent, Steps } from "./steps.js";
@@ -57,22 +57,21 @@ function open(page) {
   const text = new WrittenText(page, steps, go);
   const read = make("ol", { class: "writing-bars read" });
   const next = make("ol", { class: "writing-bars next" });
-  const readNote = make("p", { class: "note" });
-  const nextNote = make("p", { class: "note" });
+  const readNote = makeNote();
+  const nextNote = makeNote();
   const alignment = crossed ? new Alignment(page, steps, go) : null;
   const branches = makeBranches(page, go);
 
   const bar = ({ name, part, taken = false, said = "" }) => {
-    const row = make(
+    const wide = `${Math.max(0.7, 100 * part)}%`; // what is almost nothing can be seen
+    return make(
       "li",
-      { class: taken ? "taken" : null, title: part.toFixed(4) },
+      { class: taken ? "taken" : null, title: part.toFixed(4), "--part": wide },
       make("bdi", { dir: "auto", class: "bar-name" }, name),
       make("span", { class: "bar", "aria-hidden": "true" }),
       make("span", { class: "bar-part" }, percent(part)),
+      ...(taken ? [make("span", { class: "bar-said" }, said || "written")] : []),
     );
-    if (taken) row.append(make("span", { class: "bar-said" }, said || "written"));
-    row.style.setProperty("--part", `${Math.max(0.7, 100 * part)}%`); // what is almost nothing can be seen
-    return row;
   };
 
   const drawNext = (place) => {
@@ -141,8 +140,6 @@ function open(page) {
     draw();
   };
 
-  const list = (label, title, ...parts) =>
-    make("section", { "aria-label": label }, make("h2", { class: "panel-title" }, title), ...parts);
   const figure = make(
     "div",
     { class: "writing-figure" },
@@ -150,8 +147,8 @@ function open(page) {
     make(
       "div",
       { class: "writing-lists" },
-      list("What it reads", crossed ? "Where it looks" : "What it reads", read, readNote),
-      list("What could come", "What could come next", next, nextNote),
+      makeSection({ "aria-label": "What it reads" }, crossed ? "Where it looks" : "What it reads", read, readNote),
+      makeSection({ "aria-label": "What could come" }, "What could come next", next, nextNote),
     ),
     make("div", { class: "writing-ways" }, ...[branches, alignment].filter(Boolean).map((each) => each.element)),
   );
@@ -188,11 +185,7 @@ function open(page) {
 }
 
 const fields = {
-  word: {
-    initial: null,
-    read: (text) => (/^\d{1,5}$/.test(text) ? Number(text) : undefined),
-    write: (word) => (word === null ? null : String(word)),
-  },
+  word: countOr(null),
   reads: oneOf(READS.map(([name]) => name)),
 };
 
