@@ -1,13 +1,20 @@
 // Shows a source in the page, and offers its numbers to whoever wants to check them.
 
 import { mount } from "./base/app.js";
+import { pageHost } from "./base/host.js";
+import { fileSource } from "./base/source.js";
+
+// The page of a file, with what its data blocks hold.
+export function presentFile(views) {
+  const source = fileSource((name) => document.getElementById(`regard-${name}`).textContent);
+  present(source, pageHost(), views);
+  performance.mark("regard-interactive");
+}
 
 export function present(source, host, views) {
   const app = mount(document.getElementById("regard"), source, host, views);
   // Not with :has(): every text that changes then costs the browser a walk through the whole page.
-  const showTheme = () => (document.body.dataset.theme = app.state.values.theme);
-  app.state.listen((changed) => changed.has("theme") && showTheme());
-  showTheme();
+  app.state.follow(["theme"], () => (document.body.dataset.theme = app.state.values.theme));
   window.regard = {
     facts: source.facts,
     source,
