@@ -1,18 +1,14 @@
 // The shares of one word's attention, word by word: of which word it is most, and whether that is so of most words.
 
 import { readable } from "./dom.js";
-import { sumUnits } from "./units.js";
+import { meanOf, sumUnits } from "./units.js";
 
 export const wordsOf = (state, kind) => state.units("query", { kind, units: "words" });
 
 // The shares of a word, [first token of each word]; the mean over its pieces. null while they are not there.
 export function sharesOf({ source, state }, { kind, layer, head }, from) {
-  const { first, last } = wordsOf(state, kind).at(from);
-  const rows = [];
-  for (let token = first; token <= last; token += 1) rows.push(source.row(kind, layer, head, token));
-  if (rows.some((row) => row === null)) return null;
-  const mean = rows[0].map((_, key) => rows.reduce((sum, row) => sum + row[key], 0) / rows.length);
-  return sumUnits(mean, state.units("key", { kind, units: "words" }));
+  const mean = meanOf([wordsOf(state, kind).at(from)], (token) => source.row(kind, layer, head, token));
+  return mean && sumUnits(mean, state.units("key", { kind, units: "words" }));
 }
 
 export const isRead = (text) => /[\p{L}\p{N}]/u.test(text);

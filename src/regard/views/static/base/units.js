@@ -132,6 +132,26 @@ const unknownOf = ({ unknown, text }) => (unknown ? text : undefined);
 const shownText = (token) => (token.surface === undefined || marked(token) ? token.text : token.surface);
 const bare = (token) => token.surface ?? (marked(token) ? token.text.slice(2) : token.text); // as the text has it
 
+// The numbers that each token of some units has, added up; null while some are not there.
+export function totalOf(units, read) {
+  let total = null;
+  for (const { first, last } of units) {
+    for (let token = first; token <= last; token += 1) {
+      const numbers = read(token);
+      if (!numbers) return null;
+      if (!total) total = Float64Array.from(numbers);
+      else for (let i = 0; i < total.length; i += 1) total[i] += numbers[i];
+    }
+  }
+  return total;
+}
+
+// Their mean.
+export function meanOf(units, read) {
+  const count = units.reduce((sum, { first, last }) => sum + last - first + 1, 0);
+  return totalOf(units, read)?.map((each) => each / count) ?? null;
+}
+
 // Weights over key tokens to weights over key units: their sums, each at the unit's first token.
 export function sumUnits(weights, units, out = new Float64Array(weights.length)) {
   if (units.all.length === weights.length) {

@@ -193,13 +193,10 @@ export class Diagram {
     const { on } = this.state.focus();
     if (!on) return null;
     const others = this.written(on.side === "query" ? "key" : "query");
-    const series = [];
-    for (const head of this.weights.heads) {
-      const weights = this.weights.focused(head, on);
-      if (!weights) continue;
+    const series = this.weights.series(on).map(({ head, weights }) => {
       const largest = largestOf(weights, others);
-      series.push({ place: head.place, weights, strength: (weight) => this.weights.strength(weight, largest) });
-    }
+      return { place: head.place, weights, strength: (weight) => this.weights.strength(weight, largest) };
+    });
     return series.length > 0 ? series : null;
   }
 

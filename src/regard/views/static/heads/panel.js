@@ -79,15 +79,8 @@ export class Panel {
     this.drawn();
   }
 
-  // The rows or columns of what has the focus, one for each head whose numbers are there: [{ head, weights }].
-  series(on) {
-    return this.weights.heads
-      .map((head) => ({ head, weights: this.weights.focused(head, on) }))
-      .filter(({ weights }) => weights);
-  }
-
   drawFocus(on, at) {
-    const series = this.series(on);
+    const series = this.weights.series(on);
     const byQuery = on.side === "query";
     const shown = this.state.shown();
     const side = byQuery ? "key" : "query";
@@ -213,12 +206,8 @@ export class Panel {
     this.subtitle.textContent = "Who looks at whom.";
     const { list } = this.strongest;
     this.sum.textContent = list ? "Click one to pin its query." : "The numbers are on their way.";
-    this.drawStrongest(list || []);
-  }
-
-  drawStrongest(strongest) {
     this.list.fill(
-      strongest.map(({ query, key, weight, head }) => ({
+      (list || []).map(({ query, key, weight, head }) => ({
         tokens: [
           { side: "query", index: query },
           { side: "key", index: key },
@@ -240,7 +229,7 @@ export class Panel {
   tables() {
     const { on } = this.state.focus();
     if (!on) return [];
-    const series = this.series(on);
+    const series = this.weights.series(on);
     const side = on.side === "query" ? "key" : "query";
     const where = this.several() ? `${series.length} heads` : this.where();
     const columns = this.several()

@@ -58,9 +58,7 @@ export class Pointing {
     const { kind, what } = this.state.values;
     if (!pin || pin.side === side || pin.to !== undefined || what !== "weights" || !this.source.computed(kind))
       return null;
-    const series = this.weights.heads
-      .map((head) => ({ head, weights: this.weights.focused(head, pin) }))
-      .filter(({ head, weights }) => weights && !head.of);
+    const series = this.weights.series(pin).filter(({ head }) => !head.of);
     if (series.length === 0) return null;
     const at = ({ weights }) => weights[index];
     const { layer, head } = series.reduce((best, each) => (at(each) > at(best) ? each : best)).head;

@@ -151,9 +151,7 @@ export class Running {
     const others = (on.side === "query" ? shown.keys : shown.queries).filter((index) =>
       this.weights.isThere(on, index),
     );
-    const series = this.weights.heads
-      .map(({ place }, i) => ({ place, weights: this.weights.focused(this.weights.heads[i], on) }))
-      .filter(({ weights }) => weights);
+    const series = this.weights.series(on).map(({ head, weights }) => ({ place: head.place, weights }));
     // A row is drawn by itself here: its own largest is the darkest, unless a weight of 1 was asked for.
     this.largest = Math.max(0, ...series.map(({ weights }) => largestOf(weights, others)));
     return series;

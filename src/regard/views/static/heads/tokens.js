@@ -75,7 +75,8 @@ export class TokenColumn {
   paintOne(position, { series, least, measure, on, at, pin }) {
     const element = this.elements[position];
     const index = this.order[position];
-    const holds = (token) => Boolean(token) && token.side === this.side && this.inside(token, index);
+    const inside = (token) => token.index <= index && index <= (token.to ?? token.index);
+    const holds = (token) => Boolean(token) && token.side === this.side && inside(token);
     const best = series && measure.isThere(on, index) ? strongestOf(series, index) : null;
     this.write(
       element.lastChild,
@@ -104,10 +105,6 @@ export class TokenColumn {
       element.classList.toggle(name, Boolean(value));
       if (name === "pinned") element.setAttribute("aria-selected", String(Boolean(value)));
     });
-  }
-
-  inside({ index, to = index }, token) {
-    return index <= token && token <= to;
   }
 
   number({ weight, place }, count, measure) {

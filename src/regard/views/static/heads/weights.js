@@ -3,7 +3,7 @@
 import { kept } from "../base/dom.js";
 import { formatQuantity, fullOf, quantityOf } from "../base/measures.js";
 import { oneOf } from "../base/state.js";
-import { meanUnits, sumUnits } from "../base/units.js";
+import { meanOf, meanUnits, sumUnits, totalOf } from "../base/units.js";
 import { chosenHeads } from "./choice.js";
 
 const MOST_ROWS = 1200;
@@ -121,6 +121,11 @@ export class Weights {
     return kept(this.spans, `${head.name}.${side}.${index}.${to}`, made, MOST_SPANS);
   }
 
+  // The rows or columns of what has the focus, one for each head whose numbers are there.
+  series(on) {
+    return this.heads.map((head) => ({ head, weights: this.focused(head, on) })).filter(({ weights }) => weights);
+  }
+
   // Whether a unit of the other side is there for what has the focus: the mask of some head on show lets a token of
   // the one look at a token of the other, and both are written. What is mixed over layers knows no mask: there, what
   // is exactly 0 has no way.
@@ -158,34 +163,16 @@ export class Weights {
     if (of) return this.combined(of.map((each) => this.makeRow(each, units)));
     const { kind, what } = this.state.values;
     const keys = this.state.units("key");
-    let total = null;
-    let count = 0;
-    for (const { first, last } of units) {
-      for (let query = first; query <= last; query += 1, count += 1) {
-        const row = this.source.row(kind, layer, head, query, what);
-        if (!row) return null;
-        if (!total) total = Float64Array.from(row);
-        else for (let i = 0; i < row.length; i += 1) total[i] += row[i];
-      }
-    }
-    if (count > 1) for (let i = 0; i < total.length; i += 1) total[i] /= count;
-    return sumUnits(total, keys, total.length === keys.all.length ? total : undefined);
+    const mean = meanOf(units, (query) => this.source.row(kind, layer, head, query, what));
+    return mean && sumUnits(mean, keys, mean.length === keys.all.length ? mean : undefined);
   }
 
   // What is given to a span is what is given to all of it.
   makeColumn({ layer, head, of }, units) {
     if (of) return this.combined(of.map((each) => this.makeColumn(each, units)));
     const { kind, what } = this.state.values;
-    let total = null;
-    for (const { first, last } of units) {
-      for (let key = first; key <= last; key += 1) {
-        const column = this.source.column(kind, layer, head, key, what);
-        if (!column) return null;
-        if (!total) total = Float64Array.from(column);
-        else for (let i = 0; i < column.length; i += 1) total[i] += column[i];
-      }
-    }
-    return meanUnits(total, this.state.units("query"));
+    const total = totalOf(units, (key) => this.source.column(kind, layer, head, key, what));
+    return total && meanUnits(total, this.state.units("query"));
   }
 
   // Of several heads, number by number: the mean, or what is largest whatever its sign.
