@@ -52,8 +52,8 @@ function open({ source, state, colours }) {
   const note = make("p", { class: "note model-note" });
 
   const said = makeSaid(page);
-  const choose = make("select", { class: "button", "aria-label": "The number under each head" });
-  choose.addEventListener("change", () => state.set({ stat: choose.value }));
+  const change = () => state.set({ stat: choose.value });
+  const choose = make("select", { class: "button", "aria-label": "The number under each head", change });
   const orders = makeChoice({
     name: "model-order",
     legend: "In which order",

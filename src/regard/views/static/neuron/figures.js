@@ -46,7 +46,7 @@ export function largestSize(...lists) {
 
 // A strip of bars: above the middle for what is positive, below it for what is negative, so that a sign is seen
 // without its colour. `largest` is the value of a full bar.
-export function drawBars(canvas, values, { from = 0, count = values.length, largest, width, height, colours }) {
+export function drawBars(canvas, values, { largest, width, height, colours }) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.max(1, Math.round(width * ratio));
   canvas.height = Math.max(1, Math.round(height * ratio));
@@ -56,12 +56,12 @@ export function drawBars(canvas, values, { from = 0, count = values.length, larg
   context.fillStyle = colours.of("--rule");
   context.fillRect(0, middle - 0.5, width, 1);
   if (!(largest > 0)) return;
-  const step = width / count;
+  const step = width / values.length;
   const gap = step > 4 ? 1 : step > 2.5 ? 0.5 : 0;
   for (const sign of [1, -1]) {
     context.fillStyle = colours.of(sign > 0 ? "--more" : "--less");
-    for (let i = 0; i < count; i += 1) {
-      const size = (values[from + i] * sign * (middle - 1)) / largest;
+    for (let i = 0; i < values.length; i += 1) {
+      const size = (values[i] * sign * (middle - 1)) / largest;
       if (size <= 0) continue;
       const bar = Math.max(size, 0.4);
       context.fillRect(i * step, sign > 0 ? middle - bar : middle, Math.max(step - gap, 0.5), bar);

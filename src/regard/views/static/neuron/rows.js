@@ -228,13 +228,8 @@ export class KeyRows {
     for (const strip of row.querySelectorAll(".neuron-strip")) {
       const { what } = strip.dataset;
       const canvas = strip.firstChild;
-      if (what === "k")
-        this.bars(canvas, steps.k, {
-          from: key * steps.dim,
-          count: steps.dim,
-          largest: this.largest.k,
-          width: this.width,
-        });
+      const own = steps.k.subarray(key * steps.dim, (key + 1) * steps.dim);
+      if (what === "k") this.bars(canvas, own, { largest: this.largest.k, width: this.width });
       if (what === "product")
         this.bars(canvas, this.chosen.terms(key), { largest: this.largest.product, width: this.width });
       if (what === "weighted")

@@ -39,11 +39,7 @@ export function makeTerms({ heads, terms, rows, chosen, total }) {
       make(
         "tr",
         { class: "others" },
-        make(
-          "th",
-          { scope: "row", colspan: String(heads.length - 1) },
-          `${left} other${left === 1 ? "" : "s"} together`,
-        ),
+        make("th", { scope: "row", colspan: heads.length - 1 }, `${left} other${left === 1 ? "" : "s"} together`),
         make("td", {}, formatNumber(others, deep)),
         make("td", {}),
       ),

@@ -187,19 +187,9 @@ export class Worked {
     const { steps, key } = this.chosen;
     const count = steps.allowed.reduce((total, each) => total + each, 0);
     const seen = `This query may look at ${count} of ${steps.allowed.length} keys.`;
-    return steps.allowed[key]
-      ? this.step(
-          "mask",
-          "Mask",
-          make("p", {}, "This key may be looked at: the score stays ", this.number(steps.scores[key]), "."),
-          makeNote(seen),
-        )
-      : this.step(
-          "mask",
-          "Mask",
-          make("p", {}, "This key may not be looked at: the score becomes ", this.number(-Infinity), "."),
-          makeNote(seen),
-        );
+    const [may, becomes] = steps.allowed[key] ? ["may", "stays"] : ["may not", "becomes"];
+    const said = `This key ${may} be looked at: the score ${becomes} `;
+    return this.step("mask", "Mask", make("p", {}, said, this.number(steps.scores[key]), "."), makeNote(seen));
   }
 
   softmax() {

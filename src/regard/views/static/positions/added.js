@@ -117,8 +117,7 @@ export class AddedVectors {
   }
 
   draw() {
-    const { count, dim, values } = this;
-    const { total } = this;
+    const { count, dim, values, total } = this;
     const which = total > count ? `, the first of ${total}` : "";
     const where = count > total ? `each place; this text has the first ${total}` : "each place of this text";
     this.note.textContent = `${this.stack}${count} positions × ${dim} dimensions${which}: what the model adds at ${where}.`;

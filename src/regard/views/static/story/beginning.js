@@ -206,21 +206,13 @@ const POSITION = {
       note: `length ${digits(at.length(row))}`,
       kind: story.rows[row].hidden === 0 ? "result" : "",
     }));
-    const equations =
-      terms.length > 1
-        ? [
-            [
-              "",
-              (dim) =>
-                sumEquation(
-                  terms.map((row) => at.vector(row)[dim]),
-                  at.vector(summed)[dim],
-                ),
-            ],
-          ]
-        : [];
+    const equation = (dim) =>
+      sumEquation(
+        terms.map((row) => at.vector(row)[dim]),
+        at.vector(summed)[dim],
+      );
     return [
-      vectorLines(lines, equations),
+      vectorLines(lines, terms.length > 1 ? [["", equation]] : []),
       makeNote(
         norm === undefined
           ? ""
