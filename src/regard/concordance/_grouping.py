@@ -36,7 +36,7 @@ def grouping(
             f"groups must be 2 or more, and fewer than the {distinct} distinct uses; got {count}."
         )
     if count is None and most < 2:
-        return one, None, f"{distinct} distinct uses are too few to part: one group."
+        return one, None, f"Too few to part, {distinct} of them distinct: one group."
     part = np.sort(rng.choice(size, min(size, _PART), replace=False))
     centred = (vectors - vectors[part].mean(0)).astype(np.float64)
     points = centred @ np.linalg.svd(centred[part], full_matrices=False)[2][:_DIRECTIONS].T

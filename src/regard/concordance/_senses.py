@@ -107,7 +107,8 @@ class Senses(Displayable):
     def _parts(self) -> "Iterator[RenderableType]":
         from rich.text import Text
 
-        yield Text(f"{self.word}: {len(self.lines):,} uses. {self.about}")
+        uses = "1 use" if len(self.lines) == 1 else f"{len(self.lines):,} uses"
+        yield Text(f"{self.word}: {uses}. {self.about}")
         for each in self.groups:
             yield Text(f"\n{printable(each.name)}   {100 * each.share:.0f} %", style="bold")
             for what, words in (("beside it", each.neighbours), ("in its place", each.substitutes)):

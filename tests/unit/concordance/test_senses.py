@@ -108,7 +108,7 @@ def test_one_group_of_one_cloud_and_of_few() -> None:
     assert set(labels.tolist()) == {0}
     assert stability is None
     assert about.startswith("One group: no split is both stable and clearer than chance.")
-    assert grouping(cloud[:19])[2] == "19 distinct uses are too few to part: one group."
+    assert grouping(cloud[:19])[2] == "Too few to part, 19 of them distinct: one group."
     labels, stability, about = grouping(cloud, 3)
     assert sorted(set(labels.tolist())) == [0, 1, 2]
     assert "not stable" in about

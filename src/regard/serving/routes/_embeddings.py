@@ -129,7 +129,7 @@ def _checked(given: Any, service: Service) -> list[str] | list[list[int]]:
     if isinstance(given, str):
         given = [given]
     if not isinstance(given, list) or not given:
-        raise _wrong("input must be a text, a list of texts, or token ids; got nothing of these.")
+        raise _wrong("input must be a text, a list of texts, or token ids; got something else.")
     if all(type(each) is int for each in given):
         given = [given]
     if len(given) > service.settings.max_texts:
