@@ -117,9 +117,9 @@ def test_the_next_pattern_is_dim_unless_it_is_sure_and_left_out_if_weak() -> Non
     assert "0.04 next" not in out
 
 
-@pytest.mark.parametrize(("best", "is_told"), [(math.nan, True), (0.04, False)])
-def test_too_few_queries_to_name_a_head_are_told(best: float, is_told: bool) -> None:
-    few = [card(head, finding("next", 0.2, best), pattern="none") for head in range(2)]
+@pytest.mark.parametrize(("lows", "is_told"), [((math.nan, math.nan), True), ((math.nan, 0.04), False)])
+def test_too_few_queries_to_name_a_head_are_told(lows: tuple[float, ...], is_told: bool) -> None:
+    few = [card(head, finding("next", 0.2, low), pattern="none") for head, low in enumerate(lows)]
     assert ("give a longer text, or several" in printed(table(*few))) is is_told
 
 
