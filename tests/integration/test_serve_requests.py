@@ -90,7 +90,7 @@ def test_floats_and_base64_are_the_same_bits(client: httpx.Client, expected: Any
         ({"input": [[97], ""]}, 400, "input", "input[1]"),
         ({"input": ["a", 5]}, 400, "input", "input[1]"),
         ({"input": ["a", "\u0000"]}, 400, "input", "input[1]"),
-        ({"input": []}, 400, "input", "nothing"),
+        ({"input": []}, 400, "input", "an empty list"),
         ({"input": [[]]}, 400, "input", "input[0]"),
         ({"input": {"a": 1}}, 400, "input", "text"),
         ({}, 400, "input", "required"),

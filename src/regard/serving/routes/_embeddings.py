@@ -129,7 +129,8 @@ def _checked(given: Any, service: Service) -> list[str] | list[list[int]]:
     if isinstance(given, str):
         given = [given]
     if not isinstance(given, list) or not given:
-        raise _wrong("input must be a text, a list of texts, or token ids; got something else.")
+        came = "an empty list" if given == [] else "something else"
+        raise _wrong(f"input must be a text, a list of texts, or token ids; got {came}.")
     if all(type(each) is int for each in given):
         given = [given]
     if len(given) > service.settings.max_texts:
