@@ -384,9 +384,12 @@ class Concordance:
             seed: of the draws.
 
         Raises:
-            InputError: as of `find`; or what parts the uses in fewer than two, or in too many.
+            InputError: as of `find`; no such field; or it parts the uses in fewer than two, or in too many.
         """
         samples = whole("samples", samples, least=1)
+        fields = self._store.manifest.get("fields", [])
+        if by != "date" and by not in fields:
+            raise InputError(f"by must be one of {', '.join(['date', *fields])}; got {by!r}.")
         found = select(self._store, word, where)
         parts, names = parts_of(places(self._store, found), by, bins)
         known = {use: part for use, part in zip(found.uses.tolist(), parts, strict=True) if part is not None}

@@ -135,10 +135,13 @@ def parts_of(places: Sequence[Place], by: str, bins: Sequence[str]) -> tuple[lis
         parts = [None if each is None else str(each) for each in values]
         names = sorted({each for each in parts if each is not None})
     names = [name for name in names if name in parts]
+    if not names:
+        raise InputError(f"by must name what the uses have; none of these has a {by}.")
     if not 2 <= len(names) <= _MOST_PARTS:
+        some = ", ".join(names[:8]) + " and others" * (len(names) > 8)
         raise InputError(
-            f"by must part the uses into 2 to {_MOST_PARTS}; {by!r} gives {len(names)}"
-            f"{': ' * bool(names)}{', '.join(names[:8])}. Choose others with where, or for dates with bins."
+            f"by must part the uses into 2 to {_MOST_PARTS}; {by!r} gives {len(names)}: {some}. "
+            "Choose some with where, or for dates with bins."
         )
     return parts, names
 
