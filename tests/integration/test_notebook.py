@@ -28,9 +28,9 @@ LONG = " ".join(f"w{i * i % 23 + 1}" for i in range(2000))
 SLOW = """\
 import time
 from regard.tracing.pages import _page_measures
-from regard.tracing.measures import _value_zeroing
+from regard.tracing.measures import _values
 from regard.views import _live
-whole, held, _value_zeroing._FEW = _page_measures.value_zeroing_blocks, [False], 1
+whole, held, _values._FEW = _page_measures.value_zeroing_blocks, [False], 1
 def slowly(trace, *args):
     for place, block in enumerate(whole(trace, *args)):
         while held[0] and place == 3 and len(trace.tokens) == 20:

@@ -14,7 +14,7 @@ from playwright.sync_api import ViewportSize, expect
 import regard
 from integration import head_page
 from integration.first_screen import first_screen
-from regard.tracing.pages._unseen import unseen_cosines
+from regard.tracing.edits import unseen_cosines
 from regard.views import PageToken, render_page
 from unit.views.conftest import encoder_record
 

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from regard.tracing.comparison import (
         Comparison,
         Divergence,
-        Likeness,
         compare,
         difference,
         divergence,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
         ExampleMetric,
         ImportanceMethod,
         Layers,
+        Likeness,
         Mean,
         Part,
         Patching,
@@ -191,9 +191,9 @@ __getattr__, __dir__ = _lazy_exports(
     __name__,
     {
         "regard.tracing._trace": "Trace trace_ids trace_read trace_rows trace_text trace_texts",
-        "regard.tracing.comparison": "Comparison Divergence Likeness compare difference divergence movement",
+        "regard.tracing.comparison": "Comparison Divergence compare difference divergence movement",
         "regard.tracing.edits": (
-            "Add Edit ExampleMetric ImportanceMethod Layers Mean Part Patching PatchingMethod Per "
+            "Add Edit ExampleMetric ImportanceMethod Layers Likeness Mean Part Patching PatchingMethod Per "
             "Positions Progress Replace Resample Scale SiteName Write Zero edited head_importance patch"
         ),
         "regard.tracing.measures": "DirectAttribution IntegratedGradients LogitLens Statistics TokenLens",

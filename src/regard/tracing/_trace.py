@@ -61,7 +61,6 @@ class Trace(run.TraceOfRun):
     relevance = measures.relevance
     rollout = measures.rollout
     statistics = measures.statistics
-    table = measures.weight_table
     value_zeroing = measures.value_zeroing
 
     ablation = edits.ablation
@@ -72,6 +71,7 @@ class Trace(run.TraceOfRun):
     explain = pages.explain
     page = pages.page
     plot = pages.plot
+    table = pages.weight_table
     widget = pages.widget
     write_page = pages.write_page
     _repr_mimebundle_ = pages.mimebundle

@@ -3,5 +3,4 @@
 from regard.tracing.comparison._comparison import Comparison, compare
 from regard.tracing.comparison._difference import difference
 from regard.tracing.comparison._divergence import Divergence, divergence
-from regard.tracing.comparison._likeness import Likeness
 from regard.tracing.comparison._movement import Movement, movement, movement_of

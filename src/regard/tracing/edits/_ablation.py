@@ -1,4 +1,4 @@
-"""The causal check: the same run without one head."""
+"""The causal check: the same run without one head, or with a word that no other may look at."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,15 @@ import torch
 from torch import Tensor
 
 from regard.core.displayable import Displayable, plain_table
+from regard.core.errors import InputError
 from regard.core.printable import excerpt
 from regard.models import Kind, Loaded, Output
 from regard.text import Encoding
-from regard.tracing.edits._changes import Zero
-from regard.tracing.edits._network import outputs_of
-from regard.tracing.record import Trace
+from regard.tracing.edits._changes import Write, Zero
+from regard.tracing.edits._edit import Edit
+from regard.tracing.edits._network import edited, outputs_of
+from regard.tracing.record import KeepPolicy, Trace
+from regard.tracing.run import TraceOfRun
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -150,3 +153,30 @@ def _likeliest(loaded: Loaded, output: Output, count: int) -> tuple[LikeliestTok
         LikeliestToken(token=token.surface or token.text, probability=probability)
         for token, probability in zip(tokens, found.values.tolist(), strict=True)
     )
+
+
+def unseen(tokens: Sequence[int]) -> Edit:
+    """No other token may look at these, in any head: they see themselves and each other, as before."""
+
+    def function(scores: Tensor) -> Tensor:
+        if not all(0 <= token < scores.shape[-1] for token in tokens):
+            raise InputError(f"unseen must be tokens of the text, from 0 to {scores.shape[-1] - 1}.")
+        others = [row for row in range(scores.shape[-2]) if row not in tokens]
+        scores[..., torch.tensor(others, dtype=torch.long)[:, None], torch.tensor(tokens)] = -torch.inf
+        return scores
+
+    return Write("scores", function)
+
+
+def unseen_cosines(trace: Trace, token: int) -> Tensor:
+    """The cosine of each contextual embedding to what it is where no other looks at the word of a token."""
+    encoding = trace.stack(None).encoding
+    word = encoding.tokens[token].word
+    tokens = [
+        place
+        for place, each in enumerate(encoding.tokens)
+        if place == token or (word is not None and each.word == word)
+    ]
+    loaded = edited(trace.require_model(), [unseen(tokens)])
+    other = TraceOfRun.of_encoding(loaded, encoding, keeping=KeepPolicy(keep="residual"))
+    return torch.cosine_similarity(trace.embeddings().double(), other.embeddings().double(), dim=1)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from regard.core import AttentionInputs, Groups, RowStatistics, row_statistics
 from regard.core.arguments import one_of
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.models import Kind
-from regard.tracing.record import TokenSets, Trace
+from regard.text import Encoding
+from regard.tracing.record import Trace, is_punctuation, is_spelled
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -191,7 +193,7 @@ def statistics(
     kind = self.kind(kind)
     numbers = _chosen(self, layers, kind)
     of_queries, of_keys = self.sides(kind)
-    sets = TokenSets(of_queries.encoding, of_keys.encoding, cross=kind == "cross")
+    sets = _TokenSets(of_queries.encoding, of_keys.encoding, cross=kind == "cross")
     found = [sets.ask(self.attention_of(each, kind).inputs, top_k) for each in numbers]
     absent: dict[str, Any] = dict.fromkeys(_MEASURED)
     told = {
@@ -229,3 +231,106 @@ def _stacked(layers: Sequence[Tensor | None]) -> Tensor:
         if each is not None:
             row[: len(each)] = each
     return stacked
+
+
+class _TokenSets:
+    """The tokens that a head may look at, as questions to `row_statistics`, and its answers by name.
+
+    What the text does not have is not asked for, and where a single query does not have it, its answer is
+    NaN. If `cross`, the two sequences differ, and no query is at a key's position.
+    """
+
+    def __init__(self, of_queries: Encoding, of_keys: Encoding, *, cross: bool) -> None:
+        self._cross = cross
+        self._queries, self._keys = len(of_queries.tokens), len(of_keys.tokens)
+        # Sums over keys that are the same for all queries: name, and whether a key is among them.
+        self._columns: dict[str, Tensor] = {}
+        self._groups: dict[str, Groups] = {}
+        self._alone: dict[str, Tensor] = {}
+        special = [token.special for token in of_keys.tokens]
+        if any(special):
+            self._columns["to_special"] = torch.tensor(special)
+        marks = [is_punctuation(token, of_keys.words) for token in of_keys.tokens]
+        if any(marks):
+            self._columns["to_punctuation"] = torch.tensor(marks)
+        self._sentence: Tensor | None = None
+        if not cross:
+            self._add_sentences(of_keys)
+            self._add_words(of_keys)
+
+    def _add_sentences(self, encoding: Encoding) -> None:
+        sentence = torch.tensor([-1 if each.sequence is None else each.sequence for each in encoding.tokens])
+        if {0, 1} <= set(sentence.tolist()):
+            self._sentence = sentence
+            self._columns |= {f"sentence {number}": sentence == number for number in (0, 1)}
+
+    def _add_words(self, encoding: Encoding) -> None:
+        word = torch.tensor([-1 if token.word is None else token.word for token in encoding.tokens])
+        self._add_group("to_same_word", Groups(word))
+        spelled = [each.text.casefold() if is_spelled(each.text) else None for each in encoding.words]
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(spelled))}
+        text = [-1 if spelled[at] is None else numbers[spelled[at]] for at in word.tolist() if at >= 0]
+        same = torch.full_like(word, -1)
+        same[word >= 0] = torch.tensor(text, dtype=torch.int64)
+        self._add_group("to_repeated_word", Groups(same, word))
+
+    def _add_group(self, name: str, groups: Groups) -> None:
+        others = groups.others()
+        if bool(others.any()):
+            self._groups[name], self._alone[name] = groups, others == 0
+
+    def ask(self, inputs: AttentionInputs, top_k: int) -> dict[str, Tensor]:
+        """One layer's statistics by name: on the CPU, (heads, queries), float32 or int64."""
+        device = inputs.q.device
+        at = torch.arange(self._queries, device=device)
+        places = torch.zeros(self._queries, 1, dtype=torch.int64, device=device)  # the first token
+        if not self._cross:
+            places = torch.cat((places, torch.stack((at, at - 1, at + 1), dim=1)), dim=1)
+            places[places == self._keys] = -1
+        values = torch.stack(list(self._columns.values()), dim=1) if self._columns else None
+        found = row_statistics(
+            inputs,
+            values=None if values is None else values.float().to(device),
+            places=places,
+            positions=None if self._cross else at,
+            groups=list(self._groups.values()),
+            top_k=top_k,
+        )
+        return {name: _delivered(tensor) for name, tensor in self._by_name(found).items()}
+
+    def _by_name(self, found: RowStatistics) -> dict[str, Tensor]:
+        named = {
+            "entropy": found.entropy,
+            "largest": found.largest,
+            "largest_at": found.largest_at,
+            "distance": found.distance,
+            "spread": found.spread,
+            "to_sink": found.sink,
+            "received": found.received,
+            "top_weights": found.top_weights,
+            "top_keys": found.top_keys,
+        }
+        answers = {name: tensor for name, tensor in named.items() if tensor is not None}
+        assert found.at_places is not None, "there is always a first token"
+        places = ("to_first",) if self._cross else ("to_first", "to_self", "to_previous", "to_next")
+        answers |= dict(zip(places, found.at_places.unbind(dim=3), strict=True))
+        if not self._cross:
+            answers["to_previous"][..., 0] = torch.nan
+            answers["to_next"][..., -1] = torch.nan
+        if found.mass is not None:
+            answers |= dict(zip(self._columns, found.mass.unbind(dim=3), strict=True))
+        if self._sentence is not None:
+            first, second = (answers.pop(f"sentence {number}") for number in (0, 1))
+            sentence = self._sentence.to(first.device)
+            other = torch.where(sentence == 0, second, first)
+            answers["to_other_sentence"] = other.masked_fill(sentence < 0, torch.nan)
+        if found.at_groups is not None:
+            for name, values in zip(self._groups, found.at_groups.unbind(dim=3), strict=True):
+                answers[name] = values.masked_fill(self._alone[name].to(values.device), torch.nan)
+        return answers
+
+
+def _delivered(tensor: Tensor) -> Tensor:
+    """The only item of the batch, on the CPU."""
+    one = tensor[0].cpu()
+    return one.float() if one.is_floating_point() else one

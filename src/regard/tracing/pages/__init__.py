@@ -1,7 +1,7 @@
 """From traces to what people look at: pages, pictures, notebooks, the worked calculation."""
 
 from regard.tracing.pages._explain import explain
-from regard.tracing.pages._explanation import Explanation
+from regard.tracing.pages._explanation import Explanation, Step
 from regard.tracing.pages._live_page import live_page
 from regard.tracing.pages._notebook import display, mimebundle, widget, writing_bundle, writing_widget
 from regard.tracing.pages._page import page_record
@@ -13,6 +13,5 @@ from regard.tracing.pages._pages import (
     write_page,
     writing_page,
 )
-from regard.tracing.pages._picture import plot
 from regard.tracing.pages._served import DraggedWeight, PageRequest, page_answer, served_page
-from regard.tracing.pages._sublayers import Step
+from regard.tracing.pages._weights import plot, weight_table

@@ -8,7 +8,6 @@ import numpy as np
 
 from regard.core.displayable import Displayable
 from regard.core.printable import excerpt, printable
-from regard.tracing.pages._sublayers import Step
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,6 +18,19 @@ _MAX_KEYS = 32
 _MAX_VALUES = 8
 _MAX_TOKENS = 64
 _MAX_TEXT = 240
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One vector on the way through a layer.
+
+    Args:
+        name: what it is: "LayerNorm", "x + attention", "feed-forward".
+        vector: 1-D.
+    """
+
+    name: str
+    vector: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

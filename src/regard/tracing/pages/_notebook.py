@@ -5,13 +5,11 @@ from typing import Any
 
 from regard.models import Kind
 from regard.tracing.comparison import difference
-from regard.tracing.edits import ablation
+from regard.tracing.edits import ablation, unseen_cosines
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._names import MOST_OF_A_WIDGET
 from regard.tracing.pages._page import page_record
-from regard.tracing.pages._page_extras import head_statistics
-from regard.tracing.pages._page_measures import live_measures
-from regard.tracing.pages._unseen import unseen_cosines
+from regard.tracing.pages._page_measures import head_statistics, live_measures
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import TraceOfRun
 from regard.views import LiveRun, make_widget, marimo_object, notebook_bundle

@@ -29,19 +29,18 @@ from regard.core import (
 from regard.core.errors import InputError
 from regard.models import Kind, StackKind, stack_of
 from regard.text import Token
-from regard.tracing.edits import ablation
+from regard.tracing.edits import ablation, unseen_cosines
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._names import names_of
-from regard.tracing.pages._page_extras import (
+from regard.tracing.pages._page_measures import (
     as_array,
     head_statistics,
+    measures_of,
     positions_record,
     rotary_record,
     values_of,
 )
-from regard.tracing.pages._page_measures import measures_of
 from regard.tracing.pages._story import MOST_TOKENS, story_record
-from regard.tracing.pages._unseen import unseen_cosines
 from regard.tracing.record import Trace
 from regard.views import (
     AttentionRecord,

@@ -1,4 +1,4 @@
-"""What a page can draw in the place of a trace's weights, as far as it can be had and fits."""
+"""What a page shows beside the weights of a trace, and can draw in their place."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.models import Kind, Loaded, Output
+from regard.models import Kind, Loaded, Output, StackKind, bound_of, positions_of
 from regard.tracing.measures import (
     Scalar,
     attention_gradients,
@@ -16,21 +16,109 @@ from regard.tracing.measures import (
     outermost,
     projection_of,
     rollout_steps,
+    statistics,
     value_zeroing_blocks,
 )
-from regard.tracing.pages._page_extras import as_array
-from regard.tracing.record import Trace
+from regard.tracing.record import AttentionTrace, ScoreTrace, Trace
 from regard.tracing.run import rerun
 from regard.views import (
     MEASURES,
     MOST_MEASURES,
+    MOST_POSITIONS,
+    HeadStatistics,
+    LayerRecord,
     LiveMeasures,
     MeasureName,
     MeasureRecord,
+    PositionsRecord,
+    RotaryRecord,
     Work,
     check_measures,
     matrix_bytes,
+    value_contexts,
 )
+
+# Keys are no quantity, and what keys receive on average is the same for all heads.
+_NOT_OF_HEADS = ("largest_at", "received", "top_keys", "top_weights")
+
+
+def values_of(each: AttentionTrace, layer: LayerRecord) -> npt.NDArray[np.float32] | None:
+    """A layer's v, (kv_heads, keys, v_dim); None where it does not give the model's own contexts, or was not
+    kept."""
+    if isinstance(each, ScoreTrace):
+        return None
+    v = as_array(each.inputs.v[0])
+    if layer.mask is not None and layer.mask.keys is not None:
+        # What stands at padding reaches nothing, and may be anything.
+        v = np.where(layer.mask.keys[:, None], v, np.float32(0))
+    if not np.isfinite(v).all():
+        return None
+    rows = np.array(sorted({0, layer.queries // 2, layer.queries - 1}))
+    wanted = each.context[:, torch.from_numpy(rows).to(each.context.device)].double().cpu().numpy()
+    largest = float(each.context.abs().max())
+    bound = bound_of(each.context.dtype) * (largest if 0 < largest < float("inf") else 1.0)
+    for head in range(layer.heads):
+        found = value_contexts(layer, v, head, rows)
+        if found.shape != wanted[head].shape or not np.abs(found - wanted[head]).max() <= bound:
+            return None
+    return v
+
+
+def head_statistics(trace: Trace, kind: Kind) -> HeadStatistics:
+    """What a page says of every head: the means of all statistics that tell heads apart."""
+    found = statistics(trace, kind)
+    return {name: as_array(found.mean(name)) for name in found.names if name not in _NOT_OF_HEADS}
+
+
+def positions_record(trace: Trace, kind: StackKind, *, every: bool = False) -> PositionsRecord:
+    """How a stack knows positions: in words, and what it added to each token of the text.
+
+    With `every`, also what it adds beyond the text, at as many places as a page holds.
+    """
+    table = trace.stack(kind).positions
+    if every and table is not None:
+        table = _all_positions(trace, kind, table)
+    return PositionsRecord(
+        said=None if trace.loaded is None else positions_of(trace.loaded.network),
+        table=None if table is None else as_array(table),
+    )
+
+
+def _all_positions(trace: Trace, kind: StackKind, table: Tensor) -> Tensor:
+    """What a stack adds at every place that it has, from the first on."""
+    network = trace.require_model().network
+    stack = None if network.written else network.stack(kind)
+    if stack is None or stack.embeddings.positions is None:
+        return table
+    count = min(MOST_POSITIONS, network.limit(kind) or MOST_POSITIONS)
+    # Of a token that is there: some models give padding no number.
+    ids = torch.full((1, count), trace.stack(kind).encoding.token_ids[0], device=table.device)
+    with torch.no_grad():
+        rows: Tensor = stack.embeddings.positions(stack.numbering(ids))[0]
+    return rows if count > len(table) and torch.equal(rows[: len(table)].to(table.dtype), table) else table
+
+
+def rotary_record(trace: Trace, kind: Kind, layer: int) -> RotaryRecord | None:
+    """How a layer turned q and k; None for not at all, or where the model's own code does it unseen."""
+    network = None if trace.loaded is None else trace.loaded.network
+    stack = None if network is None or network.written or kind == "cross" else network.stack(kind)
+    rotary = None if stack is None else stack.patterns[layer].rotary
+    if rotary is None:
+        return None
+    dim = rotary.head_dim if rotary.rotary_dim is None else rotary.rotary_dim
+    length = torch.arange(len(trace.stack(kind).encoding.tokens))[None]
+    return RotaryRecord(
+        frequencies=as_array(rotary.scaling.frequencies(rotary.base, dim, length)),
+        layout=rotary.layout,
+        amplitude=rotary.scaling.amplitude,
+    )
+
+
+def as_array(tensor: Tensor) -> npt.NDArray[np.float32]:
+    """A tensor as float32 in numpy."""
+    array: npt.NDArray[np.float32] = tensor.detach().float().cpu().contiguous().numpy()
+    return array
+
 
 Measures = dict[Kind, tuple[MeasureRecord, ...]]
 

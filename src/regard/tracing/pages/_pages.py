@@ -5,13 +5,16 @@ from os import PathLike
 from typing import Any
 
 from regard.core.errors import InputError
+from regard.models import Kind
 from regard.tracing.comparison import difference, movement
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._names import MOST_WEIGHTS
 from regard.tracing.pages._page import page_record
-from regard.tracing.pages._page_extras import PageHead, page_heads
 from regard.tracing.record import Trace
-from regard.views import MOST_MB, Page, render_page
+from regard.views import MOST_MB, HeadName, Page, render_page
+
+PageHead = int | tuple[int, int] | tuple[Kind, int, int]
+"""(layer, head), of every kind of attention that has it, (kind, layer, head), or a layer, with all heads."""
 
 
 def page(
@@ -49,11 +52,11 @@ def page(
             exactly.
     """
 
-    of_values, held = page_heads(self, values, "values"), page_heads(self, heads, "heads")
+    of_values, held = _page_heads(self, values, "values"), _page_heads(self, heads, "heads")
     if only is not None:
         if of_values or held or measures or all_positions:
             raise InputError("only must be given alone: a page of chosen heads holds nothing else.")
-        names = page_heads(self, only, "only")
+        names = _page_heads(self, only, "only")
         return render_page(page_record(self, names=MOST_WEIGHTS), only=names, max_mb=max_mb)
     record = page_record(self, measures, of, story=True, names=MOST_WEIGHTS, all_positions=all_positions)
     stacks = [each for each in (self.encoder, self.decoder) if each is not None]
@@ -112,7 +115,7 @@ def difference_page(
         InputError: as `difference`; or attention that a page cannot draw.
     """
 
-    found, held = difference(one, other).facts(), page_heads(one, heads, "heads")
+    found, held = difference(one, other).facts(), _page_heads(one, heads, "heads")
     return render_page(page_record(one), page_record(other), difference=found, heads=held, max_mb=max_mb)
 
 
@@ -134,7 +137,7 @@ def writing_page(
         InputError: as `Trace.page`.
     """
     record = page_record(trace, story=True, names=MOST_WEIGHTS)
-    return render_page(record, writing=writing, heads=page_heads(trace, heads, "heads"), max_mb=max_mb)
+    return render_page(record, writing=writing, heads=_page_heads(trace, heads, "heads"), max_mb=max_mb)
 
 
 def senses_page(traces: Sequence[Trace], senses: dict[str, Any], *, max_mb: float | None = MOST_MB) -> Page:
@@ -174,5 +177,39 @@ def comparison_page(
     if len(traces) < 2:
         raise InputError(f"texts must be two or more, to compare the word between them; got {len(traces)}.")
     moved = movement(traces, word).facts()
-    held = page_heads(traces[0], heads, "heads")
+    held = _page_heads(traces[0], heads, "heads")
     return render_page(*map(page_record, traces), movement=moved, heads=held, max_mb=max_mb)
+
+
+def _page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") -> list[HeadName]:
+    """The heads that a page holds, or their values, each with its kind and counted from 0.
+
+    Given are (layer, head), of every kind of attention that has it, (kind, layer, head), or a layer. `said`
+    is the argument that messages name.
+    """
+    found: list[HeadName] = []
+    for each in heads:
+        if isinstance(each, int) and not isinstance(each, bool):
+            found += _heads(trace, (), each, None, said)
+        elif isinstance(each, tuple) and len(each) in (2, 3):
+            *kinds, layer, head = each
+            found += _heads(trace, kinds, layer, head, said)
+        else:
+            raise InputError(f"{said} must be (layer, head), (kind, layer, head) or a layer; got {each!r}.")
+    return found
+
+
+def _heads(trace: Trace, kinds: Sequence[Kind], layer: int, head: int | None, said: str) -> list[HeadName]:
+    asked = kinds or trace.kinds
+    found: list[HeadName] = []
+    for kind in asked:
+        try:
+            number = trace.layer_index(layer, kind)
+            count = trace.attention_of(number, kind).inputs.num_heads
+            numbers = range(count) if head is None else [trace.head_index(head, kind, number)]
+            found += [(trace.kind(kind), number, each) for each in numbers]
+        except InputError as error:
+            # Of several kinds, the one may have a layer that the other has not.
+            if kind == asked[-1] and not found:
+                raise InputError(f"{said}: {error}") from error
+    return found

@@ -10,8 +10,8 @@ from torch import Tensor
 from regard.blocks import Embeddings
 from regard.models import Kind, StackKind
 from regard.tracing.pages._ending import ending_of
-from regard.tracing.pages._page_extras import as_array
-from regard.tracing.pages._sublayers import Sublayer, sublayers
+from regard.tracing.pages._explain import Sublayer, sublayers
+from regard.tracing.pages._page_measures import as_array
 from regard.tracing.record import Trace, TracedStack
 from regard.views import SHOWN, StoryNeurons, StoryPart, StoryRecord, StoryRow
 

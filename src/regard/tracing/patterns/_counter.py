@@ -8,6 +8,7 @@ import torch
 from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.patterns._bootstrap import Bootstrap, Draws
+from regard.tracing.patterns._card import HeadCard, HeadExample, HeadFinding
 from regard.tracing.patterns._patterns import HeadPattern, KeyPattern, Sides
 from regard.tracing.patterns._rows import (
     EXAMPLES,
@@ -18,7 +19,6 @@ from regard.tracing.patterns._rows import (
     measure,
     same_view,
 )
-from regard.tracing.patterns._table import HeadCard, HeadExample, HeadFinding
 from regard.tracing.record import AttentionTrace, Trace, counted
 
 

@@ -1,121 +1,24 @@
-"""What each head does: the cards, and the table of them, which shows itself."""
+"""What every head does: the table of their cards, which shows itself, and its Parquet file."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.core.displayable import Displayable, plain_table
+from regard.core.displayable import Displayable
 from regard.core.errors import InputError
-from regard.core.printable import excerpt, printable
+from regard.core.extras import pyarrow
+from regard.core.files import write_whole
+from regard.core.printable import printable
 from regard.tracing.patterns._bootstrap import FEWEST_UNITS
-from regard.tracing.patterns._table_file import write_rows
+from regard.tracing.patterns._card import NONE, STYLES, HeadCard, HeadFinding, card_parts, interval_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
-
-NONE = "none"
-"""The pattern of a head that has none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadFinding:
-    """How strongly a head shows one pattern.
-
-    Args:
-        pattern, detail: its name, and what tells it from others of the name: "positional stride", "-2".
-        effect: how much of a row's attention the pattern's keys get, over what a head without the pattern
-            would give them; NaN where no query has such keys.
-        low, high: the ends of its interval; NaN where there is too little to tell.
-        mass: how much they get, the mean over the queries that have such keys.
-        captured: how much they get of the attention of all queries, those without such keys too.
-        queries: how many queries have such keys.
-    """
-
-    pattern: str
-    detail: str
-    effect: float
-    low: float
-    high: float
-    mass: float
-    captured: float
-    queries: int
-
-    @property
-    def name(self) -> str:
-        """The pattern with its detail: "positional stride -2"."""
-        return f"{self.pattern} {self.detail}".rstrip()
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadExample:
-    """A place where a head shows its pattern.
-
-    Args:
-        text: which text, from 0, in the order they were given, those that were passed over counted too.
-        tokens: the tokens that the query is among, as people read them.
-        keys: the tokens that the key is among: the same ones, except in cross-attention.
-        query, key: their places; key is the one of the pattern's keys that gets most, -1 for none.
-        mass: what all the pattern's keys get.
-    """
-
-    text: int
-    tokens: tuple[str, ...]
-    keys: tuple[str, ...]
-    query: int
-    key: int
-    mass: float
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class HeadCard(Displayable):
-    """What one head does.
-
-    Args:
-        kind: "encoder", "decoder" or "cross".
-        layer, head: from 0.
-        pattern: the name of what it does, or "none".
-        findings: of every pattern its strongest variant, the named one first, then by effect.
-        examples: where it does so most, from as many texts as there are; of a head without a pattern, those
-            of its strongest.
-    """
-
-    kind: str
-    layer: int
-    head: int
-    pattern: str
-    findings: tuple[HeadFinding, ...]
-    examples: tuple[HeadExample, ...]
-
-    def __repr__(self) -> str:
-        return f"HeadCard({self.kind} {self.layer}.{self.head}: {self.pattern}, {self.best.effect:.2f})"
-
-    @property
-    def best(self) -> HeadFinding:
-        """What is said of the pattern; of a head without one, of the strongest that it almost has."""
-        return self.findings[0]
-
-    @property
-    def second(self) -> HeadFinding | None:
-        """The next strongest pattern."""
-        return self.findings[1] if len(self.findings) > 1 else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Every field under its name; NaN as None."""
-        plain = asdict(self)
-        plain["findings"] = [_without_nan(finding) for finding in plain["findings"]]
-        return plain
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """A row a pattern, the strongest first."""
-        rows: list[dict[str, Any]] = self.to_json()["findings"]
-        return rows
-
-    def _parts(self) -> "Iterator[RenderableType]":
-        yield from _card_parts(self)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -206,7 +109,7 @@ class HeadTable(Displayable):
             OutputError: the file cannot be written.
         """
         rows = [_row_of(card) | card.to_json() for card in self.cards]
-        return write_rows(rows, {**self.to_json(), "cards": len(self.cards)}, Path(path))
+        return _write_rows(rows, {**self.to_json(), "cards": len(self.cards)}, Path(path))
 
     def _parts(self) -> "Iterator[RenderableType]":
         from rich.text import Text
@@ -214,7 +117,7 @@ class HeadTable(Displayable):
         yield Text(_heading(self), style="dim")
         if len(self.cards) == 1:
             yield ""
-            yield from _card_parts(self.cards[0])
+            yield from card_parts(self.cards[0])
             return
         for kind in dict.fromkeys(card.kind for card in self.cards):
             cards = [card for card in self.cards if card.kind == kind]
@@ -232,13 +135,6 @@ class HeadTable(Displayable):
 def _row_of(card: HeadCard) -> dict[str, Any]:
     place = {"kind": card.kind, "layer": card.layer, "head": card.head}
     return place | card.to_rows()[0] | {"pattern": card.pattern}  # the card's own pattern may be "none"
-
-
-def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and math.isnan(value) else value
-        for name, value in fields.items()
-    }
 
 
 def _plural(count: int, noun: str) -> str:
@@ -280,28 +176,11 @@ def _table(cards: list[HeadCard], threshold: float) -> "RenderableType":
         following = card.second if named else best
         drawn.add_row(
             str(card.head),
-            Text(printable(best.name) if named else "-", style=_STYLES.get(card.pattern, "")),
-            *((f"{best.effect:.2f}", _interval(best), f"{best.captured:.0%}") if named else ("", "", "")),
+            Text(printable(best.name) if named else "-", style=STYLES.get(card.pattern, "")),
+            *((f"{best.effect:.2f}", interval_of(best), f"{best.captured:.0%}") if named else ("", "", "")),
             _following(following, threshold),
         )
     return drawn
-
-
-_STYLES = {
-    "previous": "cyan",
-    "next": "blue",
-    "self": "green",
-    "induction": "bold magenta",
-    "duplicate token": "magenta",
-    "delimiter sink": "yellow",
-    "positional stride": "bright_blue",
-    "broadcast": "red",
-    "alignment": "cyan",
-}
-
-
-def _interval(finding: HeadFinding) -> str:
-    return "-" if math.isnan(finding.low) else f"{finding.low:.2f}..{finding.high:.2f}"
 
 
 def _following(finding: HeadFinding | None, threshold: float) -> "Text":
@@ -313,65 +192,42 @@ def _following(finding: HeadFinding | None, threshold: float) -> "Text":
     return Text(f"{finding.effect:.2f} {printable(finding.pattern)}", style="" if sure else "dim")
 
 
-# Tokens of an example that are shown on either side of its query and its key.
-_AROUND = 4
+def check_heads_file(path: Path) -> None:
+    """Refuse a file that `HeadTable.write` could not write, before the work is done."""
+    if path.suffix.lower() != ".parquet":
+        raise InputError(f"the table's file must end in .parquet; got {str(path)!r}.")
+    pyarrow()
 
 
-def _card_parts(card: HeadCard) -> "Iterator[RenderableType]":
-    from rich.text import Text
-
-    verdict = card.best.name if card.pattern != NONE else "no pattern"
-    style = f"bold {_STYLES.get(card.pattern, '')}".replace("bold bold", "bold").rstrip()
-    place = f"{card.kind} layer {card.layer}, head {card.head}: "
-    yield Text.assemble((place, "bold"), (printable(verdict), style))
-    yield ""
-    columns = ("pattern", "interval", "effect", "mass", "captured", "queries")
-    yield plain_table(columns, (_finding_cells(finding) for finding in card.findings), left=2)
-    for number, example in enumerate(card.examples):
-        if number == 0:
-            yield ""
-            where = f"Where {printable(card.best.name)} is strongest: the [query] reads the <key>"
-            yield Text(where, "dim")
-        line = Text.assemble((f"{example.mass:.2f}  ", "bold"))
-        if card.kind != "cross":
-            line.append_text(_marked(example.tokens, {example.query: "query", example.key: "key"}))
-        else:
-            line.append_text(_marked(example.tokens, {example.query: "query"}))
-            line.append("  reads  ", "dim").append_text(_marked(example.keys, {example.key: "key"}))
-        yield line
-
-
-def _finding_cells(finding: HeadFinding) -> tuple[str, ...]:
-    if math.isnan(finding.effect):
-        numbers = ("-", "-", "-")
-    else:
-        numbers = (f"{finding.effect:.2f}", f"{finding.mass:.2f}", f"{finding.captured:.0%}")
-    return (printable(finding.name), _interval(finding), *numbers, f"{finding.queries:,}")
-
-
-_MARKS = {"query": ("[", "]", "bold"), "key": ("<", ">", "bold underline")}
-
-
-def _marked(tokens: tuple[str, ...], places: dict[int, str]) -> "Text":
-    """The tokens around some places, the query's in square brackets, the key's in angle brackets."""
-    from rich.text import Text
-
-    real = {place: role for place, role in places.items() if place >= 0}
-    shown = sorted(
+def _write_rows(rows: list[dict[str, Any]], about: dict[str, Any], path: Path) -> Path:
+    """Write the rows of a table of heads, and what belongs to all of them: see `HeadTable.write`."""
+    check_heads_file(path)
+    pa, parquet = pyarrow()
+    finding = {
+        "pattern": pa.string(),
+        "detail": pa.string(),
+        **dict.fromkeys(("effect", "low", "high", "mass", "captured"), pa.float64()),
+        "queries": pa.int64(),
+    }
+    example = {
+        "text": pa.int64(),
+        "tokens": pa.list_(pa.string()),
+        "keys": pa.list_(pa.string()),
+        "query": pa.int64(),
+        "key": pa.int64(),
+        "mass": pa.float64(),
+    }
+    schema = pa.schema(
         {
-            near
-            for place in real
-            for near in range(place - _AROUND, place + _AROUND + 1)
-            if 0 <= near < len(tokens)
-        }
+            "kind": pa.string(),
+            "layer": pa.int64(),
+            "head": pa.int64(),
+            **finding,
+            "findings": pa.list_(pa.struct(list(finding.items()))),
+            "examples": pa.list_(pa.struct(list(example.items()))),
+        },
+        metadata={"regard": json.dumps(about)},
     )
-    line, last = Text(), -1
-    for place in shown:
-        if place != last + 1:
-            line.append("… ", "dim")
-        before, after, style = _MARKS.get(real.get(place, ""), ("", "", ""))
-        line.append(f"{before}{excerpt(tokens[place], 30)}{after} ", style)
-        last = place
-    if shown and last + 1 < len(tokens):
-        line.append("…", "dim")
-    return line
+    table = pa.Table.from_pylist(rows, schema=schema)
+    write_whole(path, lambda temporary: parquet.write_table(table, temporary))
+    return path

@@ -10,17 +10,17 @@ from regard.tracing.record._keep import (
     kept_tensor,
     places,
 )
-from regard.tracing.record._memory import check_cost, kept_bytes
 from regard.tracing.record._selectors import (
     Numbers,
     Selector,
     WordOrToken,
     chosen_of,
     counted,
+    is_punctuation,
+    is_spelled,
     numbers_of,
     token_of,
     unique,
 )
 from regard.tracing.record._stacks import AttentionTrace, ScoreTrace, TracedStack
-from regard.tracing.record._token_sets import TokenSets, is_punctuation
-from regard.tracing.record._trace import Trace, check_trace
+from regard.tracing.record._trace import Trace, check_cost, check_trace, kept_bytes

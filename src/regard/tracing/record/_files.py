@@ -1,22 +1,243 @@
-"""A trace in a file: safetensors, mapped into memory when it is opened."""
+"""A trace in a file: its records as JSON and named tensors, in safetensors, mapped into memory when opened.
+
+What a record is called in a file, and its fields, stand in `SCHEMA`. Masks and biases that layers share are
+written once, tensors that share memory too, and a tensor comes back with its axes in the same order in
+memory: what is computed from it then is the same to the last bit.
+"""
 
 import json
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from regard.blocks.attentions import LinearAttention, Linformer, Performer
 from regard.checkpoints import SAFETENSORS_DTYPES, SafetensorsFile
+from regard.core import (
+    Additive,
+    AttentionInputs,
+    BiasOfHeads,
+    Bilinear,
+    Causal,
+    Conjunction,
+    Cosine,
+    DenseBias,
+    DilatedWindow,
+    Dot,
+    Padding,
+    Ramp,
+    ScaledDot,
+    Segments,
+    TensorMask,
+    Unexpired,
+    Window,
+)
 from regard.core.errors import CheckpointError, InputError, RegardError
 from regard.core.files import write_whole
 from regard.core.wording import DOWNLOAD_AGAIN
 from regard.models import Change, Loaded
-from regard.tracing.record._codec import Reader, Writer
+from regard.models.families.deberta import DisentangledBias, DistanceTerm
+from regard.positions import Alibi, BucketBias
+from regard.text import Encoding, Token, Word
+from regard.tracing.record._keep import KeepPolicy, Partial, ScoreInputs
 from regard.tracing.record._origin import Origin, origin_of
-from regard.tracing.record._stacks import Stacks, TracedStack
+from regard.tracing.record._stacks import AttentionTrace, ScoreTrace, Stacks, TracedStack
+
+SCHEMA: dict[str, tuple[Any, str]] = {
+    "Passage": (
+        TracedStack,
+        "encoding attention cross_attention cross_layers hidden learned scaled positions token_types keeping",
+    ),
+    "AttentionTrace": (AttentionTrace, "inputs context output written_heads output_written"),
+    "AttentionInputs": (
+        AttentionInputs,
+        "q k v mask bias scorer scale softcap dropout sinks weights written kernel",
+    ),
+    "ScoreTrace": (ScoreTrace, "inputs"),
+    "ScoreInputs": (ScoreInputs, "q k mask bias scorer scale softcap dropout sinks weights written kernel"),
+    "Keeping": (KeepPolicy, "keep layers dtype"),
+    "Causal": (Causal, "offset"),
+    "Conjunction": (Conjunction, "masks"),
+    "DilatedWindow": (DilatedWindow, "left right dilation offset"),
+    "Linformer": (Linformer, "keys values"),
+    "LinearAttention": (LinearAttention, ""),
+    "Padding": (Padding, "real"),
+    "Performer": (Performer, "features seed"),
+    "Segments": (Segments, "queries keys"),
+    "TensorMask": (TensorMask, "values"),
+    "Window": (Window, "left right offset"),
+    "Alibi": (Alibi, "num_heads steepest"),
+    "BiasOfHeads": (BiasOfHeads, "bias heads"),
+    "BucketBias": (BucketBias, "weight buckets query_offset"),
+    "DenseBias": (DenseBias, "values"),
+    "DisentangledBias": (DisentangledBias, "c2p p2c"),
+    "DistanceTerm": (DistanceTerm, "vectors table index batch"),
+    "Ramp": (Ramp, "spans ramp first positions"),
+    "Unexpired": (Unexpired, "spans ramp first positions"),
+    "Additive": (Additive, "v"),
+    "Bilinear": (Bilinear, "weight"),
+    "Cosine": (Cosine, "temperature"),
+    "Dot": (Dot, ""),
+    "ScaledDot": (ScaledDot, ""),
+}
+"""The records of format 1: the name in the file, the class, and its fields. A change is another format, but
+for a field that is not written where it has its default."""
+
+_YOUNGER: dict[str, Any] = {"scorer": ScaledDot(), "kernel": None}
+"""Fields that came later, with these defaults."""
+
+_NAMES = {kind: name for name, (kind, _) in SCHEMA.items()}
+
+_TOKEN = ("id", "text", "span", "sequence", "word", "type_id", "special", "surface")
+_WORD = ("text", "span", "sequence", "tokens")
+
+
+class Writer:
+    """Takes records apart: `tensors` by name, densely packed, and masks and biases as JSON (`objects`)."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+        self.objects: list[Any] = []
+        self._names: dict[tuple[object, ...], str] = {}
+        self._places: dict[int, int] = {}
+        self._alive: list[object] = []  # an id means something for as long as its object lives
+
+    def write(self, value: Any, at: str) -> Any:
+        """A value as JSON; its place in the trace, `at`, names its tensors.
+
+        An InputError refuses what no file can hold, such as an arbitrary predicate.
+        """
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, Tensor):
+            return self._tensor(value, at)
+        if isinstance(value, torch.dtype):
+            return {"dtype": str(value).removeprefix("torch.")}
+        if isinstance(value, tuple | list):
+            return [self.write(each, f"{at}.{place}") for place, each in enumerate(value)]
+        if isinstance(value, Encoding):
+            return _encoding(value)
+        if isinstance(value, Partial):
+            kept = {str(place): self.write(each, f"{at}.{place}") for place, each in value.kept.items()}
+            about = {"what": value.what, "why": value.why, "length": len(value), "numbers": value.numbers}
+            return {"partial": about, "kept": kept}
+        if type(value) not in _NAMES:
+            kind = type(value).__name__
+            raise InputError(
+                f"{at} of this trace is a {kind}, which a file cannot hold: it is a rule that only code "
+                " can tell. Ask it what you need now, or save its weights as tensors of your own."
+            )
+        return (
+            self._shared(value, at) if at.endswith((".mask", ".bias", ".scorer")) else self._record(value, at)
+        )
+
+    def _record(self, value: Any, at: str) -> Any:
+        name = _NAMES[type(value)]
+        found = {each: getattr(value, each) for each in SCHEMA[name][1].split()}
+        for each in [each for each in found if each in _YOUNGER and found[each] == _YOUNGER[each]]:
+            del found[each]
+        return {"is": name} | {each: self.write(held, f"{at}.{each}") for each, held in found.items()}
+
+    def _shared(self, own: Any, at: str) -> Any:
+        if id(own) not in self._places:
+            self._alive.append(own)
+            written = self._record(own, at)
+            self._places[id(own)] = len(self.objects)
+            self.objects.append(written)
+        return {"object": self._places[id(own)]}
+
+    def _tensor(self, tensor: Tensor, at: str) -> Any:
+        # As it lies in memory: a product with a tensor laid out otherwise may differ in the last bit.
+        # The axes from the outermost in memory to the innermost; one of size 1 is nowhere in memory.
+        order = sorted(
+            (axis for axis in range(tensor.ndim) if tensor.shape[axis] != 1),
+            key=lambda axis: (-tensor.stride()[axis], axis),
+        )
+        sizes = tuple(tensor.shape[axis] for axis in order)
+        strides = tuple(tensor.stride()[axis] for axis in order)
+        storage = tensor.untyped_storage()
+        key = (storage._cdata, tensor.storage_offset(), sizes, strides, tensor.dtype)
+        if key not in self._names:
+            self._alive.append(tensor)
+            packed = tensor.detach().permute(
+                *order, *(each for each in range(tensor.ndim) if each not in order)
+            )
+            self._names[key] = at
+            self.tensors[at] = packed.reshape(sizes)
+        return {"tensor": self._names[key], "shape": tuple(tensor.shape), "order": order}
+
+
+class Reader:
+    """Puts records together again, of tensors by their names and of what `Writer.objects` was."""
+
+    def __init__(self, tensors: Callable[[str], Tensor], objects: list[Any]) -> None:
+        self._tensors = tensors
+        self._written = objects
+        self._objects: dict[int, Any] = {}
+
+    def read(self, value: Any) -> Any:
+        """What was written; a KeyError, TypeError, ValueError, IndexError or RegardError where it is
+        damaged.
+        """
+        if isinstance(value, list):
+            return tuple(self.read(each) for each in value)
+        if not isinstance(value, dict):
+            return value
+        if "is" in value:
+            others = {name: self.read(each) for name, each in value.items() if name != "is"}
+            return SCHEMA[value["is"]][0](**others)
+        if "tensor" in value:
+            return self._tensor(**value)
+        if "dtype" in value:
+            found = getattr(torch, value["dtype"])
+            if not isinstance(found, torch.dtype):
+                raise TypeError(f"{value['dtype']} is no dtype")
+            return found
+        if "tokens" in value:
+            return _encoding_of(value)
+        if "partial" in value:
+            kept = {int(place): self.read(each) for place, each in value["kept"].items()}
+            return Partial(kept, **value["partial"])
+        if "object" in value:
+            place = value["object"]
+            if place not in self._objects:
+                self._objects[place] = self.read(self._written[place])
+            return self._objects[place]
+        raise ValueError(f"a record with {', '.join(value)} is unknown")
+
+    def _tensor(self, tensor: str, shape: list[int], order: list[int]) -> Tensor:
+        packed = self._tensors(tensor)
+        wide = packed.permute(tuple(order.index(axis) for axis in sorted(order)))
+        return wide.reshape(shape)
+
+
+def _encoding(encoding: Encoding) -> Any:
+    return {
+        "texts": encoding.texts,
+        "tokens": [[getattr(token, name) for name in _TOKEN] for token in encoding.tokens],
+        "words": [[getattr(word, name) for name in _WORD] for word in encoding.words],
+    }
+
+
+def _encoding_of(written: Any) -> Encoding:
+    return Encoding(
+        texts=tuple(written["texts"]),
+        tokens=tuple(
+            Token(index=index, **_fields(_TOKEN, row)) for index, row in enumerate(written["tokens"])
+        ),
+        words=tuple(Word(index=index, **_fields(_WORD, row)) for index, row in enumerate(written["words"])),
+    )
+
+
+def _fields(names: tuple[str, ...], row: list[Any]) -> dict[str, Any]:
+    return {
+        name: tuple(each) if isinstance(each, list) else each for name, each in zip(names, row, strict=True)
+    }
+
 
 VERSION = 1
 """Of the format: a file says which it is, and another one is refused."""
@@ -24,7 +245,7 @@ VERSION = 1
 _ABOUT = "trace"
 """The name of the tensor that holds everything else as JSON."""
 
-_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
+_DTYPES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
 
 
 class HasLoaded(Protocol):
@@ -66,7 +287,7 @@ def _write(file: Path, tensors: dict[str, Tensor]) -> None:
     for name, tensor in ordered:
         begin, end = end, end + tensor.numel() * tensor.element_size()
         header[name] = {
-            "dtype": _NAMES[tensor.dtype],
+            "dtype": _DTYPES[tensor.dtype],
             "shape": list(tensor.shape),
             "data_offsets": [begin, end],
         }

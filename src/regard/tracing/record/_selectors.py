@@ -1,6 +1,7 @@
-"""Which tokens, layers or heads are meant: an index, a slice, a word, or several."""
+"""Which tokens, layers or heads are meant: an index, a slice, a word, or several; and what is punctuation."""
 
 import operator
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.text import Encoding
+from regard.text import Encoding, Token, Word
 
 WordOrToken = int | str | tuple[int, ...]
 """A token by its index (negative from the end), or the tokens of a word of the text ("bank", "bank#2") or of
@@ -113,3 +114,20 @@ def counted(value: object, count: int) -> int | None:
     except TypeError:
         return None
     return index % count if -count <= index < count and not isinstance(value, bool) else None
+
+
+def is_punctuation(token: Token, words: Sequence[Word]) -> bool:
+    """Whether a token shows nothing but punctuation; the apostrophe of "isn't" is part of a word, so it is
+    not.
+
+    Of a token that came as an id, without a text (no words), its piece tells.
+    """
+    if token.special or (words and token.word is not None and is_spelled(words[token.word].text)):
+        return False
+    shown = token.surface.strip(" Ġ▁")  # what pieces have in the place of a blank
+    return bool(shown) and all(unicodedata.category(each).startswith("P") for each in shown)
+
+
+def is_spelled(word: str) -> bool:
+    """Whether a word has a letter or a digit."""
+    return any(each.isalnum() for each in word)

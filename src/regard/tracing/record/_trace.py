@@ -1,7 +1,7 @@
-"""What a trace keeps of one forward pass, and the weights, scores, contexts and embeddings read from it."""
+"""What is read off a trace: weights, scores, contexts and embeddings; its file, and its size in memory."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Self, SupportsIndex
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from regard.core import AttentionInputs, attention_scores, attention_weights
 from regard.core.errors import InputError
+from regard.core.memory import check_room
 from regard.models import Kind, Loaded
 from regard.tracing.record._files import HasLoaded, read_trace, write_trace
-from regard.tracing.record._memory import check_pairs
+from regard.tracing.record._keep import Partial
 from regard.tracing.record._selectors import (
     Numbers,
     Selector,
@@ -22,7 +23,57 @@ from regard.tracing.record._selectors import (
     positions_of,
     token_of,
 )
-from regard.tracing.record._stacks import Stacks
+from regard.tracing.record._stacks import Stacks, TracedStack
+
+MOST_SECONDS = 600.0
+"""What no call should take that could be asked for in parts."""
+
+
+def check_cost(what: str, *, seconds: float, num_bytes: float, device: torch.device, way_out: str) -> None:
+    """Refuse what takes more than ten minutes, or more memory than is free, by a forecast for two cores.
+
+    `what` is asked for, and `way_out` is what to ask for instead: both are for the message.
+    """
+    if seconds > MOST_SECONDS:
+        raise InputError(f"{what} would take about {seconds:.0f} s, more than {MOST_SECONDS:.0f}; {way_out}.")
+    check_room(what, num_bytes, device, way_out)
+
+
+# To ask the system how much is free takes as long as the weights of some hundred tokens.
+_LITTLE = 2**26
+
+
+def kept_bytes(trace: Stacks | tuple[TracedStack | Tensor, ...]) -> int:
+    """What a trace holds of its stacks in memory; tensors that share memory count once.
+
+    Example:
+        >>> import regard
+        >>> kept_bytes(regard.load().trace("time flies like an arrow"))
+        430080
+    """
+    stacks = (trace.encoder, trace.decoder) if isinstance(trace, Stacks) else trace
+    storages = {
+        storage.data_ptr(): storage.nbytes()
+        for tensor in tensors_of(stacks)
+        if (storage := tensor.untyped_storage()).nbytes()
+    }
+    return sum(storages.values())
+
+
+def tensors_of(value: object) -> Iterator[Tensor]:
+    """Every tensor that a record holds."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from tensors_of(each)
+    elif isinstance(value, Partial):
+        yield from tensors_of(tuple(value.kept.values()))
+    elif is_dataclass(value) and not isinstance(value, type):
+        # Of what lies in the record itself: a field that was not kept is none.
+        inside = getattr(value, "__dict__", None)
+        for field in fields(value):
+            yield from tensors_of(getattr(value, field.name) if inside is None else inside.get(field.name))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -116,11 +167,15 @@ class Trace(Stacks):
         keys = positions_of("key", of_keys, key, device)
         rows = len(of_queries.tokens) if queries is None else len(queries)
         columns = asked[0][0].num_columns if keys is None else len(keys)
-        check_pairs(
-            f"{what} of {len(layers)} x {max(counts)} heads, {rows} x {columns} tokens,",
-            len(layers) * max(counts) * rows * columns,
-            device,
-        )
+        num_bytes = 4 * len(layers) * max(counts) * rows * columns  # of float32
+        if num_bytes >= _LITTLE:
+            check_room(
+                f"{what} of {len(layers)} x {max(counts)} heads, {rows} x {columns} tokens,",
+                num_bytes,
+                device,
+                "ask for some of them with query=, key=, head= or layer=, or for trace.statistics(), which "
+                "makes no N x N",
+            )
         with torch.no_grad():  # a bias may be learned
             # All heads in one product; some of them one by one, so that no other is computed.
             found = [

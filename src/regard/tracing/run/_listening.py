@@ -2,13 +2,26 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, Taps
+from regard.core import (
+    AttentionInputs,
+    Causal,
+    Conjunction,
+    DenseBias,
+    Mask,
+    Padding,
+    Ramp,
+    Taps,
+    TensorMask,
+    Unexpired,
+    Window,
+)
 from regard.core.errors import RegardError
 from regard.models import Network, StackKind
 from regard.text import Encoding
@@ -22,7 +35,6 @@ from regard.tracing.record import (
     kept_inputs,
     kept_tensor,
 )
-from regard.tracing.run._passes import of_one
 
 _OF_EMBEDDINGS = ("tokens", "scaled", "positions", "token_types")
 _ATTENTIONS = ("attention", "cross_attention")
@@ -102,15 +114,26 @@ class Listening:
         self._kept[f"{at}inputs"] = self._kept[f"{at}inputs"].changed(**some)
 
     def of_one(self, item: int, lengths: Mapping[StackKind, int]) -> "Listening":
-        """What was kept of one text of several that ran together, as if it had run alone."""
+        """What was kept of one text of several that ran together, as if it had run alone.
 
-        def length_at(name: str) -> tuple[int, int]:
+        Everything is copied, so that the others can be let go.
+        """
+        copies, found = _Copies(item), Listening(self._network, self._keeping)
+        for name, value in self._kept.items():
             kind = next(each for each, prefix in self._network.prefixes.items() if name.startswith(prefix))
-            crosses = ".cross_attention." in name
-            return lengths[kind], lengths["encoder" if crosses else kind]
-
-        found = Listening(self._network, self._keeping)
-        found._kept = of_one(self._kept, item, length_at)
+            queries = lengths[kind]
+            keys = lengths["encoder"] if ".cross_attention." in name else queries
+            if isinstance(value, AttentionInputs):
+                sizes = {"q": queries, "k": keys, "v": keys}
+                own = {
+                    each: copies.take(getattr(value, each), (None, size))
+                    for each, size in sizes.items()
+                    if each in vars(value)  # a record of scores has no v
+                }
+                mask, bias = copies.mask(value.mask, queries, keys), copies.bias(value.bias, queries, keys)
+                found._kept[name] = value.changed(**own, mask=mask, bias=bias)
+            else:  # (texts, tokens, ..) or, of contexts, (texts, heads, tokens, ..)
+                found._kept[name] = copies.take(value, (None, queries) if value.ndim == 4 else (queries,))
         return found
 
     def stack(self, kind: StackKind, encoding: Encoding) -> TracedStack:
@@ -184,3 +207,47 @@ def _are_finite(*tensors: Tensor) -> bool:
     if math.isfinite(sum(float(tensor.sum()) for tensor in tensors)):
         return True
     return all(bool(tensor.isfinite().all()) for tensor in tensors)
+
+
+class _Copies:
+    """Tensors of one text, copied out of those of several; what layers share stays shared."""
+
+    def __init__(self, item: int) -> None:
+        self._item = item
+        self._made: dict[tuple[object, ...], Any] = {}
+
+    def take(self, value: Tensor, sizes: tuple[int | None, ...]) -> Tensor:
+        """The text's part: of each axis after the first so many entries, None for all."""
+        key = value.data_ptr(), value.shape, value.stride(), sizes
+        if key not in self._made:
+            one = value[self._item : self._item + 1] if len(value) > 1 else value
+            self._made[key] = one[:, *(slice(size) for size in sizes)].clone()
+        made: Tensor = self._made[key]
+        return made
+
+    def mask(self, mask: Mask | None, queries: int, keys: int) -> Mask | None:
+        """The mask without its padding, of which a text by itself has none."""
+        key = id(mask), queries, keys
+        if key not in self._made:
+            parts = () if mask is None else mask.parts()
+            kept = tuple(self._part(each, queries, keys) for each in parts if not isinstance(each, Padding))
+            self._made[key] = Conjunction(kept) if len(kept) > 1 else kept[0] if kept else None
+        made: Mask | None = self._made[key]
+        return made
+
+    def _part(self, part: Mask, queries: int, keys: int) -> Mask:
+        if isinstance(part, Causal | Window):
+            return part
+        if isinstance(part, Unexpired):
+            return replace(part, spans=self.take(part.spans, (keys,)))
+        if isinstance(part, TensorMask):
+            return TensorMask(self.take(part.values, (None, queries, keys)))
+        raise RegardError(f"a {type(part).__name__} of several texts is none of one; trace them one by one.")
+
+    def bias(self, bias: Any, queries: int, keys: int) -> Any:
+        """A bias that is a rule is that of every text; one that is made of tensors has a part for each."""
+        if isinstance(bias, Ramp):
+            return replace(bias, spans=self.take(bias.spans, (keys,)))
+        if not isinstance(bias, DenseBias):
+            return bias
+        return DenseBias(self.take(bias.values, (None, queries, keys)))

@@ -1,26 +1,18 @@
-"""Passes of a network over texts: one or several at a time, and again over the text of a trace."""
+"""Passes of a network over texts, and again over the text of a trace, with what passes some of its taps."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard.core import (
-    AttentionInputs,
-    Causal,
-    Conjunction,
-    DenseBias,
-    Mask,
-    Padding,
-    Ramp,
     Taps,
-    TensorMask,
-    Unexpired,
-    Window,
 )
-from regard.core.errors import InputError, RegardError
+from regard.core.arguments import check_function
+from regard.core.errors import InputError
 from regard.models import Network, Output, StackKind
 from regard.models.families.deberta import RelativePositions
 from regard.text import Encoding
@@ -36,7 +28,7 @@ def run(
     """One pass over one text or several, of a network in evaluation mode."""
     device = next(network.parameters()).device
     encodings = [encoding for encoding, _ in given]
-    ids, types, real = padded(encodings, device)
+    ids, types, real = _padded(encodings, device)
     arguments: dict[str, Tensor] = {}
     # Of ids alone nothing is said, which is not for every network the same as types that are all 0.
     if network.config.num_token_types and (all(each.texts for each in encodings) or bool(types.any())):
@@ -46,7 +38,7 @@ def run(
         arguments["mask"] = real
     targets = [target for _, target in given if target is not None]
     if targets:
-        arguments["decoder_token_ids"], _, _ = padded(targets, device)
+        arguments["decoder_token_ids"], _, _ = _padded(targets, device)
     output: Output = network(ids, logits=logits, taps=taps, **arguments)
     return output
 
@@ -124,7 +116,7 @@ def _lengths(given: Given) -> tuple[int, ...]:
     return tuple(len(each.tokens) for each in given if each is not None)
 
 
-def padded(encodings: Sequence[Encoding], device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
+def _padded(encodings: Sequence[Encoding], device: torch.device) -> tuple[Tensor, Tensor, Tensor | None]:
     """Token ids and token types, (texts, longest), and True for what is no padding; None without padding."""
     counts = torch.tensor([[len(each.tokens)] for each in encodings], device=device)
     longest = int(counts.max())
@@ -137,65 +129,87 @@ def padded(encodings: Sequence[Encoding], device: torch.device) -> tuple[Tensor,
     return ids, types, None if bool(real.all()) else real
 
 
-def of_one(kept: Mapping[str, Any], item: int, length_at: Callable[[str], tuple[int, int]]) -> dict[str, Any]:
-    """What a pass over several texts kept, of one of them: copies, so that the others can be let go.
+Metric = Callable[[Output], "Tensor | float"]
+"""From what a network returns (of one text: batch 1, with logits) to one number."""
 
-    `kept` is by the names of taps; `length_at` gives the text's queries (or tokens) and its keys at a tap.
+
+def seen_at(
+    taps: Iterable[str], trace: Trace, network: Network, *, logits: bool = False
+) -> tuple[Output, dict[str, Tensor]]:
+    """What a network gives on a trace's text, and what passes some of its taps."""
+    seen: dict[str, Tensor] = {}
+    keepers = {tap: partial(seen.__setitem__, tap) for tap in taps}
+    return rerun(trace, network, taps=Taps(keepers), logits=logits), seen
+
+
+def watched_pass(
+    trace: Trace,
+    network: Network,
+    of: Metric,
+    names: Sequence[str],
+    write: Callable[[str, Tensor], Tensor | None] | None = None,
+    *,
+    called: str = "of",
+) -> tuple[dict[str, Tensor], Tensor]:
+    """One pass with a graph: the tensors at the taps `names`, and the number `of` what came out.
+
+    `write` may put another tensor in the place of one; where it returns None, the tensor stays. In messages
+    `of` is `called` as the argument that it came by.
     """
-    copies = _Copies(item)
-    found: dict[str, Any] = {}
-    for name, value in kept.items():
-        queries, keys = length_at(name)
-        if isinstance(value, AttentionInputs):
-            sizes = {"q": queries, "k": keys, "v": keys}
-            there = {each: (vars(value)[each], size) for each, size in sizes.items() if each in vars(value)}
-            own = {each: copies.take(tensor, (None, size)) for each, (tensor, size) in there.items()}
-            mask, bias = copies.mask(value.mask, queries, keys), copies.bias(value.bias, queries, keys)
-            found[name] = value.changed(**own, mask=mask, bias=bias)
-        else:  # (texts, tokens, ..) or, of contexts, (texts, heads, tokens, ..)
-            found[name] = copies.take(value, (None, queries) if value.ndim == 4 else (queries,))
-    return found
+    check_function(called, of, "from the model's output to one number")
+    if torch.is_inference_mode_enabled():
+        raise InputError(
+            "gradients cannot be taken inside torch.inference_mode(): call this outside it. torch.no_grad() "
+            "may stay."
+        )
+    values: dict[str, Tensor] = {}
+
+    def listener(name: str) -> Callable[[Tensor], Tensor]:
+        def watch(value: Tensor) -> Tensor:
+            written = None if write is None else write(name, value)
+            # A tensor of its own is handed on even where nothing changes: through the lens, weights that
+            # nobody writes are looked at beside a kernel that does not go through them.
+            own = value.view_as(value) if written is None else written
+            # Where the parameters are frozen, the graph begins here.
+            if not own.requires_grad:
+                own = own.detach().requires_grad_()
+            values[name] = own
+            return own
+
+        return watch
+
+    with torch.enable_grad():
+        output = rerun(trace, network, logits=True, taps=Taps({name: listener(name) for name in names}))
+        value: Any = of(output)
+    number_of(called, value, differentiable=True)
+    return values, value
 
 
-class _Copies:
-    """Tensors of one text, copied out of those of several; what layers share stays shared."""
+def gradients_at(
+    trace: Trace, network: Network, names: Sequence[str], of: Metric, *, called: str = "of"
+) -> tuple[dict[str, Tensor], dict[str, Tensor], float]:
+    """What passes some taps, the gradients of a number there, and the number: one pass forward, one back."""
+    values, value = watched_pass(trace, network, of, names, called=called)
+    found = torch.autograd.grad(value, list(values.values()), allow_unused=True, materialize_grads=True)
+    passed = {name: each.detach() for name, each in values.items()}
+    return passed, dict(zip(values, found, strict=True)), float(value.detach())
 
-    def __init__(self, item: int) -> None:
-        self._item = item
-        self._made: dict[tuple[object, ...], Any] = {}
 
-    def take(self, value: Tensor, sizes: tuple[int | None, ...]) -> Tensor:
-        """The text's part: of each axis after the first so many entries, None for all."""
-        key = value.data_ptr(), value.shape, value.stride(), sizes
-        if key not in self._made:
-            one = value[self._item : self._item + 1] if len(value) > 1 else value
-            self._made[key] = one[:, *(slice(size) for size in sizes)].clone()
-        made: Tensor = self._made[key]
-        return made
-
-    def mask(self, mask: Mask | None, queries: int, keys: int) -> Mask | None:
-        """The mask without its padding, of which a text by itself has none."""
-        key = id(mask), queries, keys
-        if key not in self._made:
-            parts = () if mask is None else mask.parts()
-            kept = tuple(self._part(each, queries, keys) for each in parts if not isinstance(each, Padding))
-            self._made[key] = Conjunction(kept) if len(kept) > 1 else kept[0] if kept else None
-        made: Mask | None = self._made[key]
-        return made
-
-    def _part(self, part: Mask, queries: int, keys: int) -> Mask:
-        if isinstance(part, Causal | Window):
-            return part
-        if isinstance(part, Unexpired):
-            return replace(part, spans=self.take(part.spans, (keys,)))
-        if isinstance(part, TensorMask):
-            return TensorMask(self.take(part.values, (None, queries, keys)))
-        raise RegardError(f"a {type(part).__name__} of several texts is none of one; trace them one by one.")
-
-    def bias(self, bias: Any, queries: int, keys: int) -> Any:
-        """A bias that is a rule is that of every text; one that is made of tensors has a part for each."""
-        if isinstance(bias, Ramp):
-            return replace(bias, spans=self.take(bias.spans, (keys,)))
-        if not isinstance(bias, DenseBias):
-            return bias
-        return DenseBias(self.take(bias.values, (None, queries, keys)))
+def number_of(called: str, value: Any, *, differentiable: bool = False) -> float:
+    """What a function of an output gave, as a number; `called` is the argument that the function came by."""
+    is_tensor = isinstance(value, Tensor)
+    got = f"{value.dtype} of shape {tuple(value.shape)}" if is_tensor else type(value).__name__
+    if is_tensor and value.numel() != 1:
+        raise InputError(f"{called} must give one number; got {got}.")
+    try:
+        number = float(value.detach() if is_tensor else value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{called} must give one number; got {got}.") from error
+    if not math.isfinite(number):
+        raise InputError(f"{called} must give a finite number; got {number}.")
+    if differentiable and not (is_tensor and value.requires_grad):
+        raise InputError(
+            f"{called} must give a number that the model computed, with its graph (no .item(), .detach() or "
+            f"numpy), and that depends on what is asked about; got {got}."
+        )
+    return number

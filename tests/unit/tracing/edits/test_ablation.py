@@ -1,4 +1,4 @@
-"""The causal check is a run with one head's output at zero."""
+"""The causal check is a run without one head, or with a word that no other may look at."""
 
 import pytest
 import torch
@@ -6,6 +6,7 @@ import torch
 import regard
 from regard.core.errors import InputError
 from regard.tracing import Trace
+from regard.tracing.edits import unseen, unseen_cosines
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models.folders import write, write_tokenizer
 
@@ -91,3 +92,24 @@ def test_what_it_refuses(tmp_path: object) -> None:
     path = trace.save(f"{tmp_path}/trace.safetensors")
     with pytest.raises(InputError, match="without the model"):
         Trace.open(path).ablation(0, 0)
+
+
+def test_no_other_word_looks_at_it_and_the_others_move() -> None:
+    model = regard.load()
+    text = "an unforgettable poem about attention"
+    trace = model.trace(text)
+    tokens = list(trace.encoding.find("unforgettable"))
+    assert len(tokens) > 1
+    changed = model.edited(unseen(tokens)).trace(text)
+    others = [place for place in range(len(trace.tokens)) if place not in tokens]
+    for layer in range(6):
+        weights = changed.weights(layer)
+        assert weights[:, others][:, :, tokens].max() == 0
+        torch.testing.assert_close(weights.sum(dim=2), torch.ones(weights.shape[:2]))
+        assert weights[:, tokens][:, :, tokens].max() > 0  # its pieces see each other
+    found = unseen_cosines(trace, tokens[-1])
+    wanted = torch.cosine_similarity(trace.embeddings(), changed.embeddings())
+    torch.testing.assert_close(found.float(), wanted)
+    assert found[others].min() < 0.98
+    with pytest.raises(InputError, match="unseen must be tokens of the text, from 0 to"):
+        model.edited(unseen([99])).trace(text)

@@ -18,7 +18,7 @@ from regard.core import Causal
 from regard.core.errors import InputError, RegardError
 from regard.models import Kind, Loaded
 from regard.tracing import Explanation, Trace, explain, trace_ids, trace_text
-from regard.tracing.pages._sublayers import Walked, _around
+from regard.tracing.pages._explain import Walked, _around
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.models import tiny
 from unit.tracing.conftest import TEXT, make_loaded

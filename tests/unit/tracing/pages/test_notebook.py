@@ -32,9 +32,9 @@ def _finished(work: Generator[float, None, MeasureRecord]) -> tuple[list[float],
 
 @pytest.mark.parametrize("name", ["encoder", "decoder", "both", "deberta-v2"])
 def test_in_pieces_the_numbers_are_those_of_the_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.tracing.measures import _value_zeroing
+    from regard.tracing.measures import _values
 
-    monkeypatch.setattr(_value_zeroing, "_FEW", 1)  # a key at a time
+    monkeypatch.setattr(_values, "_FEW", 1)  # a key at a time
     trace = traced(NETWORKS[name]())
     live = live_measures(trace)
     wanted, left = measures_of(trace, ["value_zeroing", "rollout", "gradient"])

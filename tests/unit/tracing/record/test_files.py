@@ -27,17 +27,17 @@ from regard.core import (
     Padding,
     Predicate,
     Segments,
+    TensorMask,
     Window,
 )
 from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.lenses import lens
-from regard.lenses._masks import TensorMask
 from regard.models import Loaded
 from regard.positions import Alibi
 from regard.text import Encoding
 from regard.tracing import AttentionTrace, KeepPolicy, Trace, TracedStack, kept_bytes, trace_ids, trace_text
 from regard.tracing.record import _files
-from regard.tracing.record._codec import SCHEMA, Writer
+from regard.tracing.record._files import SCHEMA, Writer
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models import folders, tiny
 from unit.tracing.conftest import TEXT

@@ -21,7 +21,7 @@ from regard.checkpoints import Source
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.tracing import Trace, Write, Zero
-from regard.tracing.pages._live_model import LiveModel, live_loss, live_model
+from regard.tracing.pages._live_page import LiveModel, live_loss, live_model
 from regard.tracing.pages._names import MANY, MOST_WEIGHTS, names_of
 from regard.tracing.record import is_punctuation
 from unit.models.folders import network
@@ -315,9 +315,9 @@ def test_the_default_model(tmp_path: Path) -> None:
         > 40
     )
     assert sum(map(len, live.weights.blocks.values())) < 26e6
-    loss = live_loss(loaded, live.rounded, [(text, None)])
-    assert 0 < loss.weight < 0.05
-    assert 0.998 < loss.embedding < 1
+    weight, embedding = live_loss(loaded, live.rounded, [(text, None)])
+    assert 0 < weight < 0.05
+    assert 0.998 < embedding < 1
     # Loading is unharmed: what was packed is a copy.
     assert torch.equal(
         loaded.network.state_dict()["encoder.embeddings.tokens.weight"][7],
@@ -331,7 +331,7 @@ def test_other_models_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(InputError, match="tiny has silu"):
         live_model(_loaded("bert", activation="silu"))
     with monkeypatch.context() as patch:
-        patch.setattr("regard.tracing.pages._live_model.MOST_PARAMETERS", 1000)
+        patch.setattr("regard.tracing.pages._live_page.MOST_PARAMETERS", 1000)
         with pytest.raises(InputError, match="at most 0 million parameters; tiny has 0 million"):
             live_model(_loaded("bert"))
     edited = regard.Model(_loaded("bert")).edited(Zero("head", layer=0, head=0))

@@ -1,6 +1,7 @@
-"""Value zeroing against the whole model, run with the value set to zero at its tap."""
+"""Norm-weighted attention against loops, value zeroing against the model run with the value set to zero."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,66 @@ from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced
 
 ALL = kinds("encoder", "decoder", "both", "bart", "gemma2", "deberta-v2")
+
+
+def transformed(trace: Trace, kind: Any, layer: int) -> np.ndarray:
+    """f_h(x_j) = v_j W_O^h of every head and key, (heads, keys, d_model), by loops over W_O's columns."""
+    name = "cross_attention" if kind == "cross" else "attention"
+    matrix = getattr(measured.module(trace, kind, layer), name).output.weight.detach().double().numpy()
+    inputs = trace.attention_of(layer, kind).inputs
+    v, heads = inputs.v[0].double().numpy(), inputs.num_heads
+    width = v.shape[2]
+    result = np.zeros((heads, v.shape[1], len(matrix)))
+    for head, key, place in product(range(heads), range(v.shape[1]), range(width)):
+        value = v[head // (heads // len(v)), key, place]
+        result[head, key] += value * matrix[:, head * width + place]
+    return result
+
+
+@pytest.mark.parametrize(("name", "kind"), ALL)
+def test_weights_times_the_size_of_the_transformed_value(name: str, kind: Any) -> None:
+    trace = traced(NETWORKS[name]())
+    for layer in trace.layers_of(kind):
+        alpha, taken = measured.weights(trace, kind, layer), transformed(trace, kind, layer)
+        vectors = alpha[:, :, :, None] * taken[:, None]  # (heads, queries, keys, d_model)
+        each = np.linalg.norm(vectors, axis=3)
+        assert_close_to_largest(trace.norm_weighted(layer, kind=kind), each, FP32_OF_LARGEST)
+        one = trace.norm_weighted(layer, -1, kind=kind, query=slice(1, 3), key=2)
+        assert_close_to_largest(one, each[-1, 1:3, 2:3], FP32_OF_LARGEST)
+        together = np.linalg.norm(vectors.sum(axis=0), axis=2)
+        assert_close_to_largest(trace.norm_weighted_layer(layer, kind=kind), together, FP32_OF_LARGEST)
+        some = trace.norm_weighted_layer(layer, kind=kind, query=1, key=slice(0, 3))
+        assert_close_to_largest(some, together[1:2, :3], FP32_OF_LARGEST)
+
+
+def test_more_keys_than_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = traced(NETWORKS["decoder"]())
+    whole = trace.norm_weighted_layer(1)
+    monkeypatch.setattr("regard.tracing.measures._values._KEYS", 2)
+    assert_close_to_largest(trace.norm_weighted_layer(1), whole, FP32_OF_LARGEST)
+
+
+def test_a_sink_has_no_value() -> None:
+    model = regard.lens(lens_models.FAMILIES["gpt_oss"]())
+    trace = model.trace(token_ids=measured.IDS)
+    assert trace.weights(1).shape == (4, 7, 8)
+    assert trace.norm_weighted(1).shape == (4, 7, 7)
+    assert trace.norm_weighted(1, 2, key=slice(5, 7)).shape == (7, 2)
+    assert trace.norm_weighted_layer(1).shape == (7, 7)
+    lost = 1.0 - trace.rollout().sum(dim=1)
+    assert bool((lost > 0.01).all())  # what went to the sinks
+    share = 1.0 - trace.weights(0)[..., 7].double().mean(dim=0)  # of the keys, in the first layer
+    assert_close_to_largest(trace.rollout(layer=0).sum(dim=1), 0.5 + 0.5 * share, WEIGHTS)
+
+
+def test_what_a_projection_is_needed_for_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = traced(NETWORKS["encoder"]())
+    with pytest.raises(InputError, match="needs the parameters of tiny, and the trace came without"):
+        replace(trace, loaded=None).norm_weighted(0)
+    monkeypatch.setattr("regard.models._projection._matrix", lambda module: None)
+    for ask in (trace.norm_weighted, trace.norm_weighted_layer):
+        with pytest.raises(InputError, match="in encoder layer 1 of tiny none can be seen"):
+            ask(1)
 
 
 def zeroed(trace: Trace, kind: Any, layer: int) -> np.ndarray:
@@ -80,7 +141,7 @@ def test_in_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     own, seen = traced(NETWORKS["decoder"]()), regard.lens(lens_models.gpt2()).trace(token_ids=measured.IDS)
     for trace in (own, seen):
         whole = trace.value_zeroing(1)
-        monkeypatch.setattr("regard.tracing.measures._value_zeroing._ENTRIES", 2 * 7 * 32 * 4)
+        monkeypatch.setattr("regard.tracing.measures._values._ENTRIES", 2 * 7 * 32 * 4)
         assert (trace.value_zeroing(1) - whole).abs().max() < WEIGHTS
 
 
@@ -92,7 +153,7 @@ def test_a_token_that_nobody_attends_to_changes_nothing() -> None:
 
 def test_what_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = traced(NETWORKS["encoder"]())
-    monkeypatch.setattr("regard.tracing.record._memory.MOST_SECONDS", 1e-6)
+    monkeypatch.setattr("regard.tracing.record._trace.MOST_SECONDS", 1e-6)
     with pytest.raises(InputError, match="value zeroing of 7 keys for 7 queries of tiny would take about"):
         trace.value_zeroing(0)
     monkeypatch.undo()
