@@ -6,10 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, Bias, Causal, DenseBias, Mask
+from regard.core import AttentionInputs, Bias, Causal, DenseBias, Mask, TensorMask
 from regard.core.errors import InputError
 from regard.lenses._implementations import Call
-from regard.lenses._masks import read_tensor
 
 _READ = {"attention_mask", "scaling", "dropout", "is_causal", "softcap", "position_bias", "s_aux"}
 
@@ -154,3 +153,21 @@ def _short(value: Any) -> str:
         return f"a tensor {tuple(value.shape)}"
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def read_tensor(values: Tensor, known: Mask | None, *, zero_rows: bool) -> tuple[Mask | None, Bias | None]:
+    """The mask, or else the bias, that a tensor broadcastable to (batch, heads, queries, keys) amounts to.
+
+    A model that adds its mask attends to everything alike where a row allows nothing: the lowest number
+    swallows every score. No mask says that; the tensor as a bias does. With `zero_rows` such a row gives
+    zeros, as only a bool mask can. `known` is the object that means the same, if there is one.
+    """
+    if values.dtype == torch.bool:
+        if not zero_rows and bool((~values.any(dim=-1)).any()):
+            lowest = torch.zeros(values.shape, device=values.device)
+            return None, DenseBias(lowest.masked_fill(~values, torch.finfo(torch.float32).min))
+        return known or TensorMask(values), None
+    forbids = TensorMask.forbids(values)
+    if bool(forbids.all(dim=-1).any()) or bool(((values != 0) & ~forbids).any()):
+        return None, DenseBias(values)
+    return known or TensorMask(values), None

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from regard.core.errors import InputError, RegardError
 from regard.lenses import _implementations
 from regard.lenses._implementations import SEEN
-from regard.lenses._modules import main_output
 from regard.lenses._points import Layout, lay_out
 from regard.lenses._probe import first_run
-from regard.lenses._survey import Execution, Survey, accepted, survey, unseen
+from regard.lenses._survey import Execution, Survey, accepted, main_output, survey, unseen
 from regard.models import (
     FAMILIES,
     Parity,

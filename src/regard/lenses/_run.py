@@ -14,9 +14,8 @@ from regard.core import Mask, Taps, reference_attention
 from regard.core.errors import RegardError
 from regard.lenses._arguments import Masks, read_inputs
 from regard.lenses._implementations import Call, listening, listens
-from regard.lenses._modules import main_input, main_output, with_main_input, with_main_output
 from regard.lenses._points import OF_ATTENTION, Layout, Point, Site
-from regard.lenses._survey import Execution
+from regard.lenses._survey import Execution, main_input, main_output, with_main_input, with_main_output
 
 
 class Run:

@@ -25,10 +25,9 @@ from lens_models import (
     gpt2,
     inputs,
 )
-from regard.core import Causal, Padding, Taps, Window
+from regard.core import Causal, Padding, Taps, TensorMask, Window
 from regard.core.errors import InputError, RegardError
 from regard.lenses import LensConfig, LensNetwork, lens
-from regard.lenses._masks import TensorMask
 from regard.lenses._probe import _TooMany, _WithinTables
 from regard.lenses._run import Run
 from regard.lenses._survey import _Watcher
