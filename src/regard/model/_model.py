@@ -10,7 +10,6 @@ from regard import lenses
 from regard.checkpoints import DEFAULT_MODEL
 from regard.model._embedding import Embedding
 from regard.model._interventions import Interventions
-from regard.model._pruning import Pruning
 from regard.model._writing import Writing
 from regard.models import load_checkpoint
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Model(Interventions, Pruning, Embedding, Writing):
+class Model(Interventions, Embedding, Writing):
     """A network with its tokenizer, as `regard.load` and `regard.lens` return it.
 
     `model.trace(text)` records a run, `model.embed` makes vectors, `model.edited` changes what the network

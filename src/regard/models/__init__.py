@@ -24,10 +24,10 @@ from regard.models._network import (
 )
 from regard.models._parity import LayerParity, Parity, bound_of, layer_parity, output_error
 from regard.models._projection import Projection, Unembedding, is_linear, read_projection, relative_error
-from regard.models._pruned_files import WITHOUT_CODE
 from regard.models._saving import save_checkpoint, write_checkpoint
 from regard.models._state import DecoderState
 from regard.models._surgery import (
+    WITHOUT_CODE,
     Heads,
     OfLayers,
     Part,

@@ -1,50 +1,17 @@
 """A network that nothing has been learned in yet."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Collection
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from regard.core.errors import InputError
 from regard.models._attentions import choice_of
 from regard.models._config import FamilyConfig
-from regard.models._init import fill
+from regard.models._init import WithoutValues, blank, fill
 from regard.models._network import Network
 from regard.models._surgery import our_own
 from regard.models._transformer import Transformer
 from regard.models.families import family_of
-
-
-class _NoInit(TorchFunctionMode):
-    """Skips `torch.nn.init`, whose random fills of a meta tensor make torch import its compiler: seconds."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if getattr(func, "__module__", "") == "torch.nn.init":
-            return kwargs.get("tensor", args[0] if args else None)
-        return func(*args, **kwargs)
-
-
-@contextmanager
-def without_values() -> Iterator[None]:
-    """Within it, modules have memory for their parameters, whatever that holds."""
-    with _NoInit():
-        yield
-
-
-@contextmanager
-def blank() -> Iterator[None]:
-    """Within it, modules are made on the meta device: no memory, no initial values, only shapes."""
-    with torch.device("meta"), _NoInit():
-        yield
 
 
 def new_network(config: FamilyConfig, *, seed: int = 0) -> Transformer:
@@ -64,7 +31,7 @@ def new_network(config: FamilyConfig, *, seed: int = 0) -> Transformer:
         >>> network.training, network.decoder.layers[0].ffn.hidden.bias.unique().tolist()
         (True, [0.0])
     """
-    with without_values():
+    with WithoutValues():
         network = family_of(config.model_type).build(config.trimmed())
     init_weights(network, generator=torch.Generator().manual_seed(seed))
     return network

@@ -1,17 +1,45 @@
-"""What a network's weights are before it is trained: each family's own published scheme, as data."""
+"""What a network's weights are before training: none yet, or each family's own published scheme, as data."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.blocks import RMSNorm
 from regard.positions import LearnedPositions, sinusoidal_encoding
 from regard.positions import SinusoidalLayout as Layout
+
+
+class WithoutValues(TorchFunctionMode):
+    """Within it, modules have memory for their parameters, whatever that holds: `torch.nn.init` is skipped.
+
+    Its random fills of a meta tensor would make torch import its compiler, which takes seconds.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return kwargs.get("tensor", args[0] if args else None)
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def blank() -> Iterator[None]:
+    """Within it, modules are made on the meta device: no memory, no initial values, only shapes."""
+    with torch.device("meta"), WithoutValues():
+        yield
 
 
 class Draw(Protocol):

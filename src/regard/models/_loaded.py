@@ -30,9 +30,10 @@ from regard.checkpoints import (
 from regard.core.errors import CheckpointError, InputError
 from regard.core.fingerprints import fingerprint
 from regard.models._attentions import choice_of, without_prefix
-from regard.models._fresh import blank, init_weights
+from regard.models._fresh import init_weights
+from regard.models._init import blank
 from regard.models._network import Network
-from regard.models._pruned_files import cut_as_stored, without_pruned
+from regard.models._surgery import cut_as_stored, without_pruned
 from regard.models._transformer import Transformer
 from regard.models.families import FAMILIES, Family, family_of
 from regard.text import Tokenizer, doubt

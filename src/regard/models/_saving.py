@@ -25,8 +25,7 @@ from regard.core.json import read_objects
 from regard.core.wording import reason
 from regard.models._loaded import Loaded
 from regard.models._network import Network
-from regard.models._pruned_files import CODE, pruned_fields
-from regard.models._surgery import our_own
+from regard.models._surgery import CODE, our_own, pruned_fields
 from regard.models._transformer import Transformer
 from regard.models.families import family_of
 from regard.text import Tokenizer, write_tokenizer

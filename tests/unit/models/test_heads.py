@@ -1,4 +1,4 @@
-"""Heads, each by hand or against the classifiers of `transformers`."""
+"""Heads, each by hand or against the classifiers of `transformers`, and which vectors they read."""
 
 import math
 from functools import partial
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks import Embeddings, RMSNorm
+from regard.core import Causal, Mask, Padding
 from regard.core.errors import InputError
 from regard.models._heads import (
     Activation,
@@ -17,8 +18,12 @@ from regard.models._heads import (
     LanguageModelHead,
     LastState,
     MaskedLMHead,
+    Reading,
+    every_position,
     first_position,
+    last_of,
     last_token,
+    mean_of_tokens,
     output_layer,
     pooled,
     token_classifier,
@@ -245,3 +250,60 @@ def test_an_untied_output_layer_is_another() -> None:
 
 def test_it_is_made_where_the_table_is() -> None:
     assert output_layer(nn.Embedding(VOCAB, D_MODEL, device="meta"), is_tied=False).weight.is_meta
+
+
+# --- what is read
+
+ROWS = torch.tensor([[5, 6, 7, 8, 9], [1, 6, 7, 1, 1], [1, 1, 1, 1, 1]])
+REAL = torch.tensor([[True] * 5, [False, True, True, False, False], [False] * 5])
+
+
+@pytest.fixture
+def states() -> Tensor:
+    return torch.randn(3, 5, 7, dtype=torch.float64)
+
+
+def read(reading: Reading, states: Tensor, *, token_ids: Tensor = ROWS, mask: Mask | None = None) -> Tensor:
+    return reading(LastState(state=states, token_ids=token_ids, mask=mask))
+
+
+def rows(states: Tensor, *places: int) -> Tensor:
+    return torch.stack([states[row, place] for row, place in enumerate(places)])
+
+
+def test_the_first_and_every_one(states: Tensor) -> None:
+    assert torch.equal(read(first_position, states, mask=Padding(REAL)), rows(states, 0, 0, 0))
+    assert torch.equal(read(every_position, states, mask=Padding(REAL)), states)
+
+
+def test_the_last_by_its_id_whatever_the_mask_says(states: Tensor) -> None:
+    for mask in (None, Padding(~REAL), Causal()):
+        assert torch.equal(read(partial(last_token, pad_id=1), states, mask=mask), rows(states, 4, 2, 0))
+
+
+def test_the_last_by_the_mask_where_there_is_no_id(states: Tensor) -> None:
+    reading = partial(last_token, pad_id=None)
+    assert torch.equal(read(reading, states), rows(states, 4, 4, 4))
+    assert torch.equal(read(reading, states, mask=Causal()), rows(states, 4, 4, 4))
+    assert torch.equal(read(reading, states, mask=Padding(REAL)), rows(states, 4, 2, 0))
+    narrower = Causal() & Padding(REAL) & Padding(torch.tensor([[True, True, False, True, False]]))
+    assert torch.equal(read(reading, states, mask=narrower), rows(states, 3, 1, 0))
+
+
+def test_one_row_of_a_mask_is_for_all(states: Tensor) -> None:
+    mask = Padding(torch.tensor([[True, True, True, False, False]]))
+    assert torch.equal(read(partial(last_token, pad_id=None), states, mask=mask), rows(states, 2, 2, 2))
+    assert_close_to_largest(read(mean_of_tokens, states, mask=mask), states[:, :3].sum(1) / 3, FP64)
+
+
+def test_where_the_last_stands() -> None:
+    assert last_of(REAL).tolist() == [4, 2, 0]
+
+
+def test_the_mean_is_of_tokens(states: Tensor) -> None:
+    states[1, 3] = torch.nan
+    expected = torch.stack([states[0].sum(0) / 5, (states[1, 1] + states[1, 2]) / 2, torch.zeros(7)])
+    assert_close_to_largest(read(mean_of_tokens, states, mask=Padding(REAL)), expected, FP64)
+    narrower = Padding(REAL) & Padding(torch.tensor([[True, True, False, True, True]]))
+    assert_close_to_largest(read(mean_of_tokens, states, mask=narrower)[1], states[1, 1], FP64)
+    assert_close_to_largest(read(mean_of_tokens, states[:1]), expected[:1], FP64)

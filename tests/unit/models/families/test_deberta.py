@@ -24,14 +24,14 @@ from regard.core import (
     reference_attention,
 )
 from regard.core.errors import CheckpointError, InputError
-from regard.models.families.deberta import Convolution
-from regard.models.families.deberta._attention import (
+from regard.models.families._deberta_layers import (
     DisentangledAttention,
     DisentangledBias,
     RelativePositions,
     log_buckets,
     table_rows,
 )
+from regard.models.families.deberta import Convolution
 from tolerances import FP32_OF_LARGEST, FP64, PARITY_FP32, WEIGHTS, assert_close_to_largest
 from unit.models.folders import network, write
 
@@ -122,7 +122,7 @@ def test_blocks_of_several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     _, inputs = made(("c2p", "p2c"), 2)
     every = torch.arange(LENGTH)
     whole = inputs.bias.block(every, every)
-    monkeypatch.setattr("regard.models.families.deberta._attention._TILE", 5)
+    monkeypatch.setattr("regard.models.families._deberta_layers._TILE", 5)
     for grad in (True, False):
         with torch.set_grad_enabled(grad):
             assert_close_to_largest(inputs.bias.block(every, every), whole, FP64)

@@ -14,9 +14,28 @@ from regard.models._heads import Activation, Classifier, Head, first_position, t
 from regard.models._inputs import check_sizes
 from regard.models._post_norm import EMBEDDING_RULES, FEED_FORWARD_RULES, PostNormConfig, masked_lm_head
 from regard.models._transformer import Transformer
-from regard.models.families.deberta._attention import C2P, P2C, DisentangledAttention, RelativePositions
-from regard.models.families.deberta._layers import ConvolvedLayer, ProjectedNorm, TrainedHead
+from regard.models.families._deberta_layers import (
+    C2P,
+    P2C,
+    ConvolvedLayer,
+    DisentangledAttention,
+    DisentangledBias,
+    DistanceTerm,
+    ProjectedNorm,
+    RelativePositions,
+    TrainedHead,
+)
 from regard.positions import LearnedPositions
+
+__all__ = [
+    "DEBERTA_KEYS",
+    "Convolution",
+    "DebertaConfig",
+    "DisentangledBias",
+    "DistanceTerm",
+    "RelativePositions",
+    "build",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
