@@ -8,6 +8,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, reduce
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +50,8 @@ PARTS: Final = 4
 """A row alone is read in so many registers at a time: its depth has to be a multiple of them."""
 
 _COLUMNS: Final = 4  # of a tile of several rows: what is read of x is used so many times
+_ROWS: Final = {8: 3, 16: 4}  # of a tile, by lanes: 12 sums in AVX2's 16 registers, 16 in AVX-512's 32
+_DEPTH: Final = 1024  # of a tile with AVX2: seven rows of floats, 28 KiB, stay in the first cache
 _PORTION: Final = (
     16  # columns that a thread takes at a time; a thread that is held up leaves the rest to others
 )
@@ -88,7 +91,7 @@ def kernels(target: Target, stored: Stored) -> Any:
     Every thread that is to work calls it with the same job; it returns when nothing is left to take.
     """
     module = ir.Module()
-    most = target.accumulators // _COLUMNS
+    most = _ROWS[target.lanes]
     tile_of = {
         (rows, columns): _tile(module, target, stored, rows, columns)
         for rows in range(1, most + 1)
@@ -102,13 +105,17 @@ def kernels(target: Target, stored: Stored) -> Any:
     )
     rows, width, depth = told["rows"], told["width"], told["depth"]
 
-    def columns(count: int, first: Any) -> None:
-        own = place(b, weight, b.mul(first, depth), stored.element)
+    def columns(count: int, first: Any, begin: Any, size: Any) -> None:
+        own = place(b, weight, b.add(b.mul(first, depth), begin), stored.element)
+        is_first = b.icmp_signed("==", begin, whole(0))
 
         def tile(of: int, row: Any) -> None:
-            at = [place(b, each, first, F32) for each in (scales, bias)]
+            given = place(b, x, b.add(b.mul(row, depth), begin), F32)
             to = place(b, out, b.add(b.mul(row, width), first), F32)
-            b.call(tile_of[of, count], [place(b, x, b.mul(row, depth), F32), own, *at, to, width, depth])
+            base = b.select(is_first, place(b, bias, first, F32), to)  # or what there is of the sum
+            step = b.select(is_first, whole(0), width)
+            at = place(b, scales, first, F32)
+            b.call(tile_of[of, count], [given, own, at, base, to, step, width, depth, size])
 
         tiles(b, rows, most, tile)
 
@@ -122,11 +129,16 @@ def kernels(target: Target, stored: Stored) -> Any:
     stop = b.select(b.icmp_signed("<", end, width), end, width)
     full = b.sub(stop, b.srem(b.sub(stop, start), whole(_COLUMNS)))
     # One row alone reads the weight from its first entry to its last.
-    full = b.select(b.icmp_signed("==", rows, whole(1)), start, full)
-    with loop(b, start, full, whole(_COLUMNS)) as first:
-        columns(_COLUMNS, first)
-    with loop(b, full, stop, whole(1)) as first:
-        columns(1, first)
+    alone = b.icmp_signed("==", rows, whole(1))
+    full = b.select(alone, start, full)
+    some = depth if target.lanes > 8 else b.select(alone, depth, whole(_DEPTH))
+    with loop(b, whole(0), depth, some) as begin:
+        left = b.sub(depth, begin)
+        size = b.select(b.icmp_signed("<", left, some), left, some)
+        with loop(b, start, full, whole(_COLUMNS)) as first:
+            columns(_COLUMNS, first, begin, size)
+        with loop(b, full, stop, whole(1)) as first:
+            columns(1, first, begin, size)
     b.branch(take)
     b.position_at_end(done)
     b.ret_void()
@@ -134,24 +146,27 @@ def kernels(target: Target, stored: Stored) -> Any:
 
 
 def _tile(module: Any, target: Target, stored: Stored, rows: int, columns: int) -> Any:
-    """So many rows of x, and so many of the weight."""
+    """So many rows of x by so many of the weight, each `size` long, added to what stands at `base`."""
     floats, entries = vector(F32, target.lanes), vector(stored.element, target.lanes)
     parts = PARTS if rows == columns == 1 else 1
-    function, b = internal(module, f"tile{rows}x{columns}", *[PTR] * 5, I64, I64)
-    x, weight, scales, bias, out, width, depth = function.args
+    turns = 16 // target.lanes if parts == 1 else 1  # a cache line of floats is asked for once
+    function, b = internal(module, f"tile{rows}x{columns}", *[PTR] * 5, *[I64] * 4)
+    x, weight, scales, base, out, step, width, depth, size = function.args
     of_x = [place(b, x, b.mul(whole(row), depth), F32) for row in range(rows)]
     of_weight = [place(b, weight, b.mul(whole(column), depth), stored.element) for column in range(columns)]
     starts = [zeros(floats)] * (parts * rows * columns)
-    with summing(b, depth, parts * target.lanes, starts) as (first, sums, added):
-        for part in range(parts):
-            at = b.add(first, whole(part * target.lanes))
+    with summing(b, size, turns * parts * target.lanes, starts) as (first, sums, added):
+        for turn, part in product(range(turns), range(parts)):
+            at = b.add(first, whole((turn + part) * target.lanes))
             read = [load(b, each, at, floats) for each in of_x]
             for each in of_weight:
-                if columns > 1:
+                if columns > 1 and turn == 0:
                     # Several rows at a time are not what the processor foresees: the next ones are asked for.
                     fetch(module, b, place(b, each, b.add(at, b.mul(whole(columns), depth)), stored.element))
                 wide = stored.widened(b, load(b, each, at, entries))
                 added += [fma(module, b, wide, row, sums[len(added) + n]) for n, row in enumerate(read)]
+            if turn < turns - 1:
+                sums, added[:] = list(added), []
     for row in range(rows):
         # The sums of neighbouring columns side by side, as they are stored.
         own = [reduce(b.fadd, added[rows * column + row :: rows * columns]) for column in range(columns)]
@@ -161,9 +176,9 @@ def _tile(module: Any, target: Target, stored: Stored, rows: int, columns: int) 
             lanes = list(range(distance))
             halves = [picked(b, total, total, [lane + first for lane in lanes]) for first in (0, distance)]
             total, distance = b.fadd(*halves), distance // 2
-        base, scale = (load(b, each, whole(0), total.type) for each in (bias, scales))
-        total = b.fmul(total, scale) if stored.scaled else total
-        store(b, b.fadd(total, base), out, b.mul(whole(row), width))
+        total = b.fmul(total, load(b, scales, whole(0), total.type)) if stored.scaled else total
+        begun = load(b, base, b.mul(whole(row), step), total.type)
+        store(b, b.fadd(total, begun), out, b.mul(whole(row), width))
     b.ret_void()
     return function
 

@@ -31,11 +31,12 @@ def _weight(linear: nn.Linear, stored: torch.dtype) -> Tensor:
 @pytest.mark.usefixtures("target")
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16, torch.int8], ids=str)
 @pytest.mark.parametrize("bias", [True, False])
-def test_equals_the_sums_in_float64(stored: torch.dtype, bias: bool) -> None:
-    linear = nn.Linear(192, 37, bias=bias).requires_grad_(False)  # 3 portions, a column alone
+@pytest.mark.parametrize("depth", [192, 2112])  # in one piece; in three, the last short
+def test_equals_the_sums_in_float64(stored: torch.dtype, bias: bool, depth: int) -> None:
+    linear = nn.Linear(depth, 37, bias=bias).requires_grad_(False)  # 3 portions, a column alone
     made = FewRowsLinear(linear, stored)
     for rows in (*range(1, 10), MANY):
-        x = torch.randn(rows, 192)
+        x = torch.randn(rows, depth)
         wanted = x.double() @ _weight(linear, stored).T + (linear.bias.double() if bias else 0.0)
         assert_close_to_largest(made(x).double(), wanted, FP32_OF_LARGEST)
 
