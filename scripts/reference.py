@@ -24,9 +24,6 @@ from regard.cli._app import app
 LARGE = 20
 """A class with so many methods has a page of its own."""
 
-ROOMS_WITHIN = {"regard.cli", "regard.core.rows", "regard.models.families", "regard.models.families.deberta"}
-"""Packages without names for users, beside those within `regard.tracing`, which gives theirs."""
-
 _HEADING = re.compile(r"([A-Z]\w+):")
 _ENTRY = re.compile(r"([\w*][\w*., ]*?)(?: \(([^)]*)\))?: (.*)")
 _NAME = re.compile(r"(?<![\[`])(?<!^\* )`([A-Za-z_][\w.]*)(?:\([^`]*\))?`(?![`\]])")
@@ -164,13 +161,9 @@ def _commands(words: tuple[str, ...], command: Any) -> Iterator[tuple[str, ...]]
 
 
 def _packages() -> list[str]:
-    """The packages that users import, those above first."""
+    """The packages that promise names to users, in `__all__`, those above first."""
     found = [each.name for each in pkgutil.walk_packages(regard.__path__, "regard.") if each.ispkg]
-    public = [
-        name
-        for name in found
-        if "._" not in name and name not in ROOMS_WITHIN and not name.startswith("regard.tracing.")
-    ]
+    public = [name for name in found if hasattr(importlib.import_module(name), "__all__")]
     return ["regard", *sorted(public, key=lambda name: (name.count("."), name))]
 
 

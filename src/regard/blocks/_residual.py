@@ -43,7 +43,7 @@ class PreNorm(nn.Module):
     """x + dropout(sublayer(norm(x))): GPT-2 and later; the stack needs a norm after its last layer.
 
     Args:
-        norm, dropout_p: as in `PostNorm`.
+        norm, dropout_p: as in `PostNorm`; `RMSNorm` is a norm without a mean.
 
     Example:
         >>> import torch

@@ -4,5 +4,3 @@ It takes seconds, so what needs it is imported inside functions, after the optio
 """
 
 from regard.cli._app import main
-
-__all__ = ["main"]

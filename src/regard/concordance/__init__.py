@@ -8,11 +8,10 @@ from regard.concordance._drift import Change, Drift, Measure
 from regard.concordance._lines import Line, Lines
 from regard.concordance._meaning import Calibration
 from regard.concordance._senses import Sense, Senses
-from regard.concordance._tuning import Tuning, read_judged, tune_layers, use_settings
+from regard.concordance._tuning import read_judged, tune_layers, use_settings
 from regard.concordance._vectors import usage_vectors
 
 __all__ = [
-    "Calibration",
     "Change",
     "Concordance",
     "Counts",
@@ -24,10 +23,5 @@ __all__ = [
     "Reading",
     "Sense",
     "Senses",
-    "Tuning",
     "build_index",
-    "read_judged",
-    "tune_layers",
-    "usage_vectors",
-    "use_settings",
 ]

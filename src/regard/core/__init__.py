@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, TensorMask, Window
     from regard.core._recurrence import RecurrentState, simple_recurrence
     from regard.core._scorers import Additive, Bilinear, Cosine, Dot, ScaledDot, Scorer
-    from regard.core._taps import Listener, Taps
+    from regard.core._taps import Taps
     from regard.core.rows import (
-        AttentionErrors,
         Groups,
         RowStatistics,
         attention_errors,
@@ -34,28 +33,20 @@ if TYPE_CHECKING:
 __all__ = [
     "Additive",
     "Attention",
-    "AttentionErrors",
     "AttentionInputs",
     "Bias",
-    "BiasOfHeads",
     "Bilinear",
     "Causal",
-    "Conjunction",
     "Cosine",
-    "DenseBias",
     "DilatedWindow",
     "Dot",
     "Dropout",
-    "ForgettingCache",
     "Groups",
     "Kernel",
     "KeyValueCache",
-    "Listener",
     "Mask",
     "Padding",
     "Predicate",
-    "Ramp",
-    "RecurrentState",
     "RowStatistics",
     "ScaledDot",
     "Scorer",
@@ -63,18 +54,12 @@ __all__ = [
     "Segments",
     "Taps",
     "TensorMask",
-    "Unexpired",
     "Window",
-    "attention_by_weights",
-    "attention_errors",
     "attention_scores",
     "attention_weights",
     "fused_attention",
-    "of_keys",
-    "padding_of",
     "reference_attention",
     "row_statistics",
-    "simple_recurrence",
 ]
 
 __getattr__, __dir__ = _lazy_exports(
@@ -91,10 +76,9 @@ __getattr__, __dir__ = _lazy_exports(
         "regard.core._masks": "Causal Conjunction Mask Padding Predicate Segments TensorMask Window",
         "regard.core._recurrence": "RecurrentState simple_recurrence",
         "regard.core._scorers": "Additive Bilinear Cosine Dot ScaledDot Scorer",
-        "regard.core._taps": "Listener Taps",
+        "regard.core._taps": "Taps",
         "regard.core.rows": (
-            "AttentionErrors Groups RowStatistics attention_errors attention_scores attention_weights "
-            "row_statistics"
+            "Groups RowStatistics attention_errors attention_scores attention_weights row_statistics"
         ),
     },
 )

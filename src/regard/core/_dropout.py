@@ -15,7 +15,7 @@ from regard.core.errors import InputError
 
 
 class Dropout(Protocol):
-    """Which weights survive, and the probability that one is dropped."""
+    """Which weights survive, and the probability that one is dropped; `SeededDropout` is one."""
 
     @property
     def p(self) -> float:

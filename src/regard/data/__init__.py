@@ -13,28 +13,7 @@ from regard.data._sources import Source, open_sources
 from regard.data._tagged import Tagged, Word, conllu, vrt
 
 __all__ = [
-    "FORMATS",
-    "LONGEST",
-    "ROWS",
     "Csv",
-    "JsonSource",
-    "Opened",
     "ParallelRows",
-    "ParquetSource",
-    "Row",
     "Rows",
-    "Source",
-    "Tagged",
-    "TextSource",
-    "Unit",
-    "Word",
-    "column_values",
-    "conllu",
-    "is_text",
-    "is_words",
-    "no_text",
-    "open_sources",
-    "paragraphs",
-    "unreadable",
-    "vrt",
 ]

@@ -3,46 +3,27 @@
 from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings, SentenceVectors
 from regard.embedding._kept import KeptEmbedder
-from regard.embedding._packs import BATCH_TOKENS
 from regard.embedding._passages import Passage
 from regard.embedding._pooling import KINDS, WORD_KINDS, Kind, WordKind, pool, pool_words
 from regard.embedding._report import Computed, Loss, Report
 from regard.embedding._request import Level, Mix, Precision, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
-from regard.embedding._steps import Dense, Norm, Step, Unit
+from regard.embedding._steps import Dense, Norm, Unit
 from regard.embedding._storage import Storage, finished, packed
 from regard.embedding._windows import Truncate, Windows
 
 __all__ = [
-    "BATCH_TOKENS",
     "KINDS",
-    "WORD_KINDS",
     "Computed",
-    "Dense",
     "Embedder",
     "Embeddings",
-    "KeptEmbedder",
-    "Kind",
-    "Level",
     "Loss",
     "Mix",
-    "Norm",
     "Passage",
-    "Precision",
     "Report",
     "Request",
-    "SentenceSettings",
     "SentenceVectors",
     "Sentences",
-    "Step",
-    "Storage",
     "Truncate",
-    "Unit",
     "Windows",
-    "WordKind",
-    "finished",
-    "packed",
-    "pool",
-    "pool_words",
-    "read_sentence_settings",
 ]

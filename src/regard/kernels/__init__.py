@@ -11,16 +11,3 @@ from regard.kernels._int8 import Int8Product
 from regard.kernels._int16 import Int16Product
 from regard.kernels._negative_sampling import NegativeSampling
 from regard.kernels._target import Target, here
-
-__all__ = [
-    "FLOAT32",
-    "INT8",
-    "Attention",
-    "FewRowsLinear",
-    "Int8Product",
-    "Int16Product",
-    "NegativeSampling",
-    "Target",
-    "attend_by",
-    "here",
-]

@@ -2,9 +2,3 @@
 
 from regard.lenses._lens import LensNetwork, lens
 from regard.lenses._look import LensConfig
-
-__all__ = [
-    "LensConfig",
-    "LensNetwork",
-    "lens",
-]

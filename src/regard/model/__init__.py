@@ -1,5 +1,3 @@
 """`regard.load`, `regard.lens` and the `Model` that they return."""
 
 from regard.model._model import Model, lens, load
-
-__all__ = ["Model", "lens", "load"]

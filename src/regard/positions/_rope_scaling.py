@@ -20,7 +20,10 @@ from regard.core.errors import InputError
 
 
 class RotaryScaling(ABC):
-    """A rule for the frequencies; frozen and hashable, as the `Rotary` that holds it."""
+    """A rule for the frequencies; frozen and hashable, as the `Rotary` that holds it.
+
+    There are `LinearScaling`, `DynamicNTKScaling`, `YaRNScaling` and `Llama3Scaling`.
+    """
 
     @property
     def amplitude(self) -> float:

@@ -9,11 +9,9 @@ from regard.pruning._prune import loads_in, prune
 
 __all__ = [
     "CurvePoint",
-    "Importance",
     "PruningCurve",
     "loads_in",
     "prune",
     "pruning_curve",
-    "removal_order",
     "weakest_heads",
 ]

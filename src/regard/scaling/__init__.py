@@ -5,29 +5,22 @@ from typing import TYPE_CHECKING
 from regard._lazy import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
-    from regard.scaling._cases import CASES, Case, Shape, case_named, names_of
+    from regard.scaling._cases import CASES, Shape, case_named, names_of
     from regard.scaling._closeness import closeness
     from regard.scaling._measure import LENGTHS, scaling
     from regard.scaling._scaling import Cost, Exponent, Scaling
 
 __all__ = [
-    "CASES",
-    "LENGTHS",
-    "Case",
     "Cost",
     "Exponent",
     "Scaling",
-    "Shape",
-    "case_named",
-    "closeness",
-    "names_of",
     "scaling",
 ]
 
 __getattr__, __dir__ = _lazy_exports(
     __name__,
     {
-        "regard.scaling._cases": "CASES Case Shape case_named names_of",
+        "regard.scaling._cases": "CASES Shape case_named names_of",
         "regard.scaling._closeness": "closeness",
         "regard.scaling._measure": "LENGTHS scaling",
         "regard.scaling._scaling": "Cost Exponent Scaling",

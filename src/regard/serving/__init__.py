@@ -9,7 +9,10 @@ from regard.serving._app import app_of
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
 from regard.serving._server import listen, serve
-from regard.serving._service import Service
 from regard.serving._settings import Settings
 
-__all__ = ["ApiError", "Engine", "Service", "Settings", "app_of", "listen", "serve"]
+__all__ = [
+    "Settings",
+    "app_of",
+    "serve",
+]

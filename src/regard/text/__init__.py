@@ -17,21 +17,12 @@ from regard.text._training import TokenizerKind, train_tokenizer
 from regard.text._words import fold, split_words
 
 __all__ = [
-    "Aligned",
-    "Bulk",
     "Encoding",
-    "Frame",
     "SpecialIds",
     "Token",
     "Tokenizer",
-    "TokenizerKind",
     "Word",
     "Words",
-    "doubt",
-    "each_text",
-    "fold",
-    "read_back",
-    "split_words",
     "train_tokenizer",
     "write_tokenizer",
 ]

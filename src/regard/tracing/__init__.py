@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         Patching,
         PatchingMethod,
         Per,
-        Positions,
         Progress,
         Replace,
         Resample,
@@ -88,15 +87,7 @@ if TYPE_CHECKING:
         heads_of_trace,
         repeated_tokens,
     )
-    from regard.tracing.record import (
-        AttentionTrace,
-        Keep,
-        KeepPolicy,
-        Numbers,
-        Selector,
-        TracedStack,
-        kept_bytes,
-    )
+    from regard.tracing.record import AttentionTrace, Keep, KeepPolicy, TracedStack, kept_bytes
     from regard.tracing.run import Forecast, Metric, forecast, rerun
 
 __all__ = [
@@ -108,7 +99,6 @@ __all__ = [
     "DelimiterSink",
     "DirectAttribution",
     "Divergence",
-    "DraggedWeight",
     "DuplicateToken",
     "Edit",
     "ExampleMetric",
@@ -120,43 +110,32 @@ __all__ = [
     "HeadOptions",
     "HeadPattern",
     "HeadTable",
-    "ImportanceMethod",
     "Induction",
     "IntegratedGradients",
     "Keep",
     "KeepPolicy",
     "KeyPattern",
-    "Layers",
     "Likeness",
     "LogitLens",
     "Mean",
     "Metric",
-    "Numbers",
     "Offset",
-    "PageRequest",
     "Part",
     "Patching",
-    "PatchingMethod",
-    "Per",
-    "Positions",
-    "Progress",
     "Replace",
     "Resample",
     "RowPattern",
     "Scale",
-    "Selector",
     "Sides",
     "SiteName",
     "Statistics",
     "Step",
-    "TextOrIds",
     "TokenLens",
     "Trace",
     "TracedStack",
     "Write",
     "Zero",
     "compare",
-    "comparison_page",
     "default_patterns",
     "difference",
     "difference_page",
@@ -166,25 +145,9 @@ __all__ = [
     "forecast",
     "head_importance",
     "heads",
-    "heads_of_trace",
-    "kept_bytes",
     "live_page",
     "movement",
-    "page_answer",
-    "page_record",
     "patch",
-    "repeated_tokens",
-    "rerun",
-    "senses_page",
-    "served_page",
-    "trace_ids",
-    "trace_read",
-    "trace_rows",
-    "trace_text",
-    "trace_texts",
-    "writing_bundle",
-    "writing_page",
-    "writing_widget",
 ]
 
 __getattr__, __dir__ = _lazy_exports(
@@ -194,7 +157,7 @@ __getattr__, __dir__ = _lazy_exports(
         "regard.tracing.comparison": "Comparison Divergence compare difference divergence movement",
         "regard.tracing.edits": (
             "Add Edit ExampleMetric ImportanceMethod Layers Likeness Mean Part Patching PatchingMethod Per "
-            "Positions Progress Replace Resample Scale SiteName Write Zero edited head_importance patch"
+            "Progress Replace Resample Scale SiteName Write Zero edited head_importance patch"
         ),
         "regard.tracing.measures": "DirectAttribution IntegratedGradients LogitLens Statistics TokenLens",
         "regard.tracing.pages": (
@@ -206,7 +169,7 @@ __getattr__, __dir__ = _lazy_exports(
             "HeadOptions HeadPattern HeadTable Induction KeyPattern Offset RowPattern Sides TextOrIds "
             "default_patterns heads heads_of_trace repeated_tokens"
         ),
-        "regard.tracing.record": "AttentionTrace Keep KeepPolicy Numbers Selector TracedStack kept_bytes",
+        "regard.tracing.record": "AttentionTrace Keep KeepPolicy TracedStack kept_bytes",
         "regard.tracing.run": "Forecast Metric forecast rerun",
     },
 )

@@ -12,7 +12,6 @@ from regard.training._journal import curves, read_journal
 from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence, smoothed_entropy
 from regard.training._ranks import is_first_process
 from regard.training._result import Result
-from regard.training._schedules import learning_rate
 from regard.training._scoring import Scored, score
 from regard.training._settings import (
     BatchSettings,
@@ -23,38 +22,29 @@ from regard.training._settings import (
     WordDataSettings,
     WordSettings,
 )
-from regard.training._train import Report, train
+from regard.training._train import train
 from regard.training._watch import film
 from regard.training.words import train_words, words_step
 
 __all__ = [
     "NOT_A_TARGET",
-    "AnySettings",
     "BatchSettings",
     "DataSettings",
     "OptimiserSettings",
-    "Report",
     "Result",
     "Scored",
     "Settings",
     "TokenizerSettings",
     "WordDataSettings",
     "WordSettings",
-    "as_mapping",
-    "as_toml",
     "cross_entropy",
     "curves",
     "film",
-    "is_first_process",
     "kl_divergence",
-    "last_checkpoint",
-    "learning_rate",
-    "read_journal",
     "read_settings",
     "read_word_settings",
     "score",
     "smoothed_entropy",
     "train",
     "train_words",
-    "words_step",
 ]

@@ -4,4 +4,8 @@ from regard.words._files import check_words
 from regard.words._ngrams import Ngrams, Parts
 from regard.words._vectors import WordVectors
 
-__all__ = ["Ngrams", "Parts", "WordVectors", "check_words"]
+__all__ = [
+    "Ngrams",
+    "Parts",
+    "WordVectors",
+]

@@ -9,10 +9,7 @@ from regard.blocks.attentions._linformer import Linformer
 from regard.blocks.attentions._performer import Performer, random_rows
 
 __all__ = [
-    "FeatureKernel",
     "LinearAttention",
     "Linformer",
     "Performer",
-    "SumsCache",
-    "random_rows",
 ]

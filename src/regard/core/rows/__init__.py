@@ -7,13 +7,3 @@ from regard.core.rows._groups import Groups
 from regard.core.rows._identities import AttentionErrors, attention_errors
 from regard.core.rows._statistics import RowStatistics, row_statistics
 from regard.core.rows._weights import attention_scores, attention_weights
-
-__all__ = [
-    "AttentionErrors",
-    "Groups",
-    "RowStatistics",
-    "attention_errors",
-    "attention_scores",
-    "attention_weights",
-    "row_statistics",
-]

@@ -7,29 +7,21 @@ The job knows the model only as a `Work`.
 """
 
 from regard.embedding.job._columns import Columns
-from regard.embedding.job._estimate import Estimate, estimate
+from regard.embedding.job._estimate import estimate
 from regard.embedding.job._forms import json_lines, run_to_array
 from regard.embedding.job._inputs import Inputs
-from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Summary, run
+from regard.embedding.job._job import SHARD_ROWS, Progress, Summary, run
 from regard.embedding.job._model_work import ModelWork, open_model
 from regard.embedding.job._ray import RayWorkers
 from regard.embedding.job._work import Piece, Work
 
 __all__ = [
-    "SHARD_ROWS",
     "Columns",
-    "Estimate",
     "Inputs",
-    "ModelWork",
-    "OpenWork",
-    "Piece",
     "Progress",
     "RayWorkers",
     "Summary",
     "Work",
-    "estimate",
-    "json_lines",
     "open_model",
     "run",
-    "run_to_array",
 ]

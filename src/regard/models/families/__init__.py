@@ -1,5 +1,3 @@
 """The families of models, a file each: its config, the building of its network, its key map."""
 
 from regard.models.families._registry import FAMILIES, Family, family_of
-
-__all__ = ["FAMILIES", "Family", "family_of"]

@@ -6,5 +6,3 @@ _FILES = (_embeddings, _completions, _state, _words, _traces, _usages, _pages)
 
 ROUTERS = tuple(each.router for each in _FILES)
 """All of them, in the order of the API's description."""
-
-__all__ = ["ROUTERS"]

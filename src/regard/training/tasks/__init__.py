@@ -9,19 +9,6 @@ from regard.training.tasks._seq2seq import Translation
 from regard.training.tasks._tag import WordTags
 from regard.training.tasks._task import Task, TaskInputs
 
-__all__ = [
-    "TASKS",
-    "Distillation",
-    "MaskedTokens",
-    "NextToken",
-    "ReplacedTokens",
-    "Task",
-    "TaskInputs",
-    "TextLabels",
-    "Translation",
-    "WordTags",
-]
-
 TASKS: dict[str, type[Task]] = {
     "mlm": MaskedTokens,
     "clm": NextToken,

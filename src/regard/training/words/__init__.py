@@ -1,5 +1,3 @@
 """Static embeddings from texts: word2vec and FastText."""
 
 from regard.training.words._train import train_words, words_step
-
-__all__ = ["train_words", "words_step"]
