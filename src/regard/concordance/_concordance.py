@@ -21,7 +21,7 @@ from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, sort_order
 from regard.concordance._vectors import Progress, UsageEmbedder, VectorCache, Vectors
 from regard.concordance._where import save_subcorpus
-from regard.core.arguments import whole
+from regard.core.arguments import one_of, whole
 from regard.core.errors import InputError
 
 
@@ -387,9 +387,7 @@ class Concordance:
             InputError: as of `find`; no such field; or it parts the uses in fewer than two, or in too many.
         """
         samples = whole("samples", samples, least=1)
-        fields = self._store.manifest.get("fields", [])
-        if by != "date" and by not in fields:
-            raise InputError(f"by must be one of {', '.join(['date', *fields])}; got {by!r}.")
+        one_of("by", by, ["date", *self._store.manifest.get("fields", [])])
         found = select(self._store, word, where)
         parts, names = parts_of(places(self._store, found), by, bins)
         known = {use: part for use, part in zip(found.uses.tolist(), parts, strict=True) if part is not None}
