@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 from regard.concordance import Concordance, build_index
 from regard.concordance._uses import select
 
-pytest.importorskip("lancedb")
+pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="LanceDB is not installed")
 
 CHILD = """
 import sys

@@ -25,7 +25,6 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 HOWTO = (ROOT / "docs/howto/serving_cluster.md").read_text(encoding="utf-8")
 
 yaml = pytest.importorskip("yaml")
-kubernetes = pytest.importorskip("kubernetes_validate")
 
 VERSIONS = [f"1.{minor}" for minor in range(30, 38)]
 """From the first in which a pod may sleep before it stops (`preStop`)."""
@@ -65,20 +64,22 @@ def serve(words: list[str]) -> dict[str, Any]:
     return command.make_context("serve", words[1:]).params
 
 
-def strict(document: dict[str, Any], version: str) -> None:
-    kubernetes.validate(document, version, strict=True)
+@pytest.fixture(scope="module")
+def kubernetes() -> Any:
+    """What knows the fields; it takes seconds to import."""
+    return pytest.importorskip("kubernetes_validate")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kubernetes_reads_every_field(base: dict[str, Any], version: str) -> None:
+def test_kubernetes_reads_every_field(kubernetes: Any, base: dict[str, Any], version: str) -> None:
     for document in base.values():
-        strict(document, version)
+        kubernetes.validate(document, version, strict=True)
 
 
-def test_a_misspelt_field_is_found(base: dict[str, Any]) -> None:
+def test_a_misspelt_field_is_found(kubernetes: Any, base: dict[str, Any]) -> None:
     wrong = base["Service"] | {"spec": base["Service"]["spec"] | {"prots": []}}
     with pytest.raises(kubernetes.ValidationError, match="prots"):
-        strict(wrong, VERSIONS[-1])
+        kubernetes.validate(wrong, VERSIONS[-1], strict=True)
 
 
 @pytest.mark.parametrize("folder", [BASE, CUDA], ids=lambda folder: folder.name)
@@ -89,13 +90,13 @@ def test_every_file_is_named_and_exists(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", [BASE, CUDA], ids=lambda folder: folder.name)
-def test_kustomize_renders_it(folder: Path) -> None:
+def test_kustomize_renders_it(kubernetes: Any, folder: Path) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed")
     done = subprocess.run(["kubectl", "kustomize", folder], check=True, capture_output=True, text=True)
     objects = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
     for document in objects.values():
-        strict(document, VERSIONS[-1])
+        kubernetes.validate(document, VERSIONS[-1], strict=True)
     [container] = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert container["image"] != "regard"
     assert ("nvidia.com/gpu" in container["resources"]["limits"]) == (folder == CUDA)

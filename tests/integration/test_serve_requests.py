@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
-import openai
 import pytest
-from langchain_openai import OpenAIEmbeddings
 
 import regard
 
@@ -171,6 +169,8 @@ def test_without_the_key(server: Server) -> None:
 
 
 def test_openais_client(server: Server, expected: Any) -> None:
+    import openai  # here: it takes a second, in every process that collects the tests
+
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as theirs:
         (name,) = [each.id for each in theirs.models.list()]
         for how in ({}, {"encoding_format": "float"}):
@@ -185,6 +185,8 @@ def test_openais_client(server: Server, expected: Any) -> None:
 
 
 def test_langchains_client(server: Server, expected: Any) -> None:
+    from langchain_openai import OpenAIEmbeddings
+
     theirs = OpenAIEmbeddings(
         base_url=f"{server.url}/v1",
         api_key=KEY,  # type: ignore[arg-type]

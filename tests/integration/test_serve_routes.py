@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
-import openai
 import pytest
 import torch
 from axe_playwright_python.sync_playwright import Axe
-from langchain_openai import OpenAI
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
 from pydantic import SecretStr
@@ -79,6 +77,8 @@ def open_served(browser: Browser, server: Server) -> Iterator[BrowserPage]:
 
 
 def test_the_openai_client_reads_what_is_written(server: Server) -> None:
+    import openai  # here: it takes a second, in every process that collects the tests
+
     with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
         wanted = server.models["gpt2"].generate(PROMPT, max_length=12)
         how: dict[str, Any] = {"model": "gpt2", "prompt": PROMPT, "max_tokens": 12, "temperature": 0}
@@ -99,6 +99,8 @@ def test_the_openai_client_reads_what_is_written(server: Server) -> None:
 
 
 def test_langchain_reads_it_too(server: Server) -> None:
+    from langchain_openai import OpenAI
+
     wanted = server.models["gpt2"].generate(PROMPT, max_length=12).text
     with httpx.Client() as connection:
         writer = OpenAI(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from regard.concordance._meaning import span_of
 from regard.concordance._uses import Found, select
 from regard.core.errors import InputError, MissingExtraError
 
-pytest.importorskip("lancedb")
+pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="LanceDB is not installed")
 
 TEXTS = [
     "They fished from the bank of a river.",
