@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from integration import test_cli
+from integration.forked import Forked
 from integration.test_cli import Run, columns, refused
 from regard.concordance import Concordance, Reading, build_index
 from regard.concordance._store import FILE
@@ -180,16 +180,6 @@ def test_what_is_refused(
     assert [each.name for each in tmp_path.iterdir()] == ["corpus.xml"]
 
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-
-
-def started(*arguments: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "regard", *arguments]
-    return subprocess.Popen(
-        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
 def test_killed_stopped_and_continued(tmp_path: Path) -> None:
     """By SIGKILL at three instants, then by Ctrl-C."""
     corpus, index = tmp_path / "corpus.txt", tmp_path / "index"
@@ -203,19 +193,16 @@ def test_killed_stopped_and_continued(tmp_path: Path) -> None:
             return int(db.execute("SELECT count(*) FROM text").fetchone()[0])
 
     for wanted in (-1, 4000, 8000, 12_000):
-        process = started(*command)
+        process = Forked(*command)
         wait_for(lambda wanted=wanted: index.exists() and texts() >= wanted)
         stop = signal.SIGINT if wanted == 12_000 else signal.SIGKILL
         process.send_signal(stop)
-        _, err = process.communicate()
-        if stop == signal.SIGINT and process.returncode:
-            assert (process.returncode, err) == (
-                130,
-                "regard: stopped; the same command goes on where it was\n",
-            )
+        code, _, err = process.end()
+        if stop == signal.SIGINT and code:
+            assert (code, err) == (130, "regard: stopped; the same command goes on where it was\n")
         assert texts() % 4000 == 0 or texts() in (-1, 13_000)
-    out, err = started(*command).communicate()
-    assert (out[:27], err) == ("13,000 texts, 52,000 words ", "")
+    code, out, err = Forked(*command).end()
+    assert (code, out[:27], err) == (0, "13,000 texts, 52,000 words ", "")
     build_index([corpus], tmp_path / "whole")
     assert content(index) == content(tmp_path / "whole")
 
@@ -230,12 +217,12 @@ def test_killed_while_vectors_are_computed(tmp_path: Path) -> None:
         return int(store.one("SELECT count(*) FROM vector"))
 
     command = ("find", str(index), "--word", "bank", "--in", "A *bank*.", "-k", "1", "--json")
-    process = started(*command)
+    process = Forked(*command)
     wait_for(kept)
     process.send_signal(signal.SIGKILL)
-    process.communicate()
+    assert process.end()[0] == -signal.SIGKILL
     assert kept() in (256, 512)
-    assert json.loads(started(*command).communicate()[0])["total"] == 700
+    assert json.loads(Forked(*command).end()[1])["total"] == 700
     assert kept() == 700
     assert store.one("PRAGMA integrity_check") == "ok"
 
@@ -247,5 +234,5 @@ def test_words_do_not_wait_for_torch(index: str) -> None:
         "try: main()\n"
         "except SystemExit as end: print('torch' in sys.modules, end.code)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], env=ENVIRONMENT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "False 0", done.stderr

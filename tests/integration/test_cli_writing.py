@@ -1,10 +1,8 @@
 """`regard generate`, `translate` and `fill`: what they print, files that are gone on with, and bad input."""
 
 import json
-import os
 import re
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,8 @@ import torch
 
 import regard
 from integration import test_cli
+from integration.forked import Forked
 from integration.test_cli import Run, refused
-from integration.test_cli_process import REGARD, python, start
-from integration.test_cli_process import run as run_process
 from regard.cli import _translate_job
 from regard.models import write_checkpoint
 from regard.text import write_tokenizer
@@ -126,6 +123,7 @@ def half(path, records):
     os.truncate(path, os.path.getsize(path) - 20)
     os.kill(os.getpid(), signal.SIGKILL)
 job._append = half
+main()
 """
 
 
@@ -137,8 +135,7 @@ def test_killed_and_gone_on_with(
     file.write_text("\n".join(LINES) + "\n")
     given = [str(file), "-m", models["bart"], "--max", "12", "--min", "4", "--beams", "2", "--json"]
     assert run("translate", *given, "-o", str(whole)).code == 0
-    process = run_process(python(KILLED, "translate", *given, "-o", str(out)))
-    assert process.returncode == -signal.SIGKILL
+    assert Forked("translate", *given, "-o", str(out), program=KILLED).end()[0] == -signal.SIGKILL
     unfinished = tmp_path / "out.unfinished"
     begun = unfinished.read_bytes()
     assert begun.count(b"\n") == 12  # one of settings, two portions, and three of the four of another
@@ -201,19 +198,18 @@ def slow(*given):
     time.sleep(0.2)
     return apply(*given)
 _steps.Rules.apply = slow
+main()
 """
     words = ["generate", "a river", "-m", models["gpt2"], "--max", "29", "--no-repeat", "2"]
-    process = start(python(slowly, *words))
-    assert process.stdout is not None
-    assert process.stdout.read(1) == b" "
+    process = Forked(*words, program=slowly)
+    assert process.stdout.read(1) == " "
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, b"")
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = run_process([*REGARD, *words], capture_output=False, stdout=writer, stderr=subprocess.PIPE)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (1, b"")
+    code, _, err = process.end()
+    assert (code, err) == (130, "")
+    process = Forked(*words)
+    process.stdout.close()
+    code, _, err = process.end()
+    assert (code, err) == (1, "")
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from integration.forked import Forked
 from regard.concordance import Concordance, build_index
 from regard.concordance._uses import select
 
 pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="LanceDB is not installed")
 
 CHILD = """
-import sys
+import time
 from regard.concordance import Concordance
 from regard.concordance import _anyword, _vectors
 _vectors._USES_AT_ONCE = 200
@@ -30,7 +31,7 @@ if sys.argv[2] == "index":  # stops where the table is written and its index is 
     def batches(*of):
         yield from optimize(*of)
         print("index", flush=True)
-        sys.stdin.read()
+        time.sleep(600)
     _anyword._batches = batches
 Concordance(sys.argv[1]).embed_all(lambda done, of: print(done, flush=True))
 print("end", flush=True)
@@ -60,21 +61,14 @@ def make(folder: Path) -> Path:
 
 def run(index: Path, until: str) -> list[str]:
     """The child's lines up to one that is `until`, when it is killed; all of them where none is."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(index), until],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    lines = []
-    assert child.stdout is not None
-    with child:
-        for line in child.stdout:
-            lines.append(line.strip())
-            if (len(lines) == 2 and until == "second") or lines[-1] == until:
-                child.send_signal(signal.SIGKILL)
-                break
-        child.stdout.read()
+    child, lines = Forked(str(index), until, program=CHILD), []
+    for line in child.stdout:
+        lines.append(line.strip())
+        if (len(lines) == 2 and until == "second") or lines[-1] == until:
+            child.send_signal(signal.SIGKILL)
+            break
+    code, _, err = child.end()
+    assert (code, err) == (0 if lines[-1] == "end" else -signal.SIGKILL, "")
     return lines
 
 

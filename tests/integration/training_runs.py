@@ -13,7 +13,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
+from integration.forked import CONTEXT, SECONDS
 from regard.text import write_tokenizer
 from regard.training import Settings, _ranks, read_journal, read_settings, train
 from regard.training._checkpoints import Progress
@@ -32,11 +32,7 @@ from regard.training._step import take_step
 from regard.training.tasks import NextToken
 from unit.training.small import SIZES, tokenizer
 
-SECONDS = 120
 WORDS = ["a", "river", "bank", "of", "money", "sat", "by", "the", "loan", "fishing", "banks"]
-
-_CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["regard.training._train", "torch._dynamo", "torch.utils.tensorboard"])
 
 
 def settings_of(folder: Path, objective: str = "clm", **changes: Any) -> Settings:
@@ -103,9 +99,7 @@ def _started(world: int, work: Callable[..., None], errors: Path, *arguments: An
     for rank in range(world):
         place = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "MASTER_PORT": port}
         environment = {name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
-        process = _CONTEXT.Process(
-            target=_work, args=(environment, errors / f"{rank}.error", work, arguments)
-        )
+        process = CONTEXT.Process(target=_work, args=(environment, errors / f"{rank}.error", work, arguments))
         process.start()
         processes.append(process)
     return Started(processes, errors)
