@@ -99,7 +99,7 @@ class Masks:
     _read: list[tuple[Tensor, int, bool, tuple[Mask | None, Bias | None]]] = field(default_factory=list)
 
     def made(self, values: Tensor, mask: Mask | None) -> None:
-        """The model made this tensor, which (if known) is that mask's."""
+        """The model made this tensor; the mask, where it is known, means the same."""
         self.known.append((values, _version(values), mask))
 
     def read(self, values: Tensor, *, zero_rows: bool) -> tuple[Mask | None, Bias | None]:

@@ -69,7 +69,7 @@ class Listener(Protocol):
         ...
 
     def made(self, values: Tensor, mask: Mask | None) -> None:
-        """The model made this mask, which is (if known) that object's."""
+        """The model made this tensor of a mask; the object, where it is known, means the same."""
         ...
 
 

@@ -13,8 +13,7 @@ from regard.core import Mask, Taps
 from regard.core.errors import CheckpointError, InputError, RegardError
 from regard.lenses import _implementations
 from regard.lenses._implementations import configs_of
-from regard.lenses._look import check_mode, check_model, look_at
-from regard.lenses._probe import quiet
+from regard.lenses._look import check_mode, check_model, look_at, quiet
 from regard.lenses._run import Run
 from regard.lenses._survey import accepted, main_output
 from regard.models import (

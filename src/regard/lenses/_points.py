@@ -1,10 +1,10 @@
 """What the calls and tensors of a survey are called: taps, and where in the model each is."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -37,12 +37,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything is; `limits` are rows of a stack's table of positions, less those it starts after."""
+    """Where everything is."""
 
     prefixes: Mapping[StackKind, str]  # as in `regard.models.Network`
     sites: tuple[Site, ...]  # in the order of the forward pass
     points: Mapping[str, Point]  # the other taps, by name
-    limits: Mapping[StackKind, int | None] = field(default_factory=dict)
+    limits: Mapping[StackKind, int | None] = field(default_factory=dict)  # positions that each stack can take
 
     def depth(self, kind: Kind) -> int:
         """Attention layers of a kind."""
@@ -85,7 +85,7 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
     else:
         prefixes = {"encoder": "encoder.", "decoder": "decoder."}
     sites: list[Site] = []
-    points: dict[str, Point] = {}
+    points: list[Point] = []
     limits: dict[StackKind, int | None] = {}
     for stack, prefix in prefixes.items():
         ids = token_ids if stack == "encoder" or decoder_token_ids is None else decoder_token_ids
@@ -101,21 +101,21 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
             at = f"{prefix}layers.{layer}.{attention_name(each)}"
             sites.append(Site(each, layer, at, call.execution, call.inputs.num_heads))
             made = None if call.projection is None else found.outputs.get(call.projection)
-            if call.projection is not None and made is not None and _is_state(made, ids):
-                points[f"{at}.output"] = Point(f"{at}.output", call.projection, "output")
-        _around(points, found, prefix, own, ids)
+            if call.projection is not None and _is_state(made, ids):
+                points.append(Point(f"{at}.output", call.projection, "output"))
+        points += _around(found, prefix, own, ids)
         for layer, call in last.items():
             block = _block(found, call)
-            down = None if block is None else find_ffn(found, call, block, ids.shape)
+            down = None if block is None else _find_ffn(found, call, block, ids.shape)
             if down is not None:
                 at = f"{prefix}layers.{layer}.ffn"
                 is_flat = found.inputs[down].ndim == 2
-                points[f"{at}.hidden"] = Point(f"{at}.hidden", down, "input", is_flat)
-                points[f"{at}.output"] = Point(f"{at}.output", down, "output", is_flat)
+                points.append(Point(f"{at}.hidden", down, "input", is_flat))
+                points.append(Point(f"{at}.output", down, "output", is_flat))
         limits[stack] = _limit(found, own)
     order = {call.execution: index for index, call in enumerate(found.calls)}
     sites.sort(key=lambda site: order[site.execution])
-    return Layout(prefixes, tuple(sites), points, limits)
+    return Layout(prefixes, tuple(sites), {point.name: point for point in points}, limits)
 
 
 def _kind(call: SeenCall, ids: Tensor, target: Tensor | None, name: str) -> Kind:
@@ -164,37 +164,29 @@ def _block(found: Survey, call: SeenCall) -> Execution | None:
     return next((each for each in call.around if id(each.module) in found.listed), None)
 
 
-def _around(
-    points: dict[str, Point],
-    found: Survey,
-    prefix: str,
-    own: list[SeenCall],
-    ids: Tensor,
-) -> None:
+def _around(found: Survey, prefix: str, own: list[SeenCall], ids: Tensor) -> Iterator[Point]:
     """The points of the residual stream and the embeddings, where they can be told."""
     for execution in found.order:
         given = found.inputs.get(execution)
         if isinstance(execution.module, nn.Embedding) and given is not None and given.shape == ids.shape:
             output = found.outputs.get(execution)
-            # In a decoder with the encoder's length they could be mixed up: the lengths differ.
+            # A decoder's ids are fewer than its encoder's, so that they cannot be mixed up.
             if torch.equal(given, ids) and output is not None and output.ndim == 3:
-                name = f"{prefix}embeddings.tokens"
-                points[name] = Point(name, execution, "output")
+                yield Point(f"{prefix}embeddings.tokens", execution, "output")
                 break
     blocks = [_block(found, call) for call in own]
     if None in blocks or len(set(blocks)) < len(blocks):
         blocks = []
     for layer, block in enumerate(blocks):
         assert block is not None
-        for side, store in (("input", found.inputs), ("output", found.outputs)):
-            value = store.get(block)
-            if value is not None and _is_state(value, ids):
-                name = f"{prefix}layers.{layer}.{side}"
-                points[name] = Point(name, block, side)  # type: ignore[arg-type]
+        if _is_state(found.inputs.get(block), ids):
+            yield Point(f"{prefix}layers.{layer}.input", block, "input")
+        if _is_state(found.outputs.get(block), ids):
+            yield Point(f"{prefix}layers.{layer}.output", block, "output")
     states = [
         (execution, value)
         for execution in _common(found, own)
-        if (value := found.outputs.get(execution)) is not None and _is_state(value, ids)
+        if _is_state(value := found.outputs.get(execution), ids)
     ]
     if states:
         # What the outermost module hands on is the last hidden state; the innermost that has it makes it, so
@@ -203,11 +195,13 @@ def _around(
         execution = next(
             each for each, value in reversed(states) if value.shape == last.shape and torch.equal(value, last)
         )
-        points[f"{prefix}output"] = Point(f"{prefix}output", execution, "output")
+        yield Point(f"{prefix}output", execution, "output")
 
 
-def _is_state(value: Tensor, ids: Tensor) -> bool:
-    return value.ndim == 3 and value.shape[:2] == ids.shape and value.is_floating_point()
+def _is_state(value: Tensor | None, ids: Tensor) -> TypeGuard[Tensor]:
+    return (
+        value is not None and value.ndim == 3 and value.shape[:2] == ids.shape and value.is_floating_point()
+    )
 
 
 def _common(found: Survey, own: list[SeenCall]) -> list[Execution]:
@@ -250,7 +244,7 @@ def _first_position(ids: Tensor | None, length: int) -> int | None:
     return int(row[0]) if bool((row[1:] - row[:-1] == 1).all()) else None
 
 
-def find_ffn(found: Survey, last: SeenCall, block: Execution, shape: tuple[int, ...]) -> Execution | None:
+def _find_ffn(found: Survey, last: SeenCall, block: Execution, shape: tuple[int, ...]) -> Execution | None:
     """The linear layer from the neurons of a layer to the residual stream; None where there is no such one.
 
     Its input are the neurons, its output is the network's. After the last attention of a layer nothing with
