@@ -1,6 +1,7 @@
 """The model families that regard implements, and loading them.
 
-A family is a file in `families`, which `FAMILIES` lists; the files beside it are what families are made of.
+A family is a file in `families`, which `FAMILIES` lists; the private files there are what several families
+share. The files beside that folder are what every network is made of.
 """
 
 from regard.models._attentions import TakesAttention, attention_named

@@ -41,7 +41,7 @@ class AttentionChoice(ABC):
         return None
 
     def initial(self) -> Scheme:
-        """What of it is drawn otherwise than a matrix, as of `FamilyConfig.initial`."""
+        """Its parameters that are not drawn as other matrices are, in the form of `FamilyConfig.initial`."""
         return {}
 
     def to_hf(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ CAUSAL = tuple(name for name, kind in CHOICES.items() if kind.is_causal)
 """Those that a decoder can have."""
 
 _FIELD, _PREFIX = "regard_attention", "regard-"
-"""What config.json calls it; `model_type` then begins so, and nothing takes the model for one of softmax."""
+"""The field of config.json, and how `model_type` then begins: so nothing takes it for a model of softmax."""
 
 
 def without_prefix(fields: Fields) -> Fields:

@@ -110,7 +110,7 @@ class Head(nn.Module, ABC):
         """Work out the logits."""
 
     def target_of(self, token_ids: Tensor) -> Tensor | None:
-        """What the decoder beside an encoder reads where the caller does not say; None if he must."""
+        """What the decoder beside an encoder reads where the caller gives nothing; None if he must."""
         return None
 
 

@@ -142,7 +142,7 @@ def load_checkpoint(
 
 
 class _Asked(NamedTuple):
-    """What the caller wants: which head, and what of the tensors not."""
+    """What the caller wants: which head, and which tensors left out."""
 
     head: HeadKind | None
     num_labels: int | None
@@ -276,7 +276,7 @@ def _tokenizer(folder: Path, family: Family, network: Transformer) -> Tokenizer 
 
 
 def _resembled(tensors: TensorReader) -> str:
-    """The line that config.json lacks, as far as the names of the tensors tell it."""
+    """What to add to config.json, told by the names of the tensors; "" where they tell nothing."""
     keys = {name: family_of(name).keys for name in FAMILIES}
     known = {name: sum(map(bool, map(keys[name].match, tensors.names()))) for name in FAMILIES}
     names = " or ".join(f'"{name}"' for name in FAMILIES if known[name] == max(known.values()) > 0)

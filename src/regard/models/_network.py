@@ -149,9 +149,9 @@ class Network(nn.Module, ABC):
         prefixes: for each of its stacks, what stands before the names of its taps: "" where it is the only
             one, else "encoder." and "decoder.".
         start_id: the token that a decoder beside an encoder reads first; None where there is none.
-        written: the taps that it writes by itself, as one with edits around it does.
+        written: the taps where it writes, as a network with edits does.
         foreign: the class of another library's model that runs; None where the modules are regard's own.
-        spares_logits: whether a pass without logits leaves them out, and not only unsaid.
+        spares_logits: whether a pass without logits does not compute them; else they are dropped.
     """
 
     config: NetworkConfig

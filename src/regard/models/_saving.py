@@ -1,4 +1,4 @@
-"""A model written as a folder that regard, and where config.json has words for it everything else, loads."""
+"""A model written as a folder for regard, and for other libraries where config.json has words for it."""
 
 import json
 import os

@@ -72,7 +72,7 @@ def attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
 
 
 def _attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
-    """None of a network that is another library's; what is no `MultiHeadAttention` is among them."""
+    """Every attention by its kind, also what is no `MultiHeadAttention`; {} of another library's network."""
     found: dict[Part, list[MultiHeadAttention]] = {}
     for kind in network.prefixes:
         if (stack := network.stack(kind)) is None:
@@ -91,7 +91,7 @@ def _attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
 def removed_heads(network: Network) -> Heads:
     """The heads that a network has lost and that its config still counts, as they were numbered before.
 
-    None of a network whose config says the smaller number itself, or of another library's.
+    There are none where the config says the smaller number itself, or the network is another library's.
     """
     found = _attentions(network)
     return {
@@ -286,11 +286,11 @@ _AUTO_CLASSES: dict[HeadKind | None, str] = {
 }
 
 WITHOUT_CODE = frozenset({"t5"})
-"""Families whose layers hand the bias of all heads on to one another, which `CODE` cannot come between."""
+"""Families whose layers hand the bias of all heads on to the next layer, where `CODE` cannot cut it."""
 
 
 def without_pruned(fields: Fields) -> tuple[Fields, dict[str, Any]]:
-    """The fields that a family knows, and what stands there about removed heads, of one kind of attention."""
+    """The fields without those about removed heads, and what `pruned_heads` says."""
     values = dict(fields.values)
     pruned = values.get(_PRUNED)
     if not pruned:

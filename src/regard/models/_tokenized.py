@@ -27,12 +27,13 @@ _NAMES: Final = {
 _SAY_NOTHING: Final = frozenset(
     {"special_tokens_mask", "offset_mapping", "length", "overflow_to_sample_mapping", "num_truncated_tokens"}
 )
-"""What a tokenizer may give besides, of which the numbers do not depend."""
+"""What a tokenizer may give besides, on which no number depends."""
 
 
 def as_named(given: Mapping[str, Any], known: Iterable[str] = OF_ROWS, **names: str) -> dict[str, Any]:
-    """What a tokenizer handed out, under regard's names, of which `known` are taken here; `names` has further
-    ones of transformers. A name that is neither, or one thing under both of its names, is an InputError.
+    """What a tokenizer gave, under regard's names, of which `known` are taken here.
+
+    `names` has more of transformers' names. Another name, or one thing under two names, is an InputError.
 
     Example:
         >>> as_named({"input_ids": [101, 102], "length": 2}, ["token_ids", "mask"])
@@ -100,7 +101,7 @@ def check_alone(loaded: Loaded, token_ids: Any, *, mask: Any, has_types: bool) -
 
 
 def _check_padding(loaded: Loaded, ids: Sequence[int], name: str, of_decoder: bool) -> None:
-    """Raise InputError where ids begin or end in padding, of which they cannot say that it is none."""
+    """Raise InputError where ids begin or end in padding, which without a mask would be read as text."""
     special = None if loaded.tokenizer is None else loaded.tokenizer.special_ids
     if special is None or special.pad is None:
         return

@@ -346,8 +346,8 @@ class Transformer(Network):
 class _Beside(torch.autograd.Function):
     """The same state, with parameters in its graph that get no gradient.
 
-    DDP waits for every parameter in each step; so it need not for those of a pooler that the loss does not
-    read.
+    DDP waits in each step for every parameter. Those of a pooler that the loss does not read are put into
+    the graph here, so that it does not wait in vain.
     """
 
     @staticmethod

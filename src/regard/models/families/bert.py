@@ -10,7 +10,8 @@ from regard.checkpoints import ID_BUFFERS, Fields, KeyMap, Rename, Shared
 from regard.models._attentions import TakesAttention
 from regard.models._config import hf
 from regard.models._heads import Classifier, pooled
-from regard.models._post_norm import (
+from regard.models._transformer import Transformer
+from regard.models.families._post_norm import (
     ATTENTION_RULES,
     EMBEDDING_RULES,
     FEED_FORWARD_RULES,
@@ -19,7 +20,6 @@ from regard.models._post_norm import (
     has_pooler,
     post_norm_encoder,
 )
-from regard.models._transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from regard.core.errors import CheckpointError
 from regard.models._config import hf
 from regard.models._heads import Activation, Classifier, Head, first_position, token_classifier
 from regard.models._inputs import check_sizes
-from regard.models._post_norm import EMBEDDING_RULES, FEED_FORWARD_RULES, PostNormConfig, masked_lm_head
 from regard.models._transformer import Transformer
 from regard.models.families._deberta_layers import (
     C2P,
@@ -24,6 +23,12 @@ from regard.models.families._deberta_layers import (
     ProjectedNorm,
     RelativePositions,
     TrainedHead,
+)
+from regard.models.families._post_norm import (
+    EMBEDDING_RULES,
+    FEED_FORWARD_RULES,
+    PostNormConfig,
+    masked_lm_head,
 )
 from regard.positions import LearnedPositions
 

@@ -8,8 +8,8 @@ from regard.checkpoints import ID_BUFFERS, KeyMap, Rename
 from regard.models._config import hf
 from regard.models._heads import Activation, Classifier, first_position
 from regard.models._init import Scheme, Sinusoids
-from regard.models._post_norm import PostNormConfig, post_norm_encoder
 from regard.models._transformer import Transformer
+from regard.models.families._post_norm import PostNormConfig, post_norm_encoder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,8 @@ from regard.core.errors import InputError
 from regard.models._attentions import TakesAttention
 from regard.models._config import hf
 from regard.models._heads import MaskedLMHead
-from regard.models._post_norm import (
+from regard.models._transformer import Transformer
+from regard.models.families._post_norm import (
     ATTENTION_RULES,
     DENSE_CLASSIFIER_RULES,
     EMBEDDING_RULES,
@@ -16,7 +17,6 @@ from regard.models._post_norm import (
     dense_classifier,
     post_norm_encoder,
 )
-from regard.models._transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,8 @@ from regard.models._attentions import CAUSAL, TakesAttention
 from regard.models._config import DecoderConfig, hf
 from regard.models._heads import decoder_head
 from regard.models._inputs import check_sizes
-from regard.models._layer_types import (
+from regard.models._transformer import Transformer
+from regard.models.families._layer_types import (
     FULL,
     SLIDING,
     AllLayers,
@@ -29,8 +30,7 @@ from regard.models._layer_types import (
     read_layer_types,
     read_window,
 )
-from regard.models._rope import ROTARY_BUFFERS, read_rope, write_rope
-from regard.models._transformer import Transformer
+from regard.models.families._rope import ROTARY_BUFFERS, read_rope, write_rope
 from regard.positions import Rotary
 
 

@@ -31,9 +31,9 @@ from regard.models._heads import (
 )
 from regard.models._init import Constant, Normal, Scheme, residual_std
 from regard.models._inputs import check_sizes
-from regard.models._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
-from regard.models._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope
 from regard.models._transformer import Transformer
+from regard.models.families._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
+from regard.models.families._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope
 from regard.positions import Rotary
 
 _LAYERS = OneInEvery(3, field="global_attn_every_n_layers", is_first=True)

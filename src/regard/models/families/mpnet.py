@@ -11,7 +11,8 @@ from regard.checkpoints import ID_BUFFERS, Fields, KeyMap, Rename
 from regard.core.errors import CheckpointError, InputError
 from regard.models._config import hf
 from regard.models._inputs import check_sizes
-from regard.models._post_norm import (
+from regard.models._transformer import Transformer
+from regard.models.families._post_norm import (
     DENSE_CLASSIFIER_RULES,
     EMBEDDING_RULES,
     FEED_FORWARD_RULES,
@@ -22,7 +23,6 @@ from regard.models._post_norm import (
     has_pooler,
     post_norm_encoder,
 )
-from regard.models._transformer import Transformer
 from regard.positions import RelativeBias
 
 PAD_ID = 1

@@ -9,7 +9,8 @@ from regard.checkpoints import ID_BUFFERS, Fields, KeyMap
 from regard.core.errors import CheckpointError
 from regard.models._attentions import TakesAttention
 from regard.models._config import hf
-from regard.models._post_norm import (
+from regard.models._transformer import Transformer
+from regard.models.families._post_norm import (
     ATTENTION_RULES,
     DENSE_CLASSIFIER_RULES,
     EMBEDDING_RULES,
@@ -21,7 +22,6 @@ from regard.models._post_norm import (
     has_pooler,
     post_norm_encoder,
 )
-from regard.models._transformer import Transformer
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from transformers.models.modernbert.modeling_modernbert import ModernBertRotaryE
 
 from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
-from regard.models._rope import RopeSpelling, Theta, read_rope, write_rope
+from regard.models.families._rope import RopeSpelling, Theta, read_rope, write_rope
 from regard.positions import (
     LinearScaling,
     Llama3Scaling,

@@ -18,7 +18,7 @@ from transformers import (
 
 from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError
-from regard.models._layer_types import (
+from regard.models.families._layer_types import (
     FULL,
     SLIDING,
     AllLayers,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
-from regard.models._layer_types import FULL, SLIDING
+from regard.models.families._layer_types import FULL, SLIDING
 from regard.positions import (
     DynamicNTKScaling,
     LinearScaling,
@@ -298,4 +298,4 @@ def _turns(stored: Tensor, network: Any) -> bool:
 
 
 ROTARY_BUFFERS = {"{rotary}inv_freq": _turns}
-"""1 / base^(2i/d): of each layer until transformers 4.43, since then of all, by who writes all buffers."""
+"""1 / base^(2i/d), in files that hold all buffers: of each layer until transformers 4.43, then of all."""

@@ -43,7 +43,7 @@ from regard.positions import LearnedPositions, RelativeBias
 
 @dataclass(frozen=True, kw_only=True)
 class PostNormConfig(EncoderConfig):
-    """What BERT and its descendants have all; the defaults are those of bert-base-uncased.
+    """What BERT and all its descendants have; the defaults are those of bert-base-uncased.
 
     Args:
         max_seq_len: the tokens that the table of positions has rows for.
