@@ -97,7 +97,7 @@ def difference(one: Trace, other: Trace) -> Difference:
         try:
             kinds[kind] = _of_kind(one, other, divergence(one, other, kind))
         except InputError as error:
-            # A decoder's texts may share nothing where the encoder's share much; something has to be shared.
+            # A decoder's texts may share nothing where the encoder's share much. One kind has to be left.
             left[f"{kind} attention"] = str(error)
             if kind == one.kinds[-1] and not kinds:
                 raise

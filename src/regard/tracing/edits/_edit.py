@@ -164,6 +164,7 @@ class Part:
 
     def with_changed(self, part: Tensor) -> Tensor:
         """The whole tensor with another part in its place; the tensor itself is left as it is."""
+        # Behind the last axis with a choice all is taken, which needs no index.
         last = max((dim for dim, some in enumerate(self.chosen.values(), 1) if some is not None), default=0)
         if last == 0:
             return part

@@ -88,8 +88,9 @@ def outermost(network: Network) -> StackKind:
 
 
 def check_head(trace: Trace) -> None:
-    """Refuse a model without a head that gives every position a logit for each token; a table of learned
-    embeddings is not taken for one.
+    """Refuse a model without a head that gives every position a logit for each token.
+
+    The table of learned embeddings is not used in its place: what it gives would not be the model's logits.
     """
     if not trace.require_model().network.has_vocabulary_head:
         raise InputError(

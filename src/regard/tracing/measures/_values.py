@@ -111,10 +111,10 @@ _FLOPS = 2e10
 """What two cores do in a second in float64, for the forecast."""
 
 _ENTRIES = 2**22
-"""Numbers of changed outputs that are worked on at a time; a feed-forward network makes some ten of each."""
+"""Numbers of changed outputs that are worked on at a time; the feed-forward network holds ten for each."""
 
 _FEW = 2**18
-"""As many where somebody waits for other numbers meanwhile: a part of a second's work."""
+"""The same where other work waits between two blocks: they take a part of a second each."""
 
 
 def value_zeroing(
@@ -165,8 +165,9 @@ def value_zeroing(
     width, numbers = network.config.d_model, sum(each.numel() for each in (module or network).parameters())
     check_cost(
         f"value zeroing of {len(keys)} keys for {queries} queries of {trace.model}",
-        seconds=2 * pairs * numbers / _FLOPS,
+        seconds=2 * pairs * numbers / _FLOPS,  # each parameter multiplies once and adds once
         device=next(network.parameters()).device,
+        # The result, and ten numbers of float64 for each of the outputs that are worked on at a time.
         num_bytes=4.0 * pairs + 80.0 * min(pairs * width, max(_ENTRIES, queries * width)),
         way_out="ask for some tokens with query= and key=",
     )

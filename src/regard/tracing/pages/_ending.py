@@ -51,7 +51,7 @@ def word_at(trace: Trace, token: int) -> PlacedWord:
 def beside(trace: Trace, other: Trace, asked: PlacedWord | None = None) -> dict[str, Any]:
     """How a word moves in a text, and the same word in another, or the one that comes to be most like it.
 
-    By default it is, of the longer words, that which has one most like it. Plain values, as
+    By default it is the one of the longer words that finds the most alike. Plain values, as
     static/live/beside.js has them: its `first` token, `words`, `texts`, `steps`, the `points` of both ways in
     the plane, how `far` they are apart at each step, and what the axes keep: see `Projection`, of directions.
     """
@@ -119,7 +119,7 @@ def sentences() -> dict[str, tuple[str, ...]]:
 def ending_of(
     trace: Trace, kind: StackKind, first: int = 0, *, with_words: bool = True
 ) -> dict[str, Any] | None:
-    """How the story of a stack ends, as plain values; None where there is nothing honest to show.
+    """How the story of a stack ends, as plain values; None where there is nothing true to show.
 
     `next` is the likeliest tokens after the last one, of a decoder that says them. Of an encoder alone,
     `beside` has words of the text, by their first tokens, beside themselves in another sentence: the longest
@@ -152,7 +152,7 @@ def _next(trace: Trace) -> list[dict[str, Any]]:
 
 
 def _beside(trace: Trace, loaded: Loaded, words: list[PlacedWord]) -> dict[str, Any]:
-    """Of each word its way beside that in the sentence in which it ends furthest from here."""
+    """Each word's way, beside its way in the sentence where it ends furthest from here."""
     given = {
         word.name: _SENTENCES.get(word.name.lower(), (_ASKED.replace("*", word.name),)) for word in words
     }

@@ -121,7 +121,7 @@ def _steps_around(
 
 
 def _made_from(trace: Trace, kind: Kind) -> str:
-    """What the query is made of, where no steps lead to it."""
+    """What the query is made of, in words, for where the steps to it are not known."""
     if kind != "cross":
         return "x"
     return "x after the decoder's own attention" if "decoder" in trace.kinds else "the state before x is read"

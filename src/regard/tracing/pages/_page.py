@@ -96,7 +96,7 @@ def page_record(
         all_positions: whether it has what the model adds at all its positions, not only at the text's.
         check: whether, with the story, it has what more runs of the model say: what becomes of the tokens
             without the head that the page opens on, or without its word; words beside themselves in another
-            sentence. A page that can ask its model does without.
+            sentence. A page that can ask its model needs none of it.
 
     Raises:
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
@@ -125,8 +125,8 @@ _Start = Mapping[str, Any] | None
 
 
 def _without(trace: Trace, start: _Start) -> dict[str, Any]:
-    """What becomes of the words without the head that the page opens on, and where no other looks at the word
-    that it opens on, where that costs little.
+    """How the words change without the head that the page opens on, and when no other word may look at the
+    word that it opens on; only where that costs little.
     """
     if start is None or trace.loaded is None or len(trace.kinds) > 1 or len(trace.tokens) > MOST_TOKENS:
         return {}
@@ -141,7 +141,7 @@ def _without(trace: Trace, start: _Start) -> dict[str, Any]:
 
 
 def _stories(trace: Trace, start: _Start, with_words: bool) -> dict[StackKind, StoryRecord]:
-    """Of each stack that can be told of; of a long text, around the word that the page opens on."""
+    """The story of each stack that has one; of a long text, around the word that the page opens on."""
     stacks: list[StackKind] = [kind for kind in ("encoder", "decoder") if getattr(trace, kind) is not None]
     told: dict[StackKind, StoryRecord] = {}
     for kind in stacks:
@@ -248,7 +248,7 @@ class _Made:
         self._dense = 0
 
     def given(self, name: str, number: int, inputs: AttentionInputs) -> LayerRecord:
-        """A layer whose weights are no softmax of q k^T: all of them as they were used, without a sink's."""
+        """A layer whose weights are no softmax of q k^T: all its weights as used, but for a sink's."""
         whose = "that an edit wrote" if inputs.kernel is None else f"of {inputs.kernel.name}"
         self._take_room(name, f"weights {whose}", 2 * inputs.num_heads * inputs.q_len * inputs.k_len)
         with torch.no_grad():

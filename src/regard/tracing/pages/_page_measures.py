@@ -176,9 +176,7 @@ def _finished(work: Work) -> MeasureRecord:
 def live_measures(
     trace: Trace, of: Scalar | None = None, way: str = "widget(of=lambda output: ...)"
 ) -> LiveMeasures:
-    """All measures that a notebook can have, none worked out yet, and the reason for each that it cannot
-    have.
-    """
+    """The measures that a notebook can ask for, none worked out yet, and why it cannot have the others."""
     left: dict[str, str] = {}
     for name in MEASURES:
         try:

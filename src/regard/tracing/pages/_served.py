@@ -95,7 +95,7 @@ def served_page(loaded: Loaded, text: str, *, served: ServedRecord) -> Page:
 
 
 def check_served(loaded: Loaded) -> None:
-    """Refuse what the page of a server cannot ask about."""
+    """Refuse a model that a server's page cannot ask about."""
     if len(loaded.network.prefixes) > 1:
         raise InputError(
             f"model must be an encoder or a decoder, for the page; {loaded.source.name} is both. "
@@ -167,8 +167,8 @@ def _dragged(changes: Sequence[DraggedWeight]) -> Callable[[Tensor], Tensor]:
 def _as_drawn(trace: Trace, asked: PageRequest) -> Trace:
     """The trace with what the page computes from q, k and v: the weights and results that the edits left.
 
-    Dragged weights are a bias; where a layer has one of its own, or sinks, they stay as they were written,
-    without q and k. The values of a head that is off are 0, unless other heads share them.
+    Dragged weights become a bias. Where a layer has a bias of its own, or sinks, they stay as they were
+    written, without q and k. The values of a head that is off become 0, unless other heads share them.
     """
     kind = outermost(trace.require_model().network)
     traced = trace.stack(kind)

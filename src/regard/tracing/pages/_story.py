@@ -182,7 +182,7 @@ class _Rows:
 
 
 def _moved(traced: TracedStack, tokens: Sequence[int]) -> np.ndarray:
-    """How alike and how far each state is to the learned embedding, layer 0's input, and the one before."""
+    """How alike each state is to the learned embedding, layer 0's input and the state before, and how far."""
     assert traced.learned is not None
     states = [state[list(tokens)].double() for state in traced.hidden]
     learned = traced.learned[list(tokens)].double()

@@ -12,6 +12,7 @@ FEWEST_TEXTS = 10
 FEWEST_UNITS = 8
 
 
+# Not the stream that texts are drawn from: static/live/naming.js draws these alone.
 def query_draws(seed: int) -> np.random.Generator:
     """Draws a Poisson(1) count for each query of each resample, where there are fewer than ten texts."""
     return np.random.default_rng((seed, 1))

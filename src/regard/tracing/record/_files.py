@@ -97,7 +97,7 @@ _WORD = ("text", "span", "sequence", "tokens")
 
 
 class Writer:
-    """Takes records apart: `tensors` by name, densely packed, and masks and biases as JSON (`objects`)."""
+    """Takes records apart: into `tensors` by name, densely packed, and `objects`, the masks and biases."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -129,7 +129,7 @@ class Writer:
             kind = type(value).__name__
             raise InputError(
                 f"{at} of this trace is a {kind}, which a file cannot hold: it is a rule that only code "
-                " can tell. Ask it what you need now, or save its weights as tensors of your own."
+                "can tell. Ask it what you need now, or save its weights as tensors of your own."
             )
         return (
             self._shared(value, at) if at.endswith((".mask", ".bias", ".scorer")) else self._record(value, at)
@@ -292,7 +292,7 @@ def _write(file: Path, tensors: dict[str, Tensor]) -> None:
             "data_offsets": [begin, end],
         }
     told = json.dumps(header).encode()
-    told += b" " * (-len(told) % 64)
+    told += b" " * (-len(told) % 64)  # so that tensors, mapped into memory, begin at round addresses
     with file.open("wb") as stream:
         stream.write(struct.pack("<Q", len(told)))
         stream.write(told)

@@ -235,7 +235,7 @@ _LARGE = 2**20
 
 
 def _give_back_after(kept: Tensor) -> None:
-    """Hand free pages back to the system, once a layer, where tensors are large.
+    """Give free memory back to the system, once a layer, where tensors are large.
 
     Between the tensors that stay, a layer of a long text frees others, and glibc keeps those pages. Without
     this GPT-2 of 12 layers held 503 MB for a trace of 151 MB (2,048 tokens through the lens, keep="qk"), and
@@ -246,7 +246,7 @@ def _give_back_after(kept: Tensor) -> None:
 
 
 class _Memory:
-    """Some tensors in the type that they are kept in (None: their own); views of one memory stay that."""
+    """Tensors in the type in which they are kept (None: their own); those that share memory still do."""
 
     def __init__(self, tensors: Sequence[Tensor], dtype: torch.dtype | None) -> None:
         self._dtype = dtype
@@ -272,7 +272,7 @@ class _Memory:
 
 
 def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A record with other tensors: dataclasses and tuples are walked through, all else stays what it is."""
+    """A record with its tensors changed, also those inside its dataclasses and tuples; the rest stays."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, tuple):

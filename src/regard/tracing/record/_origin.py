@@ -18,7 +18,7 @@ _WRITTEN = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """What tells a model from others."""
+    """What tells one model from another."""
 
     family: str  # as in `Loaded`
     lens: str | None  # the class of the model of transformers, where it was seen through the lens
@@ -59,6 +59,7 @@ class Origin:
             return None if self.mark == other.mark else "its parameters have other values"
         lesser = max(torch.finfo(getattr(torch, each.dtype)).eps for each in (self, other))
         ours, theirs = (torch.tensor(each.values, dtype=torch.float64) for each in (self, other))
+        # 1e-7: near 0 the numbers of float16 are 6e-8 apart.
         if bool(((ours - theirs).abs() > lesser * ours.abs() + 1e-7).any()):
             return f"its parameters, {other.dtype} in place of {self.dtype}, have other values"
         return None

@@ -39,7 +39,7 @@ class ScoreTrace(AttentionTrace):
     """An attention layer of a trace that keeps queries and keys, and no values or contexts."""
 
     def __init__(self, inputs: ScoreInputs) -> None:
-        # Past the frozen dataclass: `context` is a property here, and cannot be set.
+        # Not by the dataclass's own __init__: `context` is a property here, and cannot be set.
         self.__dict__.update(inputs=inputs, output=None)
 
     @property

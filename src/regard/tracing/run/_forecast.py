@@ -14,12 +14,7 @@ from regard.core.memory import check_room, has_room, human_bytes
 from regard.models import Loaded, Network
 from regard.models.families.deberta import DistanceTerm, RelativePositions
 from regard.text import Encoding
-from regard.tracing.record import (
-    EVERYTHING,
-    KeepPolicy,
-    kept_bytes,
-    places,
-)
+from regard.tracing.record import EVERYTHING, KeepPolicy, kept_bytes, places
 from regard.tracing.run._listening import Listening
 from regard.tracing.run._passes import check_traced, run
 

@@ -202,8 +202,8 @@ def _row(value: Tensor | None) -> Tensor | None:
 
 
 def _are_finite(*tensors: Tensor) -> bool:
-    # A sum with a NaN or an infinity in it is none that is finite, and one pass finds it. The sum of finite
-    # numbers may still overflow: only then is each looked at.
+    # A NaN or an infinity makes the whole sum one, which is found in one pass. The sum of finite numbers may
+    # overflow too: only then is each looked at.
     if math.isfinite(sum(float(tensor.sum()) for tensor in tensors)):
         return True
     return all(bool(tensor.isfinite().all()) for tensor in tensors)

@@ -30,10 +30,10 @@ def run(
     encodings = [encoding for encoding, _ in given]
     ids, types, real = _padded(encodings, device)
     arguments: dict[str, Tensor] = {}
-    # Of ids alone nothing is said, which is not for every network the same as types that are all 0.
+    # Ids alone come without types, which some networks take for something else than types of 0.
     if network.config.num_token_types and (all(each.texts for each in encodings) or bool(types.any())):
         arguments["token_types"] = types
-    # What follows a text is no key of a decoder's queries, which see what is before them.
+    # A decoder needs none: padding follows the text, and its queries only see what is before them.
     if real is not None and "encoder" in network.prefixes:
         arguments["mask"] = real
     targets = [target for _, target in given if target is not None]
@@ -59,7 +59,7 @@ def rerun(
         network: what runs.
         batch: how many copies of them.
         logits, taps: as in `Network.forward`.
-        instead: what stacks read in the place of their tokens, as many.
+        instead: other tokens for some stacks to read, as many as theirs.
     """
     encodings = {kind: trace.stack(kind).encoding for kind in network.prefixes}
     source, *targets = (encodings | dict(instead or {})).values()
@@ -103,7 +103,7 @@ def batches(network: Network, given: Sequence[Given]) -> Iterator[list[int]]:
         shortest = _lengths(given[batch[0]]) if batch else longest
         like = not relative and network.shares_a_pass(shortest, longest)
         like = like and max(longest) <= _LONGER * max(shortest)
-        most = max(sum(longest), *(sum(_lengths(given[each])) for each in batch), 0)
+        most = max(sum(_lengths(given[each])) for each in (*batch, number))
         if batch and (not like or (len(batch) + 1) * most > _TOKENS):
             yield batch
             batch = []

@@ -88,7 +88,7 @@ class TraceOfRun(Trace):
         target_mask: Any = None,
         keeping: KeepPolicy = EVERYTHING,
     ) -> list[Self]:
-        """Trace token ids, which need no tokenizer, as one hands them out; their tokens have no words.
+        """Trace rows of token ids as a tokenizer gives them; none is needed, and the tokens have no words.
 
         Args:
             loaded: the model.
