@@ -1,6 +1,7 @@
 """Tiny networks put together from blocks, of no family: an encoder, a decoder, and both."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,9 +20,11 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
+from regard.checkpoints import Source
 from regard.core import Causal
-from regard.models import Transformer
+from regard.models import Loaded, Network, Transformer
 from regard.positions import LearnedPositions, RelativeBias, Rotary
+from regard.text import Tokenizer
 
 VOCAB, TARGET_VOCAB, D_MODEL, MAX_SEQ_LEN = 31, 29, 30, 11
 HEADS, DECODER_HEADS = 3, 5
@@ -31,6 +34,12 @@ START = 4
 IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2], [2, 6, 5, 3, 5, 30, 0]])
 REAL = torch.arange(7) < torch.tensor([[7], [4]])
 TARGET = torch.tensor([[4, 7, 1, 28, 2], [4, 0, 5, 5, 1]])
+
+
+def loaded(network: Network, *, tokenizer: Tokenizer | None = None, family: str = "none") -> Loaded:
+    """A network, of whatever family, as one that came from a folder called "tiny"."""
+    source = Source(name="tiny", folder=Path("tiny"), kind="folder")
+    return Loaded(network=network, tokenizer=tokenizer, source=source, family=family, left_out=())
 
 
 @dataclass(frozen=True, kw_only=True)

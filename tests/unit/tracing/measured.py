@@ -1,7 +1,6 @@
 """Traces of tiny networks in float64 for the tests of measures, and loops over what they hold."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.blocks import Linear
-from regard.checkpoints import Source
 from regard.core import Taps
-from regard.models import LanguageModelHead, Loaded, Network, Transformer
+from regard.models import LanguageModelHead, Network, Transformer
 from regard.tracing import Trace, trace_ids
 from unit.models import folders, tiny
 
@@ -22,15 +20,9 @@ IDS, TARGET_IDS = [3, 1, 4, 1, 5, 9, 2], [4, 7, 1, 28, 2]
 Array = npt.NDArray[np.float64]
 
 
-def loaded(network: Network) -> Loaded:
-    """The network without a tokenizer."""
-    source = Source(name="tiny", folder=Path("tiny"), kind="folder")
-    return Loaded(network=network, tokenizer=None, source=source, family="none", left_out=())
-
-
 def traced(network: Network) -> Trace:
     """`IDS`, and `TARGET_IDS` beside an encoder, traced."""
-    return trace_ids(loaded(network), IDS, TARGET_IDS if len(network.prefixes) == 2 else None)
+    return trace_ids(tiny.loaded(network), IDS, TARGET_IDS if len(network.prefixes) == 2 else None)
 
 
 def of_family(name: str, **changes: Any) -> Network:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from regard.checkpoints import Source
 from regard.core.errors import InputError
 from regard.models import Loaded, family_of
 from regard.models.families.electra import ElectraConfig
 from regard.tracing import Trace, compare, trace_text
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
+from unit.models import tiny
 from unit.tracing.conftest import make_tokenizer
 
 TEXTS = ["the fishing bank", "bank by the river .", "money bank ."]
@@ -108,8 +108,7 @@ def test_learned_embeddings_of_another_width(tmp_path: Path) -> None:
         )
         .eval()
     )
-    source = Source(name="tiny", folder=tmp_path, kind="folder")
-    loaded = Loaded(network=network, tokenizer=make_tokenizer(), source=source, family="electra", left_out=())
+    loaded = tiny.loaded(network, tokenizer=make_tokenizer(), family="electra")
     found = compare([trace_text(loaded, text) for text in TEXTS], "bank").similarity
     assert found.shape == (3, 3, 3)
     assert_close_to_largest(found[0], np.ones((3, 3)), FP32_OF_LARGEST)

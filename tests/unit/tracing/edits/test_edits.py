@@ -16,7 +16,7 @@ from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
 from regard.tracing import Edit, page_record
 from tolerances import FP32_OF_LARGEST, FP64, WEIGHTS, assert_close_to_largest
-from unit.tracing.edit_models import OTHER, TEXT, make, trace_of
+from unit.tracing.stacks import OTHER, TEXT, make, trace_of
 
 KINDS = [
     ("encoder", "encoder"),

@@ -16,7 +16,7 @@ from regard.pruning import prune
 from regard.tracing import Likeness
 from tolerances import FP64
 from unit.models.folders import write, write_tokenizer
-from unit.tracing.edit_models import make
+from unit.tracing.stacks import make
 
 TEXTS, TARGETS = ("the river bank by money", "money", "the fishing bank"), ("by river", "the", "fish bank by")
 SHAPES = [

@@ -12,7 +12,7 @@ from regard.core.errors import InputError
 from regard.models import Output
 from regard.tracing import Patching, patch
 from tolerances import FP64, assert_close_to_largest
-from unit.tracing.edit_models import make
+from unit.tracing.stacks import make
 
 CLEAN, CORRUPTED, TARGET = "the river bank by money", "the money bank by fish", "by river"
 IDS = {CLEAN: [2, 4, 9, 7, 8, 10, 3], CORRUPTED: [2, 4, 10, 7, 8, 5, 3]}

@@ -12,7 +12,7 @@ from regard.core import Causal, Segments, Taps
 from regard.core.errors import InputError, RegardError
 from regard.models import Transformer
 from unit.models import tiny
-from unit.tracing.edit_models import OTHER, make, model_of, trace_of
+from unit.tracing.stacks import OTHER, make, model_of, trace_of
 
 WIDE = torch.float64
 NAN, INF = float("nan"), float("inf")

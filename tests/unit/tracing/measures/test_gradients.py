@@ -15,6 +15,7 @@ from regard.core.errors import InputError
 from regard.models import Output
 from regard.tracing import Trace, Zero
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
+from unit.models import tiny
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced
 
@@ -122,7 +123,7 @@ def test_a_model_s_gradients_at_a_text() -> None:
 
 
 def test_of_an_edited_model() -> None:
-    model = regard.Model(measured.loaded(NETWORKS["decoder"]()))
+    model = regard.Model(tiny.loaded(NETWORKS["decoder"]()))
     plain = model.trace(token_ids=measured.IDS)
     edited = model.edited(Zero("context", layer=0, head=1))
     trace = edited.trace(token_ids=measured.IDS)

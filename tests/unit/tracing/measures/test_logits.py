@@ -131,7 +131,7 @@ def test_through_the_lens_the_last_layer_is_the_edited_model(family: str) -> Non
 
 
 def test_states_that_were_kept_in_another_type() -> None:
-    model = regard.Model(measured.loaded(NETWORKS["decoder"]().float()))
+    model = regard.Model(tiny.loaded(NETWORKS["decoder"]().float()))
     whole, half = (model.trace(token_ids=measured.IDS, dtype=each) for each in (None, torch.bfloat16))
     wanted, found = (each.logit_lens(k=1).logits for each in (whole, half))
     assert_close_to_largest(found, wanted, 2e-2)
@@ -249,7 +249,7 @@ def test_a_loss_that_is_of_no_next_token() -> None:
     trace = regard.Model(make_loaded(head="masked-lm")).trace("the fishing bank")
     with pytest.raises(InputError, match="tiny is an encoder, whose loss is of masked tokens"):
         trace.loss()
-    alone = regard.Model(measured.loaded(NETWORKS["decoder"]())).trace(token_ids=[3])
+    alone = regard.Model(tiny.loaded(NETWORKS["decoder"]())).trace(token_ids=[3])
     assert alone.loss().isnan().tolist() == [True]
 
 
@@ -442,7 +442,7 @@ def test_through_the_lens_where_sublayers_add_up(family: str, tmp_path: Path) ->
     ["weights", "head", "attention", "middle", "ffn", "residual", "layers.1.output"],
 )
 def test_of_an_edited_model(name: str, site: str) -> None:
-    model = regard.Model(measured.loaded(NETWORKS[name]()))
+    model = regard.Model(tiny.loaded(NETWORKS[name]()))
     layer = None if site.startswith("layers") else 1
     trace = model.edited(regard.Scale(site, factor=0.5, layer=layer)).trace(token_ids=measured.IDS)
     found = trace.direct_attribution(7, token=2)

@@ -18,6 +18,7 @@ from regard.models import LayerParity, Parity, Transformer
 from regard.models._parity import bound_of
 from regard.tracing import Trace, Zero
 from tolerances import FP64
+from unit.models import tiny
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, traced
 
@@ -130,7 +131,7 @@ def test_without_the_model() -> None:
 
 
 def kept(**keep: Any) -> Trace:
-    return regard.Model(measured.loaded(NETWORKS["both"]())).trace(
+    return regard.Model(tiny.loaded(NETWORKS["both"]())).trace(
         token_ids=measured.IDS, target_ids=measured.TARGET_IDS, **keep
     )
 
@@ -165,7 +166,7 @@ def test_some_layers_are_told_apart() -> None:
 
 
 def test_what_an_edit_wrote() -> None:
-    model = regard.Model(measured.loaded(NETWORKS["decoder"]()))
+    model = regard.Model(tiny.loaded(NETWORKS["decoder"]()))
     for site, missing in {
         "weights": {"weights"},
         "head": {"context"},
@@ -216,7 +217,7 @@ def test_a_projection_that_does_more_than_multiply_is_not_checked() -> None:
 
 
 def test_a_model_that_lost_heads() -> None:
-    model = regard.Model(measured.loaded(NETWORKS["encoder"]()))
+    model = regard.Model(tiny.loaded(NETWORKS["encoder"]()))
     pruned = model.prune({1: [0]})
     trace = pruned.trace(token_ids=measured.IDS)
     parity = trace.parity()

@@ -12,6 +12,7 @@ from regard.core.errors import InputError
 from regard.tracing import Trace
 from regard.tracing.measures._rollout import _most
 from tolerances import WEIGHTS
+from unit.models import tiny
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced
 
@@ -83,7 +84,7 @@ def smallest_cut(matrices: list[np.ndarray], row: int, column: int) -> float:
 def test_flow_is_the_smallest_cut(name: str, kind: Any) -> None:
     network = NETWORKS[name]()
     ids, target = [3, 1, 4, 5], [4, 7, 1, 2] if len(network.prefixes) == 2 else None
-    trace = regard.tracing.trace_ids(measured.loaded(network), ids, target)
+    trace = regard.tracing.trace_ids(tiny.loaded(network), ids, target)
     layers = min(3, len(trace.attention(kind)))
     matrices = mixed(trace, kind, layers)[::-1]
     found = trace.flow(slice(1, 4), kind=kind, layer=layers - 1).numpy()

@@ -2,17 +2,14 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from regard.checkpoints import Source
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
-from regard.models import Loaded
 from regard.tracing import AttentionTrace, KeepPolicy, Statistics, Trace, trace_ids, trace_read, trace_text
 from tolerances import FP32_OF_LARGEST, VARIANCE_OF_DISTANCE, WEIGHTS, assert_close_to_largest
 from unit.models import tiny
@@ -106,11 +103,8 @@ def pair() -> Trace:
 def both() -> Trace:
     """An encoder and a decoder, each with a text of its own."""
     torch.manual_seed(7)
-    source = Source(name="tiny", folder=Path("tiny"), kind="folder")
-    model = Loaded(
-        network=tiny.both().float(), tokenizer=make_tokenizer(), source=source, family="none", left_out=()
-    )
     tokenizer = make_tokenizer()
+    model = tiny.loaded(tiny.both().float(), tokenizer=tokenizer)
     return trace_read(model, tokenizer.encode("the fishing bank"), tokenizer.encode("by the bank. by"))
 
 
@@ -165,13 +159,9 @@ def test_a_mark_within_a_word_is_no_punctuation() -> None:
 
 @pytest.mark.parametrize("layer", range(3))
 def test_a_decoder_with_grouped_heads(layer: int) -> None:
-    source = Source(name="tiny", folder=Path("tiny"), kind="folder")
     torch.manual_seed(7)
     network = tiny.decoder().float()
-    trace = trace_text(
-        Loaded(network=network, tokenizer=make_tokenizer(), source=source, family="none", left_out=()),
-        "the fishing by the river",
-    )
+    trace = trace_text(tiny.loaded(network, tokenizer=make_tokenizer()), "the fishing by the river")
     found = trace.statistics(top_k=2)
     sets = {
         "to_special": every([0, 7], 8),

@@ -17,6 +17,7 @@ from regard.models import Network
 from regard.models.families.deberta import Convolution
 from regard.tracing import Trace
 from tolerances import FP32_OF_LARGEST, PARITY_FP32, WEIGHTS, assert_close_to_largest
+from unit.models import tiny
 from unit.tracing import measured
 from unit.tracing.measured import NETWORKS, kinds, traced
 
@@ -169,7 +170,7 @@ def test_what_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="layer must be from 0 to 1"):
         trace.value_zeroing(2)
     with pytest.raises(InputError, match="values are not in this trace"):
-        regard.Model(measured.loaded(NETWORKS["encoder"]())).trace(
+        regard.Model(tiny.loaded(NETWORKS["encoder"]())).trace(
             token_ids=measured.IDS, keep="qk"
         ).value_zeroing(0)
     model = regard.lens(lens_models.bert())

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.checkpoints import Source
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.pages._live_page import LiveModel, live_loss, live_model
 from regard.tracing.pages._names import MANY, MOST_WEIGHTS, names_of
 from regard.tracing.record import is_punctuation
+from unit.models import tiny
 from unit.models.folders import network
 from unit.views.conftest import facts_of
 
@@ -38,8 +38,7 @@ def _loaded(family: str, **changes: Any) -> Loaded:
     net = network(family, **changes)
     for parameter in net.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    source = Source(name="tiny", folder=Path(), kind="folder")
-    return Loaded(network=net, tokenizer=None, source=source, family=family, left_out=())
+    return tiny.loaded(net, family=family)
 
 
 def _ran(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from regard.checkpoints import Source
 from regard.core import (
     AttentionInputs,
     Causal,
@@ -213,10 +212,10 @@ def test_what_layers_share_is_made_once(trace: Trace) -> None:
 @pytest.mark.parametrize("family", TRACED)
 def test_draws_every_family(family: str) -> None:
     made = network(family)
-    source = Source(name=family, folder=Path("tiny"), kind="folder")
-    loaded = Loaded(network=made, tokenizer=None, source=source, family=family, left_out=())
     ids = [3, 1, 4, 1, 5, 9, 2]
-    trace = trace_ids(loaded, ids, [4, 7, 1, 28] if len(made.prefixes) == 2 else None)
+    trace = trace_ids(
+        tiny.loaded(made, family=family), ids, [4, 7, 1, 28] if len(made.prefixes) == 2 else None
+    )
     record = page_record(trace)
     assert record.kinds == trace.kinds
     for kind in trace.kinds:
@@ -228,11 +227,7 @@ def test_draws_every_family(family: str) -> None:
 
 
 def test_cross_layers_keep_their_numbers() -> None:
-    made = network("t5")
-    source = Source(name="t5", folder=Path("tiny"), kind="folder")
-    trace = trace_ids(
-        Loaded(network=made, tokenizer=None, source=source, family="t5", left_out=()), [3, 1], [4]
-    )
+    trace = trace_ids(tiny.loaded(network("t5"), family="t5"), [3, 1], [4])
     decoder = trace.decoder
     assert decoder is not None
     some = replace(decoder, cross_attention=decoder.cross_attention[::2], cross_layers=(0, 2))

@@ -3,13 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from regard.checkpoints import Source
 from regard.core import Causal
 from regard.models import Loaded
 from regard.models.families import gpt2, llama
@@ -19,6 +17,7 @@ from regard.positions import Rotary
 from regard.tracing import HeadCard, heads, heads_of_trace
 from regard.tracing.patterns import query_draws
 from tolerances import WEIGHTS
+from unit.models import tiny
 from unit.tracing import heads_by_hand as by_hand
 from unit.tracing.heads_by_hand import scored, shuffled, traced
 
@@ -106,14 +105,9 @@ def test_random_sharp_heads_have_no_pattern(seed: int) -> None:
 def test_heads_of_a_random_model_have_no_pattern() -> None:
     config = gpt2.Gpt2Config(vocab_size=31, d_model=30, num_layers=3, num_heads=5, d_ff=7, max_seq_len=37)
     torch.manual_seed(0)
-    loaded = bare(gpt2.build(config))
+    loaded = tiny.loaded(gpt2.build(config).eval())
     table = heads(loaded, [torch.randint(0, 31, (37,)).tolist() for _ in range(3)])
     assert table.counts() == {"none": 15}
-
-
-def bare(network: Any, tokenizer: Any = None) -> Loaded:
-    source = Source(name="by hand", folder=Path("by hand"), kind="folder")
-    return Loaded(network=network.eval(), tokenizer=tokenizer, source=source, family="none", left_out=())
 
 
 VOCAB, POSITIONS = 19, 37
@@ -162,7 +156,7 @@ def hand_made_gpt2() -> Loaded:
         # Head 0 of layer 1: the key whose previous token is the query's.
         set_(second.q.weight, rows[0], token, token, torch.eye(VOCAB))
         set_(second.k.weight, rows[0], token, before, torch.eye(VOCAB))
-    return bare(network)
+    return tiny.loaded(network.eval())
 
 
 def test_the_circuit_of_a_hand_made_gpt2() -> None:
@@ -209,7 +203,7 @@ def test_a_hand_made_bert() -> None:
         attention.q.weight[rows][token, token] = attention.k.weight[rows][token, token] = torch.eye(VOCAB)
         attention.q.weight[rows][position, position] = -torch.eye(POSITIONS)
         attention.k.weight[rows][position, position] = torch.eye(POSITIONS)
-    table = heads(bare(network), [repeated(17, VOCAB, 5)])
+    table = heads(tiny.loaded(network.eval()), [repeated(17, VOCAB, 5)])
     assert [card.pattern for card in table.cards] == ["previous", "next", "self", "duplicate token"]
 
 
@@ -241,7 +235,7 @@ def test_a_hand_made_llama() -> None:
         attention.q.weight[: dim // 2, 0] = 1.5 * torch.cos(angles)
         attention.q.weight[dim // 2 : dim, 0] = -1.5 * torch.sin(angles)
     ids = [each % VOCAB for each in range(31)]
-    table = heads(bare(network), [ids])
+    table = heads(tiny.loaded(network.eval()), [ids])
     assert [card.pattern for card in table.cards] == ["previous", "none"]
 
 

@@ -13,7 +13,7 @@ from regard.core.errors import InputError
 from regard.models import Output
 from regard.tracing import default_patterns, divergence, heads, heads_of_trace, repeated_tokens
 from unit.tracing import measured
-from unit.tracing.edit_models import OTHER, TEXT, make, trace_of
+from unit.tracing.stacks import OTHER, TEXT, make, trace_of
 
 THINGS: tuple[Any, ...] = (b"x", {}, {1}, object(), 1j, type, torch.zeros(2), math.nan, -1.5, True, False)
 """What is never meant, in the place of anything."""

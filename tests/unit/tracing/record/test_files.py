@@ -17,7 +17,7 @@ import torch
 
 import lens_models
 import regard
-from regard.checkpoints import Source, write_tensors
+from regard.checkpoints import write_tensors
 from regard.core import (
     AttentionInputs,
     BiasOfHeads,
@@ -46,8 +46,7 @@ IDS, TARGET = [3, 1, 4, 1, 5, 9, 2], [4, 7, 1, 28, 2]
 
 
 def loaded(network: Any, family: str = "none", dtype: torch.dtype = torch.float32) -> Loaded:
-    source = Source(name="tiny", folder=Path("tiny"), kind="folder")
-    return Loaded(network=network.to(dtype), tokenizer=None, source=source, family=family, left_out=())
+    return tiny.loaded(network.to(dtype), family=family)
 
 
 def traced(model: Loaded, **keeping: Any) -> Trace:

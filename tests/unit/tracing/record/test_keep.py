@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.checkpoints import Source
 from regard.core import AttentionInputs, Causal, Padding
 from regard.core.errors import InputError, RegardError
 from regard.models import Loaded
@@ -24,8 +22,7 @@ KEEPS: Any = ("qk", "qkv", "residual", "all")
 
 
 def loaded(network: Any) -> Loaded:
-    source = Source(name="tiny", folder=Path("tiny"), kind="folder")
-    return Loaded(network=network.float(), tokenizer=None, source=source, family="none", left_out=())
+    return tiny.loaded(network.float())
 
 
 def traced(model: Loaded, **keeping: Any) -> Trace:

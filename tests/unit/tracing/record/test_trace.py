@@ -1,7 +1,6 @@
 """What a trace computes from q, k and v, against the definition in double precision."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.checkpoints import Source
 from regard.core import memory
 from regard.core.errors import InputError
 from regard.models import Loaded
@@ -223,10 +221,7 @@ def test_what_enters_and_leaves_attention(loaded: Loaded) -> None:
 
 def test_weights_that_memory_does_not_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is made: a head's 5,000 x 5,000 weights in float32 are 95 MiB."""
-    network = tiny.decoder()
-    source = Source(name="tiny", folder=Path("tiny"), kind="folder")
-    model = Loaded(network=network, tokenizer=None, source=source, family="none", left_out=())
-    trace = trace_ids(model, [3] * 5000, keeping=KeepPolicy(keep="qk"))
+    trace = trace_ids(tiny.loaded(tiny.decoder()), [3] * 5000, keeping=KeepPolicy(keep="qk"))
     monkeypatch.setattr(memory, "free_bytes", lambda device: 2**28)
     for read in (trace.weights, trace.scores):
         with pytest.raises(InputError, match=r"5000 x 5000 tokens, needs .* MiB of memory, and 256"):

@@ -1,14 +1,12 @@
 """What a trace will take, told beforehand: against traces themselves."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 import regard
-from regard.checkpoints import Source
 from regard.core import memory
 from regard.core.errors import InputError
 from regard.core.memory import human_bytes
@@ -22,8 +20,7 @@ MIB = 2**20
 
 
 def loaded(network: Any) -> Loaded:
-    source = Source(name="tiny", folder=Path("tiny"), kind="folder")
-    return Loaded(network=network.float(), tokenizer=None, source=source, family="none", left_out=())
+    return tiny.loaded(network.float())
 
 
 def gpt2(**fields: Any) -> Loaded:

@@ -10,13 +10,12 @@ import transformers
 
 import lens_models
 import regard
-from regard.checkpoints import Source
 from regard.lenses import lens
 from regard.models import Loaded
 from regard.text import Tokenizer
 from regard.tracing import KeepPolicy, Trace, kept_bytes, trace_text, trace_texts
 from tolerances import PARITY_FP32, assert_close_to_largest
-from unit.models import folders
+from unit.models import folders, tiny
 
 TEXTS = ["w1 w2 w3", "w4", "w5 w6 w7 w8", "w3 w2 w1", "w9 w8 w7 w6", "w1 w1", "w2"]
 
@@ -26,10 +25,8 @@ def model_of(family: str, folder: Path) -> Loaded:
     if family.startswith("lens "):
         backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         return lens(lens_models.FAMILIES[family.removeprefix("lens ")](), backend)
-    source = Source(name="tiny", folder=folder, kind="folder")
-    network = folders.network(family).float()
     words = Tokenizer.from_folder(folder, model_type="bert")
-    return Loaded(network=network, tokenizer=words, source=source, family=family, left_out=())
+    return tiny.loaded(folders.network(family).float(), tokenizer=words, family=family)
 
 
 @pytest.mark.parametrize("family", [*folders.TRACED, "lens bert", "lens gemma2", "lens gpt2", "lens t5"])
