@@ -1,15 +1,13 @@
 """Learned and contextual embeddings of many texts, as fast as the machine allows."""
 
 from regard.embedding._embedder import Embedder, Sentences
-from regard.embedding._embeddings import Embeddings, SentenceVectors
+from regard.embedding._embeddings import Computed, Embeddings, Loss, Report, SentenceVectors
 from regard.embedding._kept import KeptEmbedder
 from regard.embedding._passages import Passage
 from regard.embedding._pooling import KINDS, WORD_KINDS, Kind, WordKind, pool, pool_words
-from regard.embedding._report import Computed, Loss, Report
 from regard.embedding._request import Level, Mix, Precision, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
-from regard.embedding._steps import Dense, Norm, Unit
-from regard.embedding._storage import Storage, finished, packed
+from regard.embedding._steps import Dense, Norm, Storage, Unit, finished, packed
 from regard.embedding._windows import Truncate, Windows
 
 __all__ = [

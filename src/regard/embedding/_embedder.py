@@ -12,19 +12,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.core.errors import InputError
-from regard.embedding._embeddings import Embeddings
+from regard.embedding._embeddings import Embeddings, Report
 from regard.embedding._engine import stack_of
 from regard.embedding._engine_choice import choose_engine
-from regard.embedding._packs import Pack, pack
+from regard.embedding._packs import Pack, over, pack
 from regard.embedding._passages import Passage, Passages, groups_of, parts_of, read, room_of, torn
 from regard.embedding._pooling import Row, added, pool_rows, pool_words
-from regard.embedding._report import Report
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
-from regard.embedding._steps import Unit
-from regard.embedding._storage import finished, packed
+from regard.embedding._steps import Unit, finished, packed
 from regard.embedding._windows import Truncate, Windows
-from regard.embedding._workers import over
 from regard.models import Loaded
 from regard.text import Frame
 

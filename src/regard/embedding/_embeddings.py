@@ -1,9 +1,9 @@
-"""What an embedder gives: vectors, and where they belong."""
+"""What an embedder gives: vectors, where they belong, and what became of the texts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,98 @@ from numpy.typing import NDArray
 from regard.core.displayable import Displayable, plain_table
 from regard.core.extras import pyarrow
 from regard.core.printable import excerpt
-from regard.embedding._report import Report
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]
     from rich.console import RenderableType
+
+
+class Loss(NamedTuple):
+    """What it costs to compute in fewer bits: cosines to float32, of tokens of a probe.
+
+    Attributes:
+        smallest_cosine: of all tokens and layers.
+        mean_cosine: over them.
+    """
+
+    smallest_cosine: float
+    mean_cosine: float
+
+    def __str__(self) -> str:
+        digits = 4 if self.smallest_cosine < 0.9999 else 7
+        return f"smallest cosine to float32 {self.smallest_cosine:.{digits}f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What vectors were computed in, and what that cost.
+
+    Attributes:
+        precision: "float32", "bfloat16", "int16" or "int8".
+        loss: None of float32, which is exact to 1e-5, and where it was not measured, as `note` then says.
+        note: anything else that a reader must know, such as why "fast" is float32.
+
+    Example:
+        >>> print(Computed("int8", Loss(0.99913, 0.99974)))
+        int8, smallest cosine to float32 0.9991
+        >>> print(Computed("float32"))
+        float32, exact
+    """
+
+    precision: str
+    loss: Loss | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        told = [self.precision]
+        if self.loss is not None or self.precision == "float32":
+            told.append(str(self.loss or "exact"))
+        return ", ".join(told) + (f" ({self.note})" if self.note else "")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Report:
+    """What became of each text, in the order of the texts; int64 (texts,) each.
+
+    Attributes:
+        tokens: how many it has, those of the template counted, before anything is cut off.
+        windows: how many times a part of it was read: 1 where it fitted.
+        cut: how many of its pieces `Truncate` left out.
+        without_vector: level "word": how many of its words have none, since the tokenizer made nothing of
+            them or they were cut off.
+        unknown: how many of its words the model cannot tell from each other, since the vocabulary has no
+            pieces for them: they are read as [UNK]. At the levels "sentence" and "token", how many pieces.
+        computed: what the vectors were computed in, and what that cost.
+    """
+
+    tokens: NDArray[np.int64]
+    windows: NDArray[np.int64]
+    cut: NDArray[np.int64]
+    without_vector: NDArray[np.int64]
+    unknown: NDArray[np.int64]
+    computed: Computed
+
+    @classmethod
+    def joined(cls, reports: "list[Report]") -> Self:
+        """Reports of texts that follow each other, at least one."""
+        none = np.zeros(0, dtype=np.int64)
+        names = [each.name for each in fields(cls) if each.name != "computed"]
+        arrays = {name: np.concatenate([none, *(getattr(each, name) for each in reports)]) for name in names}
+        return cls(**arrays, computed=reports[0].computed)
+
+    def __repr__(self) -> str:
+        return (
+            f"Report({len(self.tokens)} texts, {int(self.tokens.sum())} tokens, "
+            f"{int((self.windows > 1).sum())} in windows, {int((self.cut > 0).sum())} cut, "
+            f"{int(self.without_vector.sum())} words without a vector, {int(self.unknown.sum())} unknown; "
+            f"computed in {self.computed})"
+        )
+
+    def of(self, row: int) -> Self:
+        """The report of one text."""
+        names = [each.name for each in fields(self) if each.name != "computed"]
+        return replace(self, **{name: getattr(self, name)[row : row + 1] for name in names})
+
 
 # What is shown of them: so many vectors, and so many numbers of each.
 _FIRST: Final = 10
@@ -79,7 +166,7 @@ class SentenceVectors(Displayable, np.ndarray[Any, np.dtype[Any]]):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A dictionary for each text: tokens, windows, cut, unknown, vector."""
-        columns = self._columns() | dict(_by_layer(np.asarray(self), self.scales, self.layers))
+        columns = self._columns()
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     def to_arrow(self) -> "pa.Table":
@@ -90,17 +177,18 @@ class SentenceVectors(Displayable, np.ndarray[Any, np.dtype[Any]]):
             MissingExtraError: pyarrow is not installed.
         """
         pa, _ = pyarrow()
-        return pa.table(self._columns() | _arrow_columns(self, self.scales, self.layers))
+        return pa.table({name: arrow(values) for name, values in self._columns().items()})
 
-    def _columns(self) -> dict[str, Any]:
-        names = ("tokens", "windows", "cut", "unknown")
-        return {} if self.report is None else {name: getattr(self.report, name) for name in names}
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        names = () if self.report is None else ("tokens", "windows", "cut", "unknown")
+        of_texts = {name: getattr(self.report, name) for name in names}
+        return of_texts | dict(by_layer(np.asarray(self), self.scales, self.layers))
 
     def _parts(self) -> "Iterator[RenderableType]":
         assert self.report is not None, "else it is shown as an array"
         vectors = np.asarray(self)
         yield from _told(vectors, self.report)
-        ((name, values), *_) = _by_layer(vectors[:_FIRST], None, self.layers)
+        ((name, values), *_) = by_layer(vectors[:_FIRST], None, self.layers)
         rows = [
             (f"{row}", f"{self.report.tokens[row]}", _beginning(vector)) for row, vector in enumerate(values)
         ]
@@ -180,7 +268,7 @@ class Embeddings(Displayable):
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A dictionary for each vector: row, text, start, end, unknown, vector."""
-        vectors = list(_by_layer(self.vectors, self.scales, self.layers))
+        vectors = list(by_layer(self.vectors, self.scales, self.layers))
         return [
             {"row": row, "text": text, "start": start, "end": end, "unknown": unknown}
             | {name: values[place] for name, values in vectors}
@@ -206,18 +294,19 @@ class Embeddings(Displayable):
             "end": pa.array(self.spans[:, 1]),
             "unknown": pa.array(self.unknown),
         }
-        return pa.table(columns | _arrow_columns(self.vectors, self.scales, self.layers))
+        vectors = by_layer(self.vectors, self.scales, self.layers)
+        return pa.table(columns | {name: arrow(values) for name, values in vectors})
 
     def _parts(self) -> "Iterator[RenderableType]":
         yield from _told(self.vectors, self.report)
         count, layers = _FIRST, self.layers
-        ((name, values), *_) = _by_layer(self.vectors[:count], None, layers)
+        ((name, values), *_) = by_layer(self.vectors[:count], None, layers)
         spans = zip(self.rows[:count], self.texts[:count], values, strict=True)
         rows = [(f"{row}", excerpt(text, 24), _beginning(vector)) for row, text, vector in spans]
         yield from _table(("row", "text", name), rows, len(self))
 
 
-def _by_layer(
+def by_layer(
     vectors: NDArray[Any], scales: NDArray[np.float32] | None, layers: tuple[int, ...] | None
 ) -> "Iterator[tuple[str, NDArray[Any]]]":
     """Vectors, and scales where there are any, of each layer, with the names of their columns."""
@@ -228,15 +317,11 @@ def _by_layer(
             yield f"scale{suffix}", scales if layer is None else scales[:, place]
 
 
-def _arrow_columns(
-    vectors: NDArray[Any], scales: NDArray[np.float32] | None, layers: tuple[int, ...] | None
-) -> dict[str, Any]:
+def arrow(values: NDArray[Any]) -> Any:
+    """Numbers (n,) as an Arrow array; vectors (n, width) as one of lists of fixed size."""
     pa, _ = pyarrow()
-    columns = {}
-    for name, values in _by_layer(np.asarray(vectors), scales, layers):
-        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-        columns[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if values.ndim > 1 else flat
-    return columns
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if values.ndim > 1 else flat
 
 
 def _told(vectors: NDArray[Any], report: Report) -> "Iterator[RenderableType]":

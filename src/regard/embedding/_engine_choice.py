@@ -9,12 +9,12 @@ import torch
 
 from regard.blocks import is_native
 from regard.core.errors import InputError
+from regard.embedding._embeddings import Computed, Loss
 from regard.embedding._engine import Engine, NetworkEngine, stack_of
+from regard.embedding._packs import cores
 from regard.embedding._post_norm import PostNormEngine
 from regard.embedding._quantized import in_int8, in_int16, int8_is_best, int16_is_best, kernel_of
-from regard.embedding._report import Computed, Loss
 from regard.embedding._request import Precision, Request
-from regard.embedding._workers import cores
 from regard.models import Loaded, Network, Transformer
 
 # 0.999 is promised for all vectors; those of other texts may be a little further apart than the probe's.

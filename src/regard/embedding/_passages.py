@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core.errors import InputError
-from regard.embedding._report import Computed, Report
+from regard.embedding._embeddings import Computed, Report
 from regard.embedding._windows import Part, Truncate, Windows
 from regard.text import Aligned, Bulk, Frame
 

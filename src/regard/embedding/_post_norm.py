@@ -26,8 +26,14 @@ from torch.nn import functional as F
 
 from regard.blocks import FeedForward, MultiHeadAttention, PostNorm, Residual, SelfAttentionLayer, Stack
 from regard.core import ScaledDot
-from regard.embedding._attention import AttentionBackend
-from regard.embedding._products import Float32Product, MakeProduct, Product, Projection, SideBySide
+from regard.embedding._arithmetic import (
+    AttentionBackend,
+    Float32Product,
+    MakeProduct,
+    Product,
+    Projection,
+    SideBySide,
+)
 from regard.models import Network, Transformer
 
 

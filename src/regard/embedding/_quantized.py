@@ -5,18 +5,20 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.core.errors import InputError
 from regard.core.extras import missing
-from regard.embedding._attention import KernelAttention
+from regard.embedding._arithmetic import AttentionBackend, Float32Product, MakeProduct, Product
 from regard.embedding._engine import Engine, NetworkEngine, stack_of
 from regard.embedding._post_norm import PostNormEngine
-from regard.embedding._products import Float32Product, MakeProduct, Product
 from regard.models import Transformer
+
+if TYPE_CHECKING:
+    from regard.kernels import Attention
 
 # Tokens, with those of the frame.
 _SHORT = 8
@@ -136,6 +138,40 @@ def _has_vnni() -> bool:
 
 def _has_amx() -> bool:
     return torch.cpu._is_amx_tile_supported()
+
+
+class KernelAttention(AttentionBackend):
+    """By kernels of regard's own, whose scores stay in caches: the first that takes a text, else torch's."""
+
+    def __init__(self, *attentions: "Attention") -> None:
+        self._attentions = attentions
+
+    def attend(self, qkv: Tensor, context: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
+        """See `AttentionBackend`."""
+        # Only here: llvmlite is not always installed.
+        from regard.kernels import attend_by, here
+
+        target, (_, _, heads, head_dim) = here(), qkv.shape
+        for each in (qkv, context):  # the kernels get nothing but addresses
+            assert each.dtype == torch.float32, each.dtype
+            assert each.is_contiguous(), each.stride()
+
+        def chosen(run: tuple[int, int]) -> "Attention | None":
+            return next((each for each in self._attentions if each.takes(target, head_dim, run[1])), None)
+
+        start = 0
+        for attention, group in groupby(shape, key=chosen):
+            runs = list(group)
+            tokens = slice(start, start + sum(rows * length for rows, length in runs))
+            start = tokens.stop
+            if attention is None:
+                super().attend(qkv[tokens], context[tokens], runs)
+                continue
+            room = max(attention.scratch(target, head_dim, length) for _, length in runs)
+            scratch, pairs = torch.empty(room, dtype=torch.uint8), torch.tensor(runs)
+            addresses = (each.data_ptr() for each in (qkv[tokens], context[tokens], pairs))
+            attend_by(attention, target, head_dim)(*addresses, len(runs), heads, scratch.data_ptr())
+        return context
 
 
 class ProductLinear(nn.Module):

@@ -9,7 +9,7 @@ from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.embedding._packs import BATCH_TOKENS
 from regard.embedding._pooling import KINDS, WORD_KINDS, Kind, WordKind
-from regard.embedding._storage import Storage
+from regard.embedding._steps import Storage
 from regard.embedding._windows import Truncate, Windows
 
 Level = Literal["sentence", "word", "token"]

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from regard.embedding._attention import KernelAttention
+from regard.embedding._quantized import KernelAttention
 from regard.kernels._attention import Attention
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard import kernels
-from regard.embedding._attention import KernelAttention
+from regard.embedding._quantized import KernelAttention
 from regard.kernels._attention_float32 import FLOAT32
 from regard.kernels._attention_int8 import INT8
 from regard.kernels._target import Target

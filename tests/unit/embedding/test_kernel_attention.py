@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from regard import kernels
-from regard.embedding._attention import AttentionBackend, KernelAttention
+from regard.embedding._arithmetic import AttentionBackend
+from regard.embedding._quantized import KernelAttention
 from regard.kernels._attention_float32 import FLOAT32
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.embedding.attention import exact, made

@@ -6,14 +6,13 @@
 The job knows the model only as a `Work`.
 """
 
-from regard.embedding.job._columns import Columns
+from regard.embedding.job._chunks import Columns
 from regard.embedding.job._estimate import estimate
 from regard.embedding.job._forms import json_lines, run_to_array
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._job import SHARD_ROWS, Progress, Summary, run
-from regard.embedding.job._model_work import ModelWork, open_model
 from regard.embedding.job._ray import RayWorkers
-from regard.embedding.job._work import Piece, Work
+from regard.embedding.job._work import ModelWork, Piece, Work, open_model
 
 __all__ = [
     "Columns",

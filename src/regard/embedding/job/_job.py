@@ -1,23 +1,78 @@
 """A job: all rows of the inputs, embedded shard by shard into a folder, from wherever it was left."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from regard._version import __version__
 from regard.core.arguments import whole
 from regard.core.errors import InputError, OutputError
 from regard.core.extras import pyarrow
 from regard.embedding.job._folder import MANIFEST, Folder, check_inputs, check_same
-from regard.embedding.job._inputs import Inputs
-from regard.embedding.job._rows import BLOCK_ROWS, Block
+from regard.embedding.job._inputs import BLOCK_ROWS, Block, Inputs
 from regard.embedding.job._shards import Shard, result_schema
-from regard.embedding.job._threads import ahead, behind
 from regard.embedding.job._work import Piece, Work
+
+T = TypeVar("T")
+
+
+@contextmanager
+def ahead(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
+    """An iterator that runs in a thread, a few items ahead of its reader.
+
+    What it raises is raised where the item would have been taken. It is closed at the end.
+    """
+
+    def taken() -> Iterator[T]:
+        waiting = deque(pool.submit(list, islice(items, 1)) for _ in range(depth))
+        while found := waiting.popleft().result():
+            waiting.append(pool.submit(list, islice(items, 1)))
+            yield found[0]
+
+    with ThreadPoolExecutor(1, "regard-reader") as pool:
+        try:
+            yield taken()
+        finally:
+            pool.shutdown(cancel_futures=True)
+            items.close()  # and with it the file that it reads
+
+
+@contextmanager
+def behind(call: Callable[[T], object], depth: int) -> Iterator[Callable[[T], None]]:
+    """A function that is called in a thread, a few items behind its caller.
+
+    What it raises is raised by a later call, or at the end. After that, or after an error of the caller, it
+    is not called again.
+    """
+    waiting: deque[Future[None]] = deque()
+    failed = False
+
+    def guarded(item: T) -> None:
+        nonlocal failed
+        if not failed:
+            failed = True
+            call(item)
+            failed = False
+
+    def put(item: T) -> None:
+        waiting.append(pool.submit(guarded, item))
+        while waiting and (len(waiting) > depth or waiting[0].done()):
+            waiting.popleft().result()
+
+    with ThreadPoolExecutor(1, "regard-writer") as pool:
+        try:
+            yield put
+            while waiting:
+                waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
 
 OpenWork = Callable[[Mapping[str, Any] | None], Work]
 """Makes the work ready. It is handed what was settled when the folder was begun, and obeys it; None for a new

@@ -6,24 +6,83 @@ order, and what is under way is bounded. Ray Data cuts as it likes; an actor emb
 
 import logging
 import os
+import platform
 import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+import tokenizers
+import torch
+
+from regard._version import __version__
+from regard.blocks import is_native
 from regard.core.arguments import whole
 from regard.core.errors import InputError, RegardError
 from regard.core.extras import missing
-from regard.embedding._workers import cores
+from regard.embedding._packs import cores
+from regard.embedding.job._folder import differences
+from regard.embedding.job._inputs import Block
 from regard.embedding.job._job import OpenWork
-from regard.embedding.job._ray_worker import Worker, processor, versions
-from regard.embedding.job._rows import Block
 from regard.embedding.job._work import Piece, Work
+
+
+def _versions() -> dict[str, str]:
+    """What must be the same on every node, since the numbers depend on it."""
+    return {
+        "regard": __version__,
+        "tokenizers": tokenizers.__version__,
+        "torch": torch.__version__,
+    }
+
+
+def _processor() -> str:
+    """What the last bits of the vectors depend on."""
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+class Worker:
+    """An actor: makes the work ready when it is first called, and embeds texts.
+
+    It obeys what was settled when the job was begun, and refuses where its versions are not those stated.
+    """
+
+    def __init__(
+        self, open_work: OpenWork, settled: Mapping[str, Any], threads: int, stated: Mapping[str, str]
+    ) -> None:
+        self._open_work, self._settled, self._stated = open_work, dict(settled), dict(stated)
+        self._threads = threads
+        self._work: Work | None = None
+        # Read when the tokenizer is first used. Else each worker of a node would take all its cores.
+        os.environ["RAYON_NUM_THREADS"] = str(threads)
+
+    def embed(self, texts: Sequence[str]) -> tuple[dict[str, Any], Piece | None]:
+        """Where this is, with why it is `refused` (None where it obeys), and the piece; none of no texts."""
+        about = {"host": socket.gethostname(), "process": os.getpid(), "processor": _processor()}
+        if self._work is None:
+            try:
+                self._work = self._opened()
+            except RegardError as error:
+                return {**about, "refused": str(error)}, None
+        return {**about, "refused": None}, self._work.embed(texts) if texts else None
+
+    def _opened(self) -> Work:
+        if found := differences(_versions(), self._stated):
+            raise RegardError(f"{'; '.join(found)}. Install the same versions on all nodes")
+        if cores() < self._threads:
+            raise RegardError(f"threads is {self._threads}, and it may use {cores()} cores")
+        if self._settled.get("precision") == "bfloat16" and not is_native(torch.bfloat16):
+            raise RegardError("its processor has no arithmetic for bfloat16; give --precision float32")
+        work = self._open_work({**self._settled, "threads": self._threads})
+        if found := differences(work.settled, self._settled):
+            raise RegardError("; ".join(found))
+        return work
+
 
 # Blocks that a worker has been handed: the next one is there when one is done.
 _HANDED = 2
@@ -138,7 +197,7 @@ class RayWorkers:
         self._work = work
         kind = self._ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=_DEATHS - 1)(Worker)
         for _ in range(count):
-            actor = kind.remote(self._open_work, dict(work.settled), threads, versions())
+            actor = kind.remote(self._open_work, dict(work.settled), threads, _versions())
             self._members.append(_Member(actor, ready=actor.embed.remote([])))
         self._tell(f"{_some(count, 'worker')} on Ray, with {_some(threads, 'core')} each")
 
@@ -270,10 +329,10 @@ class RayWorkers:
             self._refuse(member, host, about["refused"])
             return
         member.about = about
-        if about["processor"] != processor() and host not in self._others:
+        if about["processor"] != _processor() and host not in self._others:
             self._others.add(host)
             self._tell(
-                f"{host} has another processor, {about['processor']} and not {processor()}: its "
+                f"{host} has another processor, {about['processor']} and not {_processor()}: its "
                 "vectors differ in their last bits from those that would be computed here"
             )
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from regard.core.errors import InputError, OutputError
 from regard.core.extras import pyarrow
-from regard.embedding.job._inputs import Inputs
-from regard.embedding.job._rows import Block
+from regard.embedding._embeddings import arrow
+from regard.embedding.job._inputs import Block, Inputs
 from regard.embedding.job._work import Column, Piece, Work
 
 
@@ -57,12 +57,7 @@ def table(schema: Any, rows: Sequence[int], columns: Sequence[Any], piece: Piece
 
 def _arrow(column: Column) -> Any:
     pa, _ = pyarrow()
-    if not isinstance(column, np.ndarray):
-        return pa.array(column, pa.string())
-    if column.ndim == 1:
-        return pa.array(np.ascontiguousarray(column))
-    flat = pa.array(np.ascontiguousarray(column).reshape(-1))
-    return pa.FixedSizeListArray.from_arrays(flat, column.shape[1])
+    return arrow(column) if isinstance(column, np.ndarray) else pa.array(column, pa.string())
 
 
 def writing(schema: Any) -> dict[str, Any]:

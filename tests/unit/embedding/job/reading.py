@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.embedding.job import Columns, Inputs
-from regard.embedding.job._rows import Block
+from regard.embedding.job._inputs import Block
 
 
 def blocks(inputs: Inputs, *, shard_rows: int = 3, characters: int = 1000) -> list[Block]:

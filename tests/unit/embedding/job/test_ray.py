@@ -14,6 +14,7 @@ import pytest
 
 from regard.core.errors import InputError, MissingExtraError, RegardError
 from regard.embedding.job import Columns, Inputs, Piece, RayWorkers, Summary, run
+from regard.embedding.job._ray import Worker
 from unit.embedding.job.fake_ray import Actor, FakeRay
 from unit.embedding.job.works import Hashed
 
@@ -101,7 +102,7 @@ def test_workers_that_die_are_started_again(
 
 def test_a_death_is_told(texts: Path, tmp_path: Path, use: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     processes = itertools.chain([7, 7, 7], itertools.repeat(8))
-    monkeypatch.setattr("regard.embedding.job._ray_worker.os.getpid", lambda: next(processes))
+    monkeypatch.setattr("regard.embedding.job._ray.os.getpid", lambda: next(processes))
     use(FakeRay())
     told: list[str] = []
     work = Settled()
@@ -209,12 +210,19 @@ def test_nobody_obeys(texts: Path, tmp_path: Path, use: Any, monkeypatch: pytest
             raise InputError("no such model here.")
 
     assert "no such model here." in refused(texts, tmp_path / "a", Late)
-    worker = "regard.embedding.job._ray_worker"
+    worker = "regard.embedding.job._ray"
+
+    class Elsewhere(Worker):
+        """On a machine where other versions are installed than are asked for."""
+
+        def __init__(self, open_work: Any, settled: Any, threads: int, stated: Any) -> None:
+            super().__init__(open_work, settled, threads, {**stated, "torch": "1.0"})
+
     with monkeypatch.context() as patch:
         patch.setattr(f"{worker}.cores", lambda: 0)
         assert "threads is 1, and it may use 0 cores" in refused(texts, tmp_path / "b")
     with monkeypatch.context() as patch:
-        patch.setattr("regard.embedding.job._ray.versions", lambda: {"torch": "1.0"})
+        patch.setattr(f"{worker}.Worker", Elsewhere)
         told = refused(texts, tmp_path / "c")
         assert "here. Install the same versions on all nodes" in told
         assert "and '1.0' here" in told
@@ -227,12 +235,17 @@ def test_nobody_obeys(texts: Path, tmp_path: Path, use: Any, monkeypatch: pytest
 def test_another_processor_is_told_of(
     texts: Path, tmp_path: Path, use: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Elsewhere(Worker):
+        def embed(self, texts: Sequence[str]) -> tuple[dict[str, Any], Piece | None]:
+            about, piece = super().embed(texts)
+            return about | {"processor": "z80"}, piece
+
     use(FakeRay())
-    monkeypatch.setattr("regard.embedding.job._ray.processor", lambda: "z80")
+    monkeypatch.setattr("regard.embedding.job._ray.Worker", Elsewhere)
     told: list[str] = []
     with RayWorkers(Settled, workers=2, tell=told.append) as spread:
         embed(texts, tmp_path / "out", spread)
-    assert sum("another processor" in each and "not z80" in each for each in told) == 1
+    assert sum("another processor, z80 and not" in each for each in told) == 1
 
 
 def test_an_error_of_the_work_ends_the_job(texts: Path, tmp_path: Path, use: Any) -> None:

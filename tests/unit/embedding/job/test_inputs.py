@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from regard.embedding.job._chunks import Chunk
-from regard.embedding.job._rows import BLOCK_ROWS, Block, blocks
+from regard.embedding.job._inputs import BLOCK_ROWS, Block, blocks
 from unit.embedding.job.reading import plain
 
 

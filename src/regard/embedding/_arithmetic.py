@@ -1,10 +1,11 @@
-"""Linear maps without gradients, as an engine uses them: into new memory, or added to what is there."""
+"""What engines of encoders are made of, without gradients: linear maps and attention."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 class Projection(Protocol):
@@ -73,3 +74,25 @@ class SideBySide:
         self._first.into(out[:, :at], x)
         self._second.into(out[:, at:], x)
         return out
+
+
+class AttentionBackend:
+    """Attention by torch's kernel."""
+
+    def attend(self, qkv: Tensor, context: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
+        """context = softmax(q k^T) v, for each head of each text.
+
+        Args:
+            qkv: float32 (tokens, 3, heads, head_dim), without gaps, the queries scaled.
+            context: (tokens, heads x head_dim), without gaps; written and given back.
+            shape: for each run how many texts, and how many tokens each of them has.
+        """
+        _, _, heads, head_dim = qkv.shape
+        start = 0
+        for rows, length in shape:
+            here = slice(start, start + rows * length)
+            q, k, v = qkv[here].view(rows, length, 3, heads, head_dim).permute(2, 0, 3, 1, 4)
+            joined = F.scaled_dot_product_attention(q, k, v, scale=1.0).transpose(1, 2)
+            context[here].view(rows, length, heads, head_dim).copy_(joined)
+            start += rows * length
+        return context
