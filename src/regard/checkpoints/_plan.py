@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoints._keymap import KeyMap
-from regard.checkpoints._rules import Holds, Rename, Shared, shape_on_disk, taken_apart
+from regard.checkpoints._keymap import Holds, KeyMap, Rename, Shared, shape_on_disk, taken_apart
 from regard.checkpoints._tensors import TensorReader
 from regard.core.errors import CheckpointError
 from regard.core.wording import joined

@@ -11,8 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.checkpoints._layout import INDEX, PICKLES, WEIGHTS, Layout, layout_of, read_index
-from regard.checkpoints._pickles import PickleFile
-from regard.checkpoints._safetensors import DTYPES, SafetensorsFile
+from regard.checkpoints._weight_files import DTYPES, PickleFile, SafetensorsFile
 from regard.core.errors import CheckpointError, InputError
 from regard.core.files import write_whole
 from regard.core.wording import DOWNLOAD_AGAIN, joined, reason

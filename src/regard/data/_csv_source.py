@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from regard.core.errors import InputError
-from regard.data._columns import check_columns
-from regard.data._lines import BOM, LONGEST, Record, lines, too_long, undecodable
 from regard.data._opening import Opened
+from regard.data._records import BOM, LONGEST, Record, check_columns, lines, too_long, undecodable
 
 # Beyond so many lines a record whose every line reads as one is taken for several.
 _LINES = 20

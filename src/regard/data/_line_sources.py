@@ -5,9 +5,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from regard.core.errors import InputError
-from regard.data._columns import TEXT, check_columns, names_in, path_to, value_at
-from regard.data._lines import BOM, LONGEST, Record, decoded, lines
 from regard.data._opening import Opened
+from regard.data._records import (
+    BOM,
+    LONGEST,
+    TEXT,
+    Record,
+    check_columns,
+    decoded,
+    lines,
+    names_in,
+    path_to,
+    value_at,
+)
 
 # So many first rows say which columns there are, and of which type.
 _SAMPLE = 1000

@@ -5,9 +5,8 @@ from typing import Any
 
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
-from regard.data._columns import check_columns, names_in, path_to
-from regard.data._lines import Record
 from regard.data._opening import Opened
+from regard.data._records import Record, check_columns, names_in, path_to
 
 ROWS = 1024
 """Rows of a batch."""

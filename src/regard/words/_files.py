@@ -5,6 +5,7 @@ import gzip
 import io
 import itertools
 import json
+import struct
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +21,6 @@ from regard.checkpoints import SafetensorsFile, write_tensors
 from regard.core.errors import CheckpointError, InputError
 from regard.core.files import write_whole
 from regard.core.wording import DOWNLOAD_AGAIN, reason
-from regard.words._fasttext import MAGIC, read_model, until
 from regard.words._ngrams import Ngrams, Parts
 
 Floats = npt.NDArray[np.float32]
@@ -29,6 +29,7 @@ Row = tuple[str, Iterable[float]]
 
 _SAFE = ".safetensors"
 _LONGEST = 2**20  # of a vector, and of the bytes of a first line
+_MAGIC = struct.pack("<i", 793712314)  # how a model of fastText begins
 
 
 class Read(NamedTuple):
@@ -115,8 +116,8 @@ def _read_safe(path: Path, limit: int | None) -> Read:
 
 def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
     begin = file.peek(4)[:4]
-    if begin == MAGIC:
-        return Read(*read_model(path, file, limit))
+    if begin == _MAGIC:
+        return Read(*_read_model(path, file, limit))
     if begin == b"PK\3\4":
         raise CheckpointError(f"{path}: is a zip archive; unpack it, and open the file that is in it")
     first = file.readline(_LONGEST).removeprefix(codecs.BOM_UTF8)
@@ -160,6 +161,62 @@ def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
     return Read(list(words), np.frombuffer(flat, np.float32).reshape(-1, size), None, found - len(words))
 
 
+def _until(file: io.BufferedReader, end: bytes) -> bytes:
+    """What comes before a byte, which is read too; EOFError where it does not come."""
+    found = b""
+    while ahead := file.peek():
+        place = ahead.find(end)
+        if place >= 0:
+            return found + file.read(place + 1)[:-1]
+        found += file.read(len(ahead))
+    raise EOFError
+
+
+def _read_model(
+    path: Path, file: io.BufferedReader, limit: int | None
+) -> tuple[list[str], Floats, Parts | None]:
+    """Words, their vectors (the mean of a word's own row and those of its n-grams), and those of n-grams.
+
+    Source: the authors' program, fastText 0.9.2, `args.cc`, `dictionary.cc`, `densematrix.cc`.
+    """
+    try:
+        _, version, size, *arguments, _ = _unpacked(file, "<14id")
+        model, bucket, shortest, longest = arguments[6:10]
+        if version not in (11, 12):
+            raise CheckpointError(f"{path}: is a fastText model of version {version}; regard reads 11 and 12")
+        entries, count, _, _, pruned = _unpacked(file, "<3i2q")
+        words = []
+        for _ in range(entries):
+            words.append(_until(file, b"\0").decode("utf-8"))
+            file.read(9)  # its count, and whether it is a label: those come after the words
+        if pruned > 0 or _unpacked(file, "<?")[0]:
+            raise CheckpointError(
+                f"{path}: is a compressed model of fastText (.ftz); take the .bin before it"
+            )
+        if _unpacked(file, "<2q") != (count + bucket, size):
+            raise EOFError
+        table = np.empty((count + bucket, size), "<f4")
+        if file.readinto(table.data.cast("B")) != table.nbytes:
+            raise EOFError
+    except (EOFError, struct.error, UnicodeDecodeError, ValueError, MemoryError) as error:
+        raise CheckpointError(f"{path}: is no whole fastText model; {DOWNLOAD_AGAIN}") from error
+    words, shortest = words[:count][:limit], max(1, shortest)
+    # Models of kind 3 tell texts apart; in version 11 they have no n-grams, whatever they say.
+    if longest < shortest or not bucket or (version == 11 and model == 3):
+        return words, table[: len(words)].copy(), None
+    ngrams = Ngrams(shortest=shortest, longest=longest, buckets=bucket)
+    own, parts = table[:count], Parts(ngrams=ngrams, buckets=np.arange(bucket), vectors=table[count:])
+    vectors = np.empty((len(words), size), np.float32)
+    for row, word in enumerate(words):
+        buckets = ngrams.buckets_of(word)
+        vectors[row] = (own[row] + parts.vectors[buckets].sum(axis=0)) / (1 + len(buckets))
+    return words, vectors, parts
+
+
+def _unpacked(file: io.BufferedReader, layout: str) -> tuple[int, ...]:
+    return struct.unpack(layout, file.read(struct.calcsize(layout)))
+
+
 def _of_text(lines: Iterable[bytes], size: int, *, has_header: bool) -> Iterator[Row]:
     """The words of a text and their numbers; without a header a word may hold blanks, as some of GloVe's."""
     for line in lines:
@@ -176,7 +233,7 @@ def _of_text(lines: Iterable[bytes], size: int, *, has_header: bool) -> Iterator
 def _of_binary(file: io.BufferedReader, size: int) -> Iterator[Row]:
     """The words of word2vec's binary format: each ends with a blank, and its numbers follow."""
     while file.peek():
-        word, numbers = until(file, b" "), file.read(4 * size)
+        word, numbers = _until(file, b" "), file.read(4 * size)
         if len(numbers) < 4 * size:
             raise EOFError
         if file.peek()[:1] == b"\n":  # as word2vec's own program writes, and gensim does not

@@ -16,11 +16,10 @@ from regard.checkpoints import (
     DEFAULT_MODEL,
     Source,
     _hub,
-    _packages,
     available,
     find,
 )
-from regard.checkpoints._packages import PACKAGED, PackagedModel
+from regard.checkpoints._find import PACKAGED, PackagedModel, verify_weights
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
 from unit.checkpoints.stored import cache_model, make_model
 
@@ -122,8 +121,7 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
     (tmp_path / "site" / "a_model_package" / "__init__.py").write_text("raise RuntimeError('imported')")
     monkeypatch.syspath_prepend(tmp_path / "site")
     model = dataclasses.replace(PACKAGED[DEFAULT_MODEL], module="a_model_package")
-    for module in ("_find", "_packages"):
-        monkeypatch.setattr(f"regard.checkpoints.{module}.PACKAGED", {DEFAULT_MODEL: model})
+    monkeypatch.setattr("regard.checkpoints._find.PACKAGED", {DEFAULT_MODEL: model})
     return model
 
 
@@ -148,10 +146,10 @@ def test_the_hash_follows_the_file(packaged: PackagedModel, tmp_path: Path) -> N
     (folder / "model.safetensors").write_bytes(b"abc")
     abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     model = dataclasses.replace(packaged, sha256=abc)
-    _packages.verify_weights(model, folder)
+    verify_weights(model, folder)
     (folder / "model.safetensors").write_bytes(b"abcd")
     with pytest.raises(CheckpointError, match="these are not the published weights"):
-        _packages.verify_weights(model, folder)
+        verify_weights(model, folder)
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors"])

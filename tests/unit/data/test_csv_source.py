@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from regard.core.errors import InputError
-from regard.data import Csv, _csv_source, _lines
-from regard.data._lines import too_long
+from regard.data import Csv, _csv_source, _records
+from regard.data._records import too_long
 from regard.embedding.job import Columns, Inputs
 from unit.embedding.job.reading import rows
 
@@ -182,7 +182,7 @@ def test_honest_fields_of_many_lines(tmp_path: Path) -> None:
 
 
 def test_lines_and_fields_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_csv_source, _lines):
+    for module in (_csv_source, _records):
         monkeypatch.setattr(module, "LONGEST", 30)
     path = tmp_path / "a.csv"
     path.write_text('text\none\n"open\n' + "three\n" * 9 + "four\n")

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from regard.core.errors import InputError
-from regard.data import _lines
+from regard.data import _records
 from regard.embedding.job import Columns, Inputs, _chunks
 from unit.embedding.job.reading import blocks, rows
 
@@ -73,7 +73,7 @@ def test_compressed(tmp_path: Path, suffix: str, pack: object) -> None:
 
 
 def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_lines, _chunks):
+    for module in (_records, _chunks):
         monkeypatch.setattr(module, "LONGEST", 10)
     path = tmp_path / "a.txt"
     path.write_bytes(b"123456789\n" + b"x" * 5000 + b"\n" + b"1234567890\n" + b"next\n" + b"y" * 4000)
