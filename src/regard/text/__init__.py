@@ -7,14 +7,12 @@ Every span counts code points of the original text: `text[start:end]` is what a 
 from regard.text._bulk import Aligned, Bulk, Frame
 from regard.text._encoding import Encoding
 from regard.text._folder import doubt
-from regard.text._given import Words, each_text
 from regard.text._reading import read_back
-from regard.text._saving import write_tokenizer
 from regard.text._special import SpecialIds
 from regard.text._tokenizer import Tokenizer
 from regard.text._tokens import Token, Word
-from regard.text._training import TokenizerKind, train_tokenizer
-from regard.text._words import fold, split_words
+from regard.text._training import TokenizerKind, train_tokenizer, write_tokenizer
+from regard.text._words import Words, each_text, fold, split_words
 
 __all__ = [
     "Encoding",

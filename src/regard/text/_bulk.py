@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import tokenizers
 
 from regard.core.errors import CheckpointError, InputError
-from regard.text._checks import check_rows, checked
-from regard.text._given import Words
-from regard.text._library import Row, encode, failing_on, in_place
-from regard.text._renumbered import Renumbered
-from regard.text._spans import Span, align_spans, align_words, is_written, reach
-from regard.text._words import shown, split_words
+from regard.text._library import Row, check_rows, checked, encode, failing_on, in_place
+from regard.text._sentencepiece import Renumbered
+from regard.text._tokens import Span, align_spans, align_words, is_written, reach
+from regard.text._words import Words, shown, split_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,8 +194,7 @@ class Bulk:
                     f"texts[{place}] leaves no token: the tokenizer drops all of {shown(text)}; "
                     "give a text with characters that it knows"
                 )
-            if self._rows is not None:
-                check_rows(self._backend.id_to_token, row.ids, self._rows)
+            check_rows(self._backend.id_to_token, row.ids, self._rows)
         if not spans:
             return rows
         return [in_place(self._backend, row, text) for text, row in zip(texts, rows, strict=True)]

@@ -15,8 +15,7 @@ import numpy.typing as npt
 import regex  # type: ignore[import-untyped, unused-ignore]
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-from regard.text._boundaries import SIGNS
-from regard.text._words import INVISIBLE
+from regard.text._words import INVISIBLE, SIGNS
 
 Bools = npt.NDArray[np.bool_]
 

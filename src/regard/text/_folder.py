@@ -10,10 +10,9 @@ import tokenizers
 from regard.core.errors import CheckpointError
 from regard.core.tokenizer_files import MARIAN, SENTENCEPIECE, TOKENIZER, VOCABULARIES
 from regard.core.wording import joined
-from regard.text._renumbered import Renumbered, build_marian
-from regard.text._sentencepiece import PIECES
-from regard.text._settings import Settings, read_settings
-from regard.text._special import Roles, SpecialIds, roles_of
+from regard.text._library import read_backend
+from regard.text._sentencepiece import PIECES, Renumbered, build_marian
+from regard.text._special import Roles, Settings, SpecialIds, read_settings, roles_of
 from regard.text._vocabularies import BYTE_PAIRS, WORD_PIECES
 
 # The class of transformers that reads a family's files, where none is stated.
@@ -100,9 +99,9 @@ def build(folder: Path, model_type: str) -> Built | None:
     )
 
 
-def complete(backend: tokenizers.Tokenizer, path: Path, model_type: str) -> Built:
-    """What the files beside a `tokenizer.json` say of it: roles, and languages, which no such file has."""
-    settings = read_settings(path.parent)
+def complete(path: Path, model_type: str) -> Built:
+    """A `tokenizer.json`, with what the files beside it say: roles, and languages, which it does not have."""
+    backend, settings = read_backend(path), read_settings(path.parent)
     roles = roles_of(settings, {})
     name = settings.class_name or _CLASS_OF.get(model_type, "")
     target = None

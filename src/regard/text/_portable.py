@@ -12,7 +12,6 @@ from typing import Any, Final
 import tokenizers
 
 from regard.core.errors import InputError
-from regard.text._boundaries import SEGMENT, SIGNS
 from regard.text._code_points import (
     Table,
     decomposed,
@@ -24,7 +23,8 @@ from regard.text._code_points import (
     of_words,
     ranks,
 )
-from regard.text._renumbered import Renumbered
+from regard.text._sentencepiece import Renumbered
+from regard.text._words import SEGMENT, SIGNS
 
 _Json = Mapping[str, Any]
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from regard.text._encoding import Encoding
-from regard.text._spans import Span, align_words
 from regard.text._tokenizer import Tokenizer
-from regard.text._tokens import Word
+from regard.text._tokens import Span, Word, align_words
 from regard.text._words import split_words
 
 _BROKEN = "\N{REPLACEMENT CHARACTER}"  # half a character

@@ -12,8 +12,7 @@ from typing import Final
 import regex  # type: ignore[import-untyped, unused-ignore]
 
 from regard.core.errors import InputError
-from regard.text._spans import Span, reach
-from regard.text._tokens import Token, Word
+from regard.text._tokens import Span, Token, Word, reach
 from regard.text._words import fold, shown, split_words
 
 # [0-9], not \d: a selector is written in ASCII digits, "²" and "٢" belong to words.

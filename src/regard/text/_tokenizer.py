@@ -12,14 +12,21 @@ import tokenizers
 
 from regard.core.errors import InputError
 from regard.core.tokenizer_files import TOKENIZER
-from regard.text._assembly import assemble
 from regard.text._bulk import Bulk
-from regard.text._checks import check_rows, checked, row_limit, surrogate
-from regard.text._encoding import Encoding
-from regard.text._folder import Built, build, complete
-from regard.text._library import encode, failing_as, keep_blanks, parse_backend, read_backend
+from regard.text._encoding import Encoding, assemble
+from regard.text._folder import build, complete
+from regard.text._library import (
+    check_rows,
+    checked,
+    encode,
+    failing_as,
+    keep_blanks,
+    parse_backend,
+    row_limit,
+    surrogate,
+)
 from regard.text._portable import portable
-from regard.text._renumbered import Renumbered
+from regard.text._sentencepiece import Renumbered
 from regard.text._special import SpecialIds, special_ids
 from regard.text._words import shown
 
@@ -107,11 +114,8 @@ class Tokenizer:
         if not isinstance(folder, str | os.PathLike):
             raise InputError(f"folder must be the path of a model's folder; got {type(folder).__name__}")
         path = Path(folder) / TOKENIZER
-        built: Built | None
-        if path.exists():
-            built = complete(read_backend(path), path, model_type)
-        else:
-            built = build(Path(folder), model_type)
+        is_there = path.exists()
+        built = complete(path, model_type) if is_there else build(path.parent, model_type)
         if built is None:
             return None
         target = None
@@ -389,6 +393,5 @@ class Tokenizer:
         if pair is not None:
             texts = (*texts, checked("pair", pair))
         row = encode(self._backend, self._source, text, pair, add_special_tokens=add_special_tokens)
-        if self._rows is not None:
-            check_rows(self.piece_of, row.ids, self._rows)
+        check_rows(self.piece_of, row.ids, self._rows)
         return assemble(texts, row, self._special)

@@ -10,8 +10,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, pro
 
 from regard.core.errors import CheckpointError
 from regard.text._library import failing_as
-from regard.text._settings import Settings
-from regard.text._special import Roles, add_special, around, roles_of, template
+from regard.text._special import Roles, Settings, add_special, around, roles_of, template
 
 # How Qwen cuts a text before its pieces are looked up: contractions, words with the sign before them, single
 # digits, punctuation with a blank before it, line ends, blanks (QwenLM, tokenization_note.md).

@@ -1,18 +1,178 @@
-"""The words of a text, found in the text alone.
+"""The words of a text: found in the text alone, or given.
 
 No tokenizer takes part: the same text has the same words under every model, so that a word can be named,
 counted and compared between models whose pieces differ.
 """
 
 import itertools
+import re
 import unicodedata
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Final, Self
 
 import regex  # type: ignore[import-untyped, unused-ignore]
 
 from regard.core.errors import InputError
-from regard.text._boundaries import boundaries
-from regard.text._given import Words
+
+
+class Words(str):
+    """A text that is cut into words already: these with blanks between them. It can stand for any text.
+
+    Its words are the given ones, and the tokenizer reads each by itself: the ids are those of transformers
+    with `is_split_into_words=True`, and with `add_prefix_space=True` for tokenizers such as GPT-2's.
+
+    Args:
+        words: none of them blank.
+
+    Attributes:
+        spans: the start and the end of each word in the text.
+
+    Raises:
+        InputError: one is no text, or blank.
+
+    Example:
+        >>> text = Words(["New York", "lost", "."])
+        >>> text, text.spans
+        ('New York lost .', ((0, 8), (9, 13), (14, 15)))
+    """
+
+    spans: tuple[tuple[int, int], ...]
+
+    def __new__(cls, words: Sequence[str]) -> Self:
+        if isinstance(words, str):
+            raise InputError(f"words must be a list of words; got the text {words!r:.80}.")
+        for place, word in enumerate(words):
+            if not isinstance(word, str) or not word.strip():
+                raise InputError(f"words[{place}] must be a text that is not blank; got {word!r}.")
+        made = super().__new__(cls, " ".join(words))
+        ends = accumulate(words, lambda end, word: end + 1 + len(word), initial=-1)
+        made.spans = tuple((end + 1, end + 1 + len(word)) for end, word in zip(ends, words, strict=False))
+        return made
+
+    def __getnewargs__(self) -> tuple[Any]:
+        return (self.words,)
+
+    @property
+    def words(self) -> list[str]:
+        """The words."""
+        return [self[start:end] for start, end in self.spans]
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        """Words of a list, a tuple or an array of texts; any other value as it is."""
+        listed = value.tolist() if hasattr(value, "tolist") else value
+        return cls(listed) if isinstance(listed, list | tuple) and isinstance([*listed, 0][0], str) else value
+
+
+def each_text(name: str, texts: object) -> Iterator[str]:
+    """Several texts one by one, each a string or a list of words; InputError says which is neither."""
+    got, axes = type(texts).__name__, getattr(texts, "shape", (0,))
+    is_table = isinstance(texts, Mapping) or hasattr(texts, "columns")
+    if is_table or len(axes) != 1:
+        # Iterating over it would give its headings, or its rows.
+        one = "table['text']" if is_table else f"array[:, 0] of an array of shape {axes}"
+        raise InputError(f"{name} must be one column of texts; got {got}: give one, such as {one}.")
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        raise InputError(f"{name} must be several texts, such as a list; got {got}: write [text].")
+    for place, given in enumerate(texts):
+        try:
+            text = Words.of(given)
+        except InputError as error:
+            raise InputError(f"{name}[{place}]: {error}") from error
+        if not isinstance(text, str):
+            shown, way_out = type(text).__name__, "turn it into one"
+            if text is None or isinstance(text, float):
+                shown, way_out = repr(text), "leave such rows out first, as series.dropna() does"
+            raise InputError(f"{name}[{place}] must be a text, or a list of words; got {shown}: {way_out}.")
+        yield text
+
+
+SIGNS: Final = {
+    "C": r"\p{WB=CR}",
+    "L": r"\p{WB=LF}",
+    "N": r"\p{WB=Newline}",
+    "Z": r"\p{WB=ZWJ}",
+    "X": r"[\p{WB=Extend}\p{WB=Format}]",
+    "Q": r"[\p{WB=ALetter}&&\p{Extended_Pictographic}]",
+    "P": r"\p{Extended_Pictographic}",
+    "A": r"\p{WB=ALetter}",
+    "H": r"\p{WB=Hebrew_Letter}",
+    "K": r"\p{WB=Katakana}",
+    "0": r"\p{WB=Numeric}",
+    "_": r"\p{WB=ExtendNumLet}",
+    "'": r"\p{WB=Single_Quote}",
+    '"': r"\p{WB=Double_Quote}",
+    ".": r"\p{WB=MidNumLet}",
+    ":": r"\p{WB=MidLetter}",
+    ",": r"\p{WB=MidNum}",
+    "R": r"\p{WB=Regional_Indicator}",
+    "W": r"\p{WB=WSegSpace}",
+    "O": r"(?s:.)",
+}
+"""The signs of the Word_Break classes. The first that fits counts: some pictographs are letters too ("ℹ")."""
+
+_SIGN_PATTERNS: Final = {sign: regex.compile(rf"(?V1){pattern}") for sign, pattern in SIGNS.items()}
+
+
+class _SignOf(dict[int, str]):
+    """For `str.translate`: the sign of a code point, looked up once."""
+
+    def __missing__(self, code_point: int) -> str:
+        character = chr(code_point)
+        sign = next(sign for sign, pattern in _SIGN_PATTERNS.items() if pattern.match(character))
+        self[code_point] = sign
+        return sign
+
+
+_SIGN_OF: Final = _SignOf()
+
+# After the steps in `boundaries`: p and q follow a joiner, V is a blank with a mark on it, r ends a flag.
+_LETTER: Final = "[AQqH]"
+_JOINED: Final = "|".join(
+    (
+        r"(?<=C)(?=L)",  # WB3
+        r"(?=[pq])",  # WB3c
+        r"(?<=W)(?=[WV])",  # WB3d
+        rf"(?<={_LETTER})(?=[AQqH0]|[:.']{_LETTER})",  # WB5, WB6, WB9
+        rf"(?<={_LETTER}[:.'])(?={_LETTER})",  # WB7
+        r"""(?<=H)(?='|"H)|(?<=H")(?=H)""",  # WB7a to WB7c
+        r"(?<=0)(?=[AQqH0]|[,.']0)",  # WB8, WB10, WB12
+        r"(?<=0[,.'])(?=0)",  # WB11
+        r"(?<=K)(?=K)",  # WB13
+        r"(?<=[AQqH0K_])(?=_)|(?<=_)(?=[AQqH0K])",  # WB13a, WB13b
+        r"(?<=R)(?=r)",  # WB15, WB16
+    )
+)
+# A row of letters first: it is nearly all of most texts.
+_SEGMENT: Final = re.compile(rf".(?:(?<={_LETTER}){_LETTER}+|(?:{_JOINED}).)*")
+SEGMENT: Final = _SEGMENT.pattern
+"""From one boundary to the next, in signs; JavaScript reads it too."""
+
+_HANGING: Final = re.compile("[XZ]+")
+_NOT_HANGING: Final = re.compile("[^XZ]")
+_AT_START: Final = re.compile("(?:^|(?<=[CLN]))[XZ]")
+_MARKED_BLANK: Final = re.compile("W(?=[XZ])")
+
+
+def boundaries(text: str) -> list[int]:
+    """Where a text may be cut into words: its start, its end, and every boundary between, each once.
+
+    In code points, in time linear in the length of the text.
+    """
+    signs = text.translate(_SIGN_OF)
+    positions: list[int] | range = range(len(text))
+    if "X" in signs or "Z" in signs:
+        signs = signs.replace("ZP", "Zp").replace("ZQ", "Zq")
+        # At the start of the text or of a line there is nothing to hang on.
+        signs = _AT_START.sub("O", signs)
+        signs = _MARKED_BLANK.sub("V", signs)
+        positions = [found.start() for found in _NOT_HANGING.finditer(signs)]
+        signs = _HANGING.sub("", signs)
+    # From the left, two by two: replace goes on behind what it replaced.
+    signs = signs.replace("RR", "Rr")
+    return [*(positions[found.start()] for found in _SEGMENT.finditer(signs)), len(text)] if text else [0]
+
 
 INVISIBLE: Final = r"[\p{White_Space}\p{Cc}\p{DI}[\p{Cf}--\p{PCM}]]"
 """What prints nothing. The prepended marks (the Arabic number sign, ...) are format characters that print."""

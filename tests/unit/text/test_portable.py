@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 
 from regard.core.errors import InputError
 from regard.text import Tokenizer
-from regard.text._renumbered import Renumbered
+from regard.text._sentencepiece import Renumbered
 from unit.text.conftest import BUILDERS
 
 Change = Callable[[Backend], object]

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 from regard.text import Encoding, Token, Tokenizer, split_words
-from regard.text._spans import align_spans, align_words
+from regard.text._tokens import align_spans, align_words
 
 KINDS = ["wordpiece", "byte_level", "byte_level_prefix", "unigram", "default"]
 
