@@ -1,22 +1,203 @@
-"""What a run leaves: a model in a folder that regard and transformers load."""
+"""What a run leaves: a model in a folder that regard and transformers load, and its card."""
 
 import json
+import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import torch
 from torch import nn
 
+from regard._version import __version__
 from regard.core.json import read_object
 from regard.models import load_checkpoint, write_checkpoint
-from regard.training._card import card_of
 from regard.training._checkpoints import Checkpoints, Progress
+from regard.training._configuration import AnySettings, as_toml
+from regard.training._feed import Feed
 from regard.training._folder import MODEL
 from regard.training._run import Run
 from regard.training._scoring import evaluate
+from regard.training._settings import WordSettings
+
+_CLASSES = {
+    "language-model": "AutoModelForCausalLM",
+    "masked-lm": "AutoModelForMaskedLM",
+    "replaced": "AutoModelForPreTraining",
+    "sequence": "AutoModelForSequenceClassification",
+    "token": "AutoModelForTokenClassification",
+}
+"""The class of `transformers` that reads a model, by what its head is for."""
+
+
+def describe(run: Run) -> list[str]:
+    """Network, tokenizer, texts and steps, a line each, before the first step."""
+    is_default = run.settings.steps is None and run.settings.epochs is None
+    default = " (--steps and --epochs say otherwise)" if is_default else ""
+    return [
+        f"network: {_network(run)}",
+        f"tokenizer: {_tokenizer(run)}",
+        f"to learn from: {_amount(run.train)}",
+        f"to score on: {_valid(run)}",
+        f"{run.steps:,} steps{default}, {run.epochs:{',.0f' if run.epochs >= 100 else '.3g'}} epochs",
+    ]
+
+
+def _card_of(run: Run, step: int, scores: Mapping[str, float]) -> str:
+    """The card of a run's model after a step, with the scores of its parameters then."""
+    settings = run.settings
+    files = ", ".join(Path(name).name for name in (*settings.data.train, *settings.data.train_target))
+    rows = [f"| {name.replace('_', ' ')} | {value:.4f} |" for name, value in scores.items()]
+    table = ["| score | on the texts that were kept apart |", "|---|---|", *rows] if rows else ["None."]
+    signed = [f"* {name}: `{signature}`" for name, signature in run.signatures.items()] if rows else []
+    kind = _class_of(run)
+    return _card(
+        settings,
+        {"library_name": "transformers", "base_model": settings.start},
+        run.folder,
+        [
+            f"Network: {_network(run)}. Trained for `{settings.objective}` by regard.",
+            "",
+            "## Scores",
+            "",
+            *table,
+            *(["", *signed] if signed else []),
+            "",
+            f"Of the parameters after step {step:,} of {run.steps:,} ({run.epochs:.3g} epochs in all).",
+            "",
+            "## Data",
+            "",
+            f"* To learn from: {_amount(run.train)}, of {files}.",
+            f"* To score on: {_valid(run)}.",
+            f"* Tokenizer: {_tokenizer(run)}.",
+            "",
+            "Add the licence, the language and the limits of the texts before you share the model.",
+        ],
+        [
+            'import regard\n\nmodel = regard.load("FOLDER")',
+            f"from transformers import {kind}, AutoTokenizer\n\n"
+            f'model = {kind}.from_pretrained("FOLDER")\n'
+            'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
+        ],
+        f"regard {__version__}, torch {torch.__version__}, tokenizers {version('tokenizers')}, Python "
+        f"{platform.python_version()}, on {run.ranks.world} x {run.ranks.device.type}.",
+    )
+
+
+def word_card_of(settings: WordSettings, folder: Path, *, words: int, read: int) -> str:
+    """The card of vectors: of `words` words, learned from texts of `read` words."""
+    files = ", ".join(Path(name).name for name in settings.data.train)
+    what = f"{settings.architecture} of {settings.objective}"
+    return _card(
+        settings,
+        {},
+        folder,
+        [
+            f"{words:,} words with static embeddings of {settings.size} numbers, by the {what}, learned from",
+            f"{read:,} words of {files} in {settings.epochs} epochs.",
+            "",
+            "Add the licence, the language and the limits of the texts before you share them.",
+        ],
+        [
+            "from regard.words import WordVectors\n\n"
+            'vectors = WordVectors.open("FOLDER/vectors.safetensors")',
+            "from gensim.models import KeyedVectors\n\n"
+            'vectors = KeyedVectors.load_word2vec_format("FOLDER/vectors.txt")',
+        ],
+        f"regard {__version__}, numpy {np.__version__}.",
+    )
+
+
+def _card(
+    settings: AnySettings,
+    front: Mapping[str, Any],
+    folder: Path,
+    about: Sequence[str],
+    loading: Sequence[str],
+    made_with: str,
+) -> str:
+    """Front matter as model hubs read it, then `about`, code to load it, and the settings."""
+    front = {**front, "tags": ["regard", settings.objective]}
+    return "\n".join(
+        [
+            "---",
+            *(f"{name}: {json.dumps(value)}" for name, value in front.items() if value is not None),
+            "---",
+            "",
+            f"# {folder.resolve().name}",
+            "",
+            *about,
+            "",
+            "## How to load it",
+            "",
+            *(f"```python\n{code}\n```\n" for code in loading),
+            "## Settings",
+            "",
+            f"```toml\n{as_toml(settings).rstrip()}\n```",
+            "",
+            made_with,
+            "",
+        ]
+    )
+
+
+def _network(run: Run) -> str:
+    """The network and its size."""
+    config: Any = run.task.saved.config
+    size = f"{sum(each.numel() for each in run.task.saved.parameters()):,} parameters"
+    if run.settings.start is not None:
+        return f"{run.settings.start} ({run.family}), {size}"
+    shape = f"{config.num_layers} layers of {config.num_heads} heads, d_model {config.d_model}"
+    origin = _origin(run)
+    whose = f"a new {run.family}" if origin is None else f"a {run.family} with layers of {origin}"
+    return f"{whose}, {size}: {shape}"
+
+
+def _tokenizer(run: Run) -> str:
+    """The tokenizer and its size."""
+    settings, entries = run.settings, f"{run.task.tokenizer.vocab_size:,} entries"
+    if settings.tokenizer.path is not None:
+        return f"{settings.tokenizer.path}, {entries}"
+    origin = _origin(run)
+    if origin is not None:
+        return f"that of {origin}, {entries}"
+    return f"{settings.tokenizer.kind or run.task.tokenizer_kind}, learned from the texts, {entries}"
+
+
+def _valid(run: Run) -> str:
+    """The texts to score on, and their number."""
+    data = run.settings.data
+    if run.valid is None:
+        return "nothing (data.valid_share is 0)"
+    size = _amount(run.valid)
+    if data.valid:
+        return f"{size} of {', '.join(data.valid)}"
+    share = f"{100 * data.valid_share:.3g} %"
+    where = f"the last {share} of each file" if run.unit == "file" else f"{share} of them, drawn by the seed"
+    return f"{size}: {where}"
+
+
+def _amount(feed: Feed) -> str:
+    texts, tokens = feed.amount()
+    return f"{texts:,} {'text' if texts == 1 else 'texts'}, {tokens:,} tokens"
+
+
+def _origin(run: Run) -> str | None:
+    """The checkpoint whose tokenizer the run has: where it starts, or its teacher."""
+    return run.task.origin(run.settings.start, run.settings.task)
+
+
+def _class_of(run: Run) -> str:
+    network: Any = run.task.saved
+    if len(network.prefixes) == 2:
+        return "AutoModelForSeq2SeqLM"
+    return _CLASSES.get(network.config.head, "AutoModel")
+
 
 _SCORES = "scores.json"
 
@@ -67,7 +248,7 @@ def _writer(run: Run, module: nn.Module, step: int, scores: Mapping[str, float])
     signatures = {"signatures": run.signatures} if scores and run.signatures else {}
 
     def write(target: Path) -> None:
-        write_checkpoint(network, target, tokenizer=run.task.tokenizer, card=card_of(run, step, scores))
+        write_checkpoint(network, target, tokenizer=run.task.tokenizer, card=_card_of(run, step, scores))
         for name, each in beside.items():
             write_checkpoint(each, target / name, tokenizer=run.task.tokenizer)
         (target / _SCORES).write_text(json.dumps({"step": step, **scores, **signatures}), encoding="utf-8")

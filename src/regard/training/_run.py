@@ -22,8 +22,7 @@ from regard.core.schema import table
 from regard.models import load_checkpoint
 from regard.text import Tokenizer
 from regard.training._checkpoints import Progress, last_checkpoint, what_stays
-from regard.training._data import Split, splits_of
-from regard.training._encode import encode_split, form_of, make_tokenizer
+from regard.training._data import Split, encode_split, form_of, make_tokenizer, splits_of
 from regard.training._examples import Examples
 from regard.training._feed import FORMS, Feed
 from regard.training._folder import DATA, LABELS, TOKENIZER, Say, lock_settings, make_folder

@@ -17,8 +17,7 @@ from regard.core.json import read_object
 from regard.models import Loaded, Network, load_checkpoint
 from regard.training._batch import Batch
 from regard.training._configuration import read_settings
-from regard.training._data import splits_of
-from regard.training._encode import encode_split
+from regard.training._data import encode_split, splits_of
 from regard.training._feed import Feed
 from regard.training._folder import DATA, MODEL, SETTINGS
 from regard.training._ranks import Ranks

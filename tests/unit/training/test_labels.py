@@ -13,9 +13,9 @@ from tokenizers import models, pre_tokenizers
 from regard.text import Tokenizer
 from regard.training import NOT_A_TARGET
 from regard.training.tasks import WordTags
-from regard.training.tasks._classify import confusion
-from regard.training.tasks._scores import class_scores, precision_recall_f1
+from regard.training.tasks._classify import class_scores, confusion
 from regard.training.tasks._tag import spans
+from regard.training.tasks._task import precision_recall_f1
 from unit.training.small import TAGS, batch, network, rows, tasks
 
 NONE, B, IN, P = "O", "B-LOC", "I-LOC", "I-PER"

@@ -7,7 +7,7 @@ import pytest
 
 from regard.core.errors import InputError
 from regard.training import NOT_A_TARGET
-from regard.training._sampler import generator
+from regard.training._feed import generator
 from regard.training.tasks._mlm import Masking
 
 MASK, ORDINARY = 4, np.arange(5, 997)

@@ -17,7 +17,6 @@ from regard.training._batch import Batch, Generators, Row, filled, labels_of, st
 from regard.training._folder import LABELS
 from regard.training._losses import NOT_A_TARGET, cross_entropy
 from regard.training._networks import network_of
-from regard.training.tasks._scores import class_scores
 from regard.training.tasks._task import Task, TaskInputs, Values, run
 
 
@@ -206,3 +205,20 @@ def confusion(wanted: Tensor, guessed: Tensor, labels: int) -> Tensor:
     """How often each label (row) was taken for each (column): int64 (labels, labels)."""
     # A pair of labels is one number, and what is counted are numbers.
     return (labels * wanted + guessed).bincount(minlength=labels**2).reshape(labels, labels)
+
+
+def class_scores(sums: Mapping[str, Any]) -> dict[str, float]:
+    """Loss, the share of texts with the right label, and the mean of F1 over the labels (macro-F1).
+
+        F1 of a label = 2 right / (texts that have it + texts that were given it)
+
+    A label that neither occurs nor was given has no F1, and is left out of the mean.
+    """
+    table, targets = sums["confusion"], max(1.0, sums["targets.loss"])
+    both = [sum(row) + sum(column) for row, column in zip(table, zip(*table, strict=True), strict=True)]
+    found = [2.0 * table[label][label] / count for label, count in enumerate(both) if count]
+    return {
+        "loss": sums["loss"] / targets,
+        "accuracy": sums["right"] / targets,
+        "macro_f1": sum(found) / max(1, len(found)),
+    }

@@ -13,8 +13,7 @@ from regard.models import FamilyConfig, Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Generators, Row, labels_of, stack_input
 from regard.training._losses import NOT_A_TARGET, language_sums
-from regard.training.tasks._scores import language_scores
-from regard.training.tasks._task import Task, Values, run
+from regard.training.tasks._task import Task, Values, language_scores, run
 
 
 class NextToken(Task):

@@ -17,8 +17,7 @@ from regard.training._losses import cross_entropy, distillation
 from regard.training._networks import check_length, dropout_of, network_of, stored_network
 from regard.training.tasks._clm import NextToken
 from regard.training.tasks._mlm import MaskedTokens
-from regard.training.tasks._scores import language_scores
-from regard.training.tasks._task import Task, TaskInputs, Values, run
+from regard.training.tasks._task import Task, TaskInputs, Values, language_scores, run
 
 _LAYER = re.compile(r"(.*\blayers\.)(\d+)(\..*)")
 

@@ -17,8 +17,7 @@ from regard.training._batch import Batch, Generators, Row
 from regard.training._losses import NOT_A_TARGET, binary_entropy, cross_entropy, predicted
 from regard.training._networks import network_of, stored_network
 from regard.training.tasks._mlm import Masked, masking_of
-from regard.training.tasks._scores import precision_recall_f1
-from regard.training.tasks._task import TaskInputs, run
+from regard.training.tasks._task import TaskInputs, precision_recall_f1, run
 
 GENERATOR = "generator"
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -9,13 +11,21 @@ import numpy as np
 from torch import Tensor
 
 from regard.core.errors import InputError
+from regard.core.extras import missing
 from regard.decoding import Beams, decode_texts
 from regard.models import Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Generators, Row, labels_of, stack_input
 from regard.training._losses import cross_entropy, kl_divergence, language_sums
-from regard.training.tasks._scores import USUAL, language_scores, signatures, texts_scored, translation_scores
-from regard.training.tasks._task import Task, Values
+from regard.training.tasks._task import Task, Values, language_scores
+
+_USUAL_TEXTS = 200
+"""Texts that are translated for each score by default."""
+
+_USUAL = "13a"
+"""How sacrebleu cuts texts into words by default: as the WMT's script mteval-v13a does."""
+
+_TOKENIZERS = ("13a", "none", "intl", "char", "zh")  # of sacrebleu's those that need nothing else
 
 _LOSSES = {"cross-entropy": cross_entropy, "kl": kl_divergence}
 
@@ -61,7 +71,7 @@ class Translation(Task):
         smoothing: float = 0.1,
         loss: Literal["cross-entropy", "kl"] = "cross-entropy",
         bleu_texts: int | None = None,
-        bleu_tokenize: str = USUAL,
+        bleu_tokenize: str = _USUAL,
         beam: int = 1,
     ) -> None:
         super().__init__(network, tokenizer)
@@ -131,3 +141,49 @@ class Translation(Task):
         found = decode_texts(network, self.tokenizer, [source for source, _ in samples], choice=choice)
         written, wanted = [ways[0].text for ways in found], [target for _, target in samples]
         return translation_scores(written, wanted, tokenize=self.bleu_tokenize)
+
+
+def texts_scored(wanted: int | None) -> int:
+    """Texts to translate for a score: `wanted`, or by default 200 where sacrebleu is installed, else none."""
+    if wanted is None:
+        return _USUAL_TEXTS if find_spec("sacrebleu") is not None else 0
+    if wanted < 0:
+        raise InputError(f"task.bleu_texts must be at least 0; got {wanted}.")
+    if wanted:
+        _metrics()
+    return wanted
+
+
+def translation_scores(
+    found: Sequence[str], wanted: Sequence[str], *, tokenize: str = _USUAL
+) -> dict[str, float]:
+    """BLEU and chrF of translations, each against one reference, in percent; 0 without any.
+
+    Source: Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation"; Popović
+    2015, "chrF: character n-gram F-score"; as Post 2018, arXiv 1804.08771, computes them.
+    """
+    return {
+        name: metric.corpus_score(list(found), [list(wanted)]).score if found else 0.0
+        for name, metric in _metrics(tokenize).items()
+    }
+
+
+def signatures(tokenize: str = _USUAL) -> dict[str, str]:
+    """How the scores are computed, in sacrebleu's notation, which papers quote."""
+    return {name: _signed(metric) for name, metric in _metrics(tokenize).items()}
+
+
+def _signed(metric: Any) -> str:
+    metric.corpus_score(["a"], [["a"]])  # only then it knows how many references there are
+    return str(metric.get_signature())
+
+
+def _metrics(tokenize: str = _USUAL) -> dict[str, Any]:
+    try:
+        metrics = import_module("sacrebleu.metrics")
+    except ImportError as error:
+        raise missing("BLEU and chrF need", error, "sacrebleu") from error
+    if tokenize not in _TOKENIZERS:
+        raise InputError(f"task.bleu_tokenize must be {' or '.join(_TOKENIZERS)}; got {tokenize!r}.")
+    # force: texts that look tokenised are scored as the signature says, without a remark for each score.
+    return {"bleu": metrics.BLEU(tokenize=tokenize, force=True), "chrf": metrics.CHRF()}

@@ -13,8 +13,7 @@ from regard.text import Tokenizer
 from regard.training._batch import Batch, Generators, Row, labels_of, stack_input
 from regard.training._losses import NOT_A_TARGET, cross_entropy
 from regard.training.tasks._classify import Labelled
-from regard.training.tasks._scores import precision_recall_f1
-from regard.training.tasks._task import Values, run
+from regard.training.tasks._task import Values, precision_recall_f1, run
 
 
 class WordTags(Labelled):

@@ -1,5 +1,6 @@
-"""The objective as a class: texts become examples, examples batches, batches losses."""
+"""The objective as a class: texts become examples, examples batches, batches losses, and sums scores."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -243,3 +244,31 @@ def run(network: Network, batch: Batch, *, logits: bool = True, taps: Taps | Non
             raise
         raise InputError(f"batch.form must not be packed for this model: {error}") from error
     return output
+
+
+def language_scores(sums: Mapping[str, Any]) -> dict[str, float]:
+    """Loss in nats a target, perplexity, the share guessed right; where bytes are known, bits a byte.
+
+    perplexity    = exp(loss)
+    bits a byte   = (sum of the losses) / ln 2 / bytes of the texts in UTF-8
+    """
+    targets = max(1.0, sums["targets.loss"])
+    loss = sums["loss"] / targets
+    # exp(710) overflows.
+    scores = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": sums["right"] / targets}
+    if sums.get("bytes"):
+        scores["bits_per_byte"] = sums["loss"] / math.log(2) / sums["bytes"]
+    return scores
+
+
+def precision_recall_f1(counts: Sequence[float]) -> dict[str, float]:
+    """Precision, recall and F1 of what is found in texts; a span is right with its kind, beginning and end.
+
+    Source: Tjong Kim Sang and De Meulder 2003, arXiv cs/0306050, section 2.4.
+    """
+    there, found, right = counts
+    return {
+        "precision": right / found if found else 0.0,
+        "recall": right / there if there else 0.0,
+        "f1": 2.0 * right / (there + found) if there + found else 0.0,
+    }

@@ -13,8 +13,8 @@ from regard.core.errors import InputError, MissingExtraError
 from regard.decoding import decode_texts
 from regard.models import load_checkpoint
 from regard.training import score, train
-from regard.training.tasks import _scores
-from regard.training.tasks._scores import signatures, texts_scored, translation_scores
+from regard.training.tasks import _seq2seq
+from regard.training.tasks._seq2seq import signatures, texts_scored, translation_scores
 from unit.training.small import PAIRS
 from unit.training.test_runs import settings_of
 
@@ -64,8 +64,8 @@ def test_without_sacrebleu_there_is_no_score_but_where_it_is_asked_for(
     def absent(name: str) -> Any:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(_scores, "import_module", absent)
-    monkeypatch.setattr(_scores, "find_spec", lambda name: None)
+    monkeypatch.setattr(_seq2seq, "import_module", absent)
+    monkeypatch.setattr(_seq2seq, "find_spec", lambda name: None)
     assert (texts_scored(None), texts_scored(0)) == (0, 0)
     with pytest.raises(MissingExtraError, match="BLEU and chrF need sacrebleu, which is not installed"):
         texts_scored(7)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from regard.core.errors import InputError
-from regard.training import _sampler
-from regard.training._sampler import blocks, buckets, generator, pack, seed_of, share, shuffled
+from regard.training import _feed
+from regard.training._feed import blocks, buckets, generator, pack, seed_of, share, shuffled
 
 
 def drawn(count: int, most: int) -> Any:
@@ -88,7 +88,7 @@ def test_buckets_have_little_padding() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 101, 1009])
 @pytest.mark.parametrize(("row_length", "pool"), [(40, 10_000), (40, 50), (257, 10_000)])
 def test_pack(monkeypatch: pytest.MonkeyPatch, count: int, row_length: int, pool: int) -> None:
-    monkeypatch.setattr(_sampler, "_POOL", pool)
+    monkeypatch.setattr(_feed, "_POOL", pool)
     lengths = drawn(count, 40)
     rows = pack(lengths, row_length=row_length, seed=1, epoch=2)
     assert sorted(flat(rows)) == list(range(count))
