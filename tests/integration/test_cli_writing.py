@@ -253,6 +253,9 @@ main()
             "--best must be at most the number of beams, 2; got 3",
         ),
         (["translate", "-m", "bart", "--prefix", "a", "--prefixes", "b"], "give one of the two"),
+        # Before the model is loaded, which takes seconds.
+        (["translate", "gone", "-m", "no model"], r"FILE 'gone' cannot be read \(No such file"),
+        (["translate", "-m", "no model", "--prefixes", "gone"], "--prefixes 'gone' cannot be read"),
         (["generate", "\n", "-m", "gpt2"], "TEXT is empty: there is nothing to go on with"),
         (
             ["translate", "-m", "bart", "-o", "/no/such/file"],

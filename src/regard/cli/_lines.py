@@ -48,6 +48,13 @@ def read_lines(path: Path, option: str, *, blank_too: bool = False) -> Iterator[
         raise InputError(f"{option} {str(path)!r} holds no text; give a file with one text a line.")
 
 
+def check_lines(path: Path, option: str) -> None:
+    """Refuse a file that cannot be opened, before work that takes long; a pipe, read only once, is left."""
+    if not path.is_fifo():
+        with _open(path, option):
+            pass
+
+
 def count_lines(path: Path) -> int | None:
     """How many lines of a plain file hold more than blanks; None for a pipe, which can be read only once.
 
@@ -66,8 +73,9 @@ def _open(path: Path, option: str) -> AbstractContextManager[IO[bytes]]:
     if str(path) != "-":
         try:
             return path.open("rb")
-        except ValueError as error:  # a NUL in the name
-            raise InputError(f"{option} {str(path)!r} cannot be read ({error}).") from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"{option} {str(path)!r} cannot be read ({why}).") from error
     if sys.stdin is None:
         raise InputError(f"{option} - reads stdin, but stdin is closed.")
     return nullcontext(sys.stdin.buffer)

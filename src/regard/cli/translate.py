@@ -6,6 +6,7 @@ import typer
 
 from regard.cli import _writing_options as writing
 from regard.cli._input import as_typed
+from regard.cli._lines import check_lines
 from regard.cli._options import WRITING_MODEL, argument, flag, option
 from regard.cli._output import check_new, check_outputs
 from regard.cli._translate_job import Lines, to_file, to_stdout
@@ -49,6 +50,9 @@ def translate(
         raise InputError("--best goes with --json, which has room for several.")
     if prefix is not None and prefixes is not None:
         raise InputError("--prefix is for all lines and --prefixes for each; give one of the two.")
+    for path, name in ((source, "FILE"), (prefixes, "--prefixes")):
+        if path is not None:
+            check_lines(path, name)
     check_outputs({"--output": output})
     check_new(output, force=force)
     loaded = writing.model_of(given, "Helsinki-NLP/opus-mt-en-de")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from regard.core.arguments import one_of
 from regard.core.errors import InputError, RegardError
 from regard.core.json import read_object
+from regard.data import unreadable
 from regard.models import Loaded, Network, load_checkpoint
 from regard.training._batch import Batch
 from regard.training._configuration import read_settings
@@ -146,6 +147,8 @@ def score(
         >>> sorted(score(place / "run", [place / "text.csv"]).scores)
         ['accuracy', 'loss', 'macro_f1']
     """
+    files, targets = tuple(map(str, data)), tuple(map(str, target))
+    _check_there((*files, *targets))
     run, name = _found(model)
     loaded = load_checkpoint(name)
     settings = _settings(run, loaded, objective, changes)
@@ -157,7 +160,6 @@ def score(
             f"{'none' if config.head is None else repr(config.head)}. Train one with `regard train "
             f"{settings.objective} --from {name}`."
         )
-    files, targets = tuple(map(str, data)), tuple(map(str, target))
     # A run of no steps that starts from the model, and whose texts to score on are the given ones.
     settings = replace(
         settings,
@@ -217,6 +219,16 @@ def _scored(
         scores=scores,
         details=details,
     )
+
+
+def _check_there(files: Iterable[str]) -> None:
+    """Refuse a file that is not there before the model is loaded, which takes seconds."""
+    for name in files:
+        try:
+            if name != "-" and not any(each in name for each in "*?["):
+                Path(name).stat()
+        except (OSError, ValueError) as error:
+            raise unreadable(name, error) from error
 
 
 def _found(model: str | Path) -> tuple[Path | None, str | Path]:

@@ -1,13 +1,14 @@
 """Files of texts: a line each, read as it is needed, and what is no text."""
 
 import io
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from regard.cli import _lines
-from regard.cli._lines import count_lines, read_lines
+from regard.cli._lines import check_lines, count_lines, read_lines
 from regard.core.errors import InputError
 
 
@@ -27,6 +28,14 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path) -> None:
     assert next(lines) == (1, "good")
     with pytest.raises(InputError, match=r"line 2 of .*; byte 4 is 0xff\. Convert it, .* iconv"):
         next(lines)
+
+
+def test_a_file_is_refused_before_it_is_needed(tmp_path: Path) -> None:
+    for name, why in (("gone", "No such file"), ("", "Is a directory"), ("a\0b", "null")):
+        with pytest.raises(InputError, match=rf"--file '.*' cannot be read \(.*{why}"):
+            check_lines(tmp_path / name, "--file")
+    os.mkfifo(tmp_path / "pipe")  # to open it would wait for who writes to it
+    check_lines(tmp_path / "pipe", "--file")
 
 
 def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,13 @@ def test_damaged_weights_have_no_score(tmp_path: Path) -> None:
         score(folder, [tmp_path / "a.txt"])
 
 
+def test_a_file_that_is_not_there_is_noticed_before_the_model_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a bank\n")
+    for data, target in (("gone.txt", ()), ("a.txt", [tmp_path / "gone.txt"])):
+        with pytest.raises(InputError, match=r"gone\.txt cannot be read \(No such file or directory\)\."):
+            score("no such model", [tmp_path / data], target=target)
+
+
 def _ids(task: Any, texts: list[str]) -> Any:
     return [np.array(each["tokens"]) for each in task.encode([(text,) for text in texts])]
 
