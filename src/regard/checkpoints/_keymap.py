@@ -85,7 +85,7 @@ ID_BUFFERS: Mapping[str, Holds] = {
     "embeddings.position_ids": lambda at, _: torch.equal(at.flatten(), torch.arange(at.numel()).to(at)),
     "embeddings.token_type_ids": lambda at, _: not at.any(),
 }
-"""0, 1, 2, .. and 0, 0, 0, ..: written by `transformers` before 4.31, and by who writes all buffers."""
+"""0, 1, 2, .. and 0, 0, 0, ..: written by `transformers` before 4.31, and by whoever writes all buffers."""
 
 
 def taken_apart(stored: Tensor, sizes: list[int], *, transposed: bool) -> list[Tensor]:

@@ -25,7 +25,7 @@ SENTENCE = tuple(
 class Layout:
     """One way to store a model's weights: in one file, or in shards that an index lists.
 
-    Pickles only `torch.load` in its safe mode may open.
+    Only `torch.load` in its safe mode may open pickles.
     """
 
     whole: str

@@ -117,7 +117,7 @@ def paragraphs(records: Iterable[Record]) -> Iterator[Record]:
 
 
 def no_text(what: str, value: object) -> str | None:
-    """Why a value is no text; None where it is one. `what` it is called.
+    """Why a value is no text; None where it is one. `what` is its name in the message.
 
     Example:
         >>> no_text("the text", None), no_text("the text", 3), no_text("the text", "")

@@ -3,12 +3,11 @@
 from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Computed, Embeddings, Loss, Report, SentenceVectors
 from regard.embedding._kept import KeptEmbedder
-from regard.embedding._passages import Passage
+from regard.embedding._passages import Passage, Truncate, Windows
 from regard.embedding._pooling import KINDS, WORD_KINDS, Kind, WordKind, pool, pool_words
 from regard.embedding._request import Level, Mix, Precision, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
 from regard.embedding._steps import Dense, Norm, Storage, Unit, finished, packed
-from regard.embedding._windows import Truncate, Windows
 
 __all__ = [
     "KINDS",

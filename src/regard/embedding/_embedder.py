@@ -16,12 +16,11 @@ from regard.embedding._embeddings import Embeddings, Report
 from regard.embedding._engine import stack_of
 from regard.embedding._engine_choice import choose_engine
 from regard.embedding._packs import Pack, over, pack
-from regard.embedding._passages import Passage, Passages, groups_of, parts_of, read, room_of, torn
+from regard.embedding._passages import Passage, Passages, Window, groups_of, parts_of, read, room_of, torn
 from regard.embedding._pooling import Row, added, pool_rows, pool_words
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
 from regard.embedding._steps import Unit, finished, packed
-from regard.embedding._windows import Truncate, Windows
 from regard.models import Loaded
 from regard.text import Frame
 
@@ -176,15 +175,13 @@ class Embedder:
         """
         return self.vectors(self.read(texts, first=first), told=told)
 
-    def read(
-        self, texts: Sequence[str], *, first: int = 0, window: Windows | Truncate | None = None
-    ) -> list[Passage]:
+    def read(self, texts: Sequence[str], *, first: int = 0, window: Window | None = None) -> list[Passage]:
         """Texts as they will be read, for `vectors`: tokenised, with their prompt and their frame.
 
         Args:
             texts: any number.
             first: the number of the first, for messages.
-            window: what becomes of long ones; by default as requested. Its size is not asked for.
+            window: what becomes of long ones; by default as requested. Its size is not looked at.
 
         Raises:
             InputError: a text that cannot be embedded; the message says which.
@@ -192,7 +189,7 @@ class Embedder:
         prepared = [self._settings.prepared(text, self._prompt) for text in texts]
         return self._read(prepared, first, spans=False, window=window)
 
-    def given(self, ids: Sequence[int], *, window: Windows | Truncate | None = None) -> Passage:
+    def given(self, ids: Sequence[int], *, window: Window | None = None) -> Passage:
         """A text given by its token ids, read as they are: with their special tokens, if they have any.
 
         Raises:
@@ -304,7 +301,7 @@ class Embedder:
         return passages.report(self.computed, self._bulk.unknown)
 
     def _read(
-        self, texts: Sequence[str], first: int, *, spans: bool, window: Windows | Truncate | None = None
+        self, texts: Sequence[str], first: int, *, spans: bool, window: Window | None = None
     ) -> list[Passage]:
         window, room = window or self._request.window, self._room
         return read(self._bulk, self._frame, texts, window=window, room=room, spans=spans, first=first)

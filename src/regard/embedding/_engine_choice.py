@@ -161,7 +161,7 @@ def _as(network: Network, dtype: torch.dtype, precision: str) -> Any:
 
 
 def _loss(network: Network, wide: Engine, narrow: Engine) -> Loss:
-    """Between two engines of a network, of all vectors of rows of ids spread over the table."""
+    """What the narrow engine loses against the wide one, over all vectors of a few rows of random ids."""
     generator = torch.Generator().manual_seed(0)
     limit = network.limit(stack_of(network))
     rows, length = 4, 24 if limit is None else min(24, limit)

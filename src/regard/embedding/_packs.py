@@ -83,10 +83,10 @@ _before = 0
 
 
 class _OneThread:
-    """torch computes with one thread while anybody is inside; who leaves gets back as many as there were.
+    """torch computes with one thread while anybody is inside; whoever leaves gets back the number of before.
 
-    The number is one of each thread's own, and what a new thread begins with is what was set last, anywhere.
-    So the first one in remembers it, for all who come while others are inside.
+    Each thread has its own number, and a new thread begins with what was set last, anywhere. So the first one
+    in remembers it, for all who come while others are inside.
     """
 
     def __enter__(self) -> None:
@@ -114,11 +114,11 @@ def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int
         with _OneThread(), torch.inference_mode():
             while not failed:
                 with lock:
-                    pack = next(todo, None)
-                if pack is None:
+                    one = next(todo, None)
+                if one is None:
                     return
                 try:
-                    compute(pack)
+                    compute(one)
                 except BaseException as error:
                     failed.append(error)
 
@@ -136,7 +136,7 @@ def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int
 
 
 def cores(root: Path = _CGROUP) -> int:
-    """The cores that the process may run on, and that its control group grants time of; at least 1."""
+    """How many cores the process may run on and its control group grants time on; at least 1."""
     try:
         allowed = len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux

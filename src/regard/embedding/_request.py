@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.embedding._packs import BATCH_TOKENS
+from regard.embedding._passages import Window, Windows
 from regard.embedding._pooling import KINDS, WORD_KINDS, Kind, WordKind
 from regard.embedding._steps import Storage
-from regard.embedding._windows import Truncate, Windows
 
 Level = Literal["sentence", "word", "token"]
 """What gets a vector."""
@@ -76,7 +76,7 @@ class Request:
     layer: int | Sequence[int] | Mix = -1
     pooling: Kind | WordKind | Sequence[Kind | WordKind] | None = None
     normalize: bool | None = None
-    window: Windows | Truncate = field(default_factory=Windows)
+    window: Window = field(default_factory=Windows)
     prompt: str | None = None
     prompt_name: str | None = None
     truncate_dim: int | None = None
@@ -94,7 +94,7 @@ class Request:
             raise InputError("pooling must name at least one; got none.")
         for kind in self.poolings or ():
             _one_of("pooling", kind, WORD_KINDS if self.level == "word" else KINDS)
-        if not isinstance(self.window, Windows | Truncate):
+        if not isinstance(self.window, Window):
             raise InputError(
                 f"window must be regard.Windows(..) or regard.Truncate(..); got {self.window!r}."
             )

@@ -36,7 +36,7 @@ def read_settings(
         Traceback (most recent call last):
         regard.core.errors.InputError: optimiser.learning is not a setting; ...
     """
-    return as_settings(_given(objective, file, changes, given))
+    return built("", _given(objective, file, changes, given), Settings)
 
 
 def read_word_settings(
@@ -69,11 +69,6 @@ def _given(
     return values
 
 
-def as_settings(values: Mapping[str, Any]) -> Settings:
-    """Settings from nested mappings, as `as_mapping` gives them."""
-    return built("", values, Settings)
-
-
 def type_of(objective: str) -> type[AnySettings]:
     """Which kind of settings an objective has."""
     return WordSettings if objective in WORD_OBJECTIVES else Settings
@@ -83,8 +78,8 @@ def as_mapping(settings: AnySettings) -> dict[str, Any]:
     """Settings as nested mappings of plain values, as JSON takes them.
 
     Example:
-        >>> as_settings(as_mapping(Settings(objective="mlm"))) == Settings(objective="mlm")
-        True
+        >>> as_mapping(Settings(objective="mlm", keep=3))["keep"]
+        3
     """
     return json.loads(json.dumps(asdict(settings)))  # type: ignore[no-any-return]
 

@@ -81,7 +81,7 @@ class Split:
                 yield values, row.place
 
     def _is_apart(self, number: int, share: float) -> bool:
-        # Of its number alone: so both splits are read one row at a time, and agree without being kept.
+        # By the row's number alone: so both splits are read one row at a time, and agree without being kept.
         return float(generator(self.seed, number, purpose="valid").random()) < share
 
     def _rows(self, files: Sequence[str], targets: Sequence[str], columns: Sequence[str]) -> Iterable[Row]:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from regard.core.errors import InputError
+from regard.core.schema import built
 from regard.data import Csv
-from regard.training import as_mapping, read_settings
-from regard.training._configuration import as_settings
+from regard.training import Settings, as_mapping, read_settings
 
 FILE = """
 steps = 20
@@ -28,11 +28,11 @@ def test_what_is_typed_goes_over_the_file_and_the_file_over_the_defaults(tmp_pat
     assert (settings.steps, settings.optimiser.lr, settings.optimiser.betas) == (30, 3e-4, (0.9, 0.95))
     assert settings.model == {"d_model": 8, "activation": "relu"}
     assert (settings.batch.form, settings.optimiser.clip, settings.batch.rows) == ("packed", None, 32)
-    assert as_settings(as_mapping(settings)) == settings
+    assert built("", as_mapping(settings), Settings) == settings
     changes = ["data.csv.escape=\\", r"data.csv.delimiter=\t", "data.csv.header=false", "data.text=1"]
     data = read_settings("clm", changes=changes).data
     assert (data.csv, data.text) == (Csv(escape="\\", delimiter="\t", header=False), "1")
-    assert as_settings(as_mapping(settings)) == settings
+    assert built("", as_mapping(settings), Settings) == settings
     given = read_settings("clm", data={"train": ["a.txt"], "valid": None})
     assert (given.data.train, given.data.valid) == (("a.txt",), ())
 

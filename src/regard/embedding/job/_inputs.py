@@ -224,6 +224,7 @@ class Inputs:
 
 
 _OF_JSON = ("bool", "int64", "double", "string")
+"""Types of columns that a value of JSON lines may fit or not."""
 
 
 def _identity(opened: Opened) -> tuple[int, int] | None:

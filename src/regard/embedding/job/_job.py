@@ -84,6 +84,7 @@ SHARD_ROWS = 8192
 Spread = Callable[[Work, Iterable[Block]], Iterator[tuple[Block, Piece | None]]]
 """Embeds blocks, wherever, and gives each with its piece, in order; None for one with no texts."""
 
+# Of the manifest: another number says that older folders cannot be gone on with.
 _FORMAT = 1
 # Blocks on the way between two threads.
 _DEPTH = 2

@@ -86,7 +86,7 @@ class Worker:
 
 # Blocks that a worker has been handed: the next one is there when one is done.
 _HANDED = 2
-# Blocks a worker that are read and not yet written. One may take long, and those behind it wait for it.
+# Blocks for each worker that are read and not yet written: one may take long, and those behind it wait.
 _UNDER_WAY = 3
 # So many workers may die of one block, or before they are ready.
 _DEATHS = 3

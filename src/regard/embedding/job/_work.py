@@ -14,9 +14,9 @@ from regard.core.fingerprints import fingerprint
 from regard.core.memory import trim_malloc
 from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings, Report, by_layer
+from regard.embedding._passages import Truncate, Window, Windows
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import read_sentence_settings
-from regard.embedding._windows import Truncate, Windows
 from regard.models import Loaded, load_checkpoint
 from regard.text import Words
 
@@ -46,7 +46,7 @@ class Work(Protocol):
 
     @property
     def settled(self) -> Mapping[str, Any]:
-        """All that the bytes depend on, as JSON: it goes into the manifest, and is asked for on going on."""
+        """All that the bytes depend on, as JSON. The manifest keeps it; a job goes on with the same."""
         ...
 
     @property
@@ -241,6 +241,6 @@ def _layer(given: Mapping[str, Any]) -> int | list[int] | Mix:
     return layers[0] if len(layers) == 1 else layers
 
 
-def _window(given: Mapping[str, Any]) -> Windows | Truncate:
+def _window(given: Mapping[str, Any]) -> Window:
     size = given.get("window")
     return Truncate(size) if given.get("truncate") else Windows(size, given.get("overlap"))

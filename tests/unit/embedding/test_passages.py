@@ -6,7 +6,7 @@ import random
 import pytest
 
 from regard import InputError, Truncate, Windows
-from regard.embedding._windows import Part
+from regard.embedding._passages import Part
 
 
 def _cases() -> list[tuple[int, int, int, list[int]]]:
