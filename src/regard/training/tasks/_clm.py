@@ -13,7 +13,7 @@ from regard.models import FamilyConfig, Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Generators, Row, labels_of, stack_input
 from regard.training._losses import NOT_A_TARGET, language_sums
-from regard.training.tasks._task import Task, Values, language_scores, run
+from regard.training.tasks._task import Task, Values, run
 
 
 class NextToken(Task):
@@ -92,4 +92,4 @@ class NextToken(Task):
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         targets = {name: max(1.0, sums[f"targets.{name}"]) for name in self.penalties}
-        return language_scores(sums) | {name: sums[name] / count for name, count in targets.items()}
+        return super().scores(sums) | {name: sums[name] / count for name, count in targets.items()}

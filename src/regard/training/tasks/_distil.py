@@ -17,7 +17,7 @@ from regard.training._losses import cross_entropy, distillation
 from regard.training._networks import check_length, dropout_of, network_of, stored_network
 from regard.training.tasks._clm import NextToken
 from regard.training.tasks._mlm import MaskedTokens
-from regard.training.tasks._task import Task, TaskInputs, Values, language_scores, run
+from regard.training.tasks._task import Task, TaskInputs, Values, run
 
 _LAYER = re.compile(r"(.*\blayers\.)(\d+)(\..*)")
 
@@ -154,7 +154,7 @@ class Distillation(Task):
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         """The loss and its terms, and what the student is worth as a language model."""
         terms = {name: sums[name] / max(1.0, sums[f"targets.{name}"]) for name in self.weights}
-        model = language_scores(
+        model = super().scores(
             {"loss": sums["language"], "targets.loss": sums["targets.language"], "right": sums["right"]}
         )
         loss = sum(weight * terms[name] for name, weight in self.weights.items())

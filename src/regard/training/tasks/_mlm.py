@@ -11,7 +11,7 @@ from regard.models import Transformer
 from regard.text import Frame, Tokenizer
 from regard.training._batch import Batch, Generators, Row, labels_of, stack_input
 from regard.training._losses import NOT_A_TARGET, language_sums
-from regard.training.tasks._task import Task, Values, language_scores
+from regard.training.tasks._task import Task, Values
 
 
 class Masking:
@@ -170,6 +170,3 @@ class MaskedTokens(Masked):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         state = self.state(batch).last_hidden_state
         return language_sums(self.network, state, batch.labels)
-
-    def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
-        return language_scores(sums)

@@ -17,7 +17,7 @@ from regard.models import Transformer
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Generators, Row, labels_of, stack_input
 from regard.training._losses import cross_entropy, kl_divergence, language_sums
-from regard.training.tasks._task import Task, Values, language_scores
+from regard.training.tasks._task import Task, Values
 
 _USUAL_TEXTS = 200
 """Texts that are translated for each score by default."""
@@ -131,9 +131,6 @@ class Translation(Task):
         state = self.state(batch).last_hidden_state
         loss = partial(self.loss, smoothing=self.smoothing)
         return language_sums(self.network, state, batch.labels, loss)
-
-    def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
-        return language_scores(sums)
 
     def written(self, network: Transformer, samples: Sequence[Values]) -> dict[str, float]:
         """BLEU and chrF of translations of the samples."""

@@ -197,13 +197,25 @@ class Task(nn.Module, ABC):
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """Sums over the targets of a batch: of each term of the loss, and further counts for the scores."""
 
-    @abstractmethod
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         """Scores from the sums of `forward` and of `Batch.counts` over a set; "loss" is one of them.
+
+        Those of who predicts tokens: the loss in nats a target, perplexity, the share guessed right; where
+        bytes are known, bits a byte.
+
+            perplexity    = exp(loss)
+            bits a byte   = (sum of the losses) / ln 2 / bytes of the texts in UTF-8
 
         Args:
             sums: numbers, and lists of them where `forward` gives more than one.
         """
+        targets = max(1.0, sums["targets.loss"])
+        loss = sums["loss"] / targets
+        # exp(710) overflows.
+        scores = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": sums["right"] / targets}
+        if sums.get("bytes"):
+            scores["bits_per_byte"] = sums["loss"] / math.log(2) / sums["bytes"]
+        return scores
 
     def details(self, sums: Mapping[str, Any]) -> dict[str, Any]:
         """From the same sums, results that are more than a number, as JSON has them."""
@@ -244,21 +256,6 @@ def run(network: Network, batch: Batch, *, logits: bool = True, taps: Taps | Non
             raise
         raise InputError(f"batch.form must not be packed for this model: {error}") from error
     return output
-
-
-def language_scores(sums: Mapping[str, Any]) -> dict[str, float]:
-    """Loss in nats a target, perplexity, the share guessed right; where bytes are known, bits a byte.
-
-    perplexity    = exp(loss)
-    bits a byte   = (sum of the losses) / ln 2 / bytes of the texts in UTF-8
-    """
-    targets = max(1.0, sums["targets.loss"])
-    loss = sums["loss"] / targets
-    # exp(710) overflows.
-    scores = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": sums["right"] / targets}
-    if sums.get("bytes"):
-        scores["bits_per_byte"] = sums["loss"] / math.log(2) / sums["bytes"]
-    return scores
 
 
 def precision_recall_f1(counts: Sequence[float]) -> dict[str, float]:
