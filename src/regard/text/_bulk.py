@@ -150,7 +150,7 @@ class Bulk:
         )
 
     def _any_text(self) -> str:
-        """A text that can be encoded: "a", or where that is unknown, and the unknown refused, a token."""
+        """A text that can be encoded: "a", or a token where the tokenizer refuses what it does not know."""
         try:
             encode(self._backend, self._source, "a", add_special_tokens=False)
         except CheckpointError:

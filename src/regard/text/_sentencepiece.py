@@ -31,8 +31,8 @@ class Pieces:
         prefix: What stands before a text: roles, tokens, or "{lang}" for the language.
         suffix: What stands after it.
         pair: The template of two texts, where it is not twice that of one, one after the other.
-        begins: Whether a text begins with `bos` where the settings do not say; None for families of which
-            the settings say nothing, whose `prefix` and `suffix` hold.
+        begins: Whether a text begins with `bos` where the settings do not say; None for families whose
+            settings never say, where `prefix` and `suffix` hold.
         lowercases: Whether the setting `do_lower_case` is read.
         sentinels: Whether T5's `<extra_id_0>` and on follow the vocabulary.
         source_lang: The language where none is stated.

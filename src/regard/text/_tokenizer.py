@@ -203,13 +203,13 @@ class Tokenizer:
         """The text of its `tokenizer.json`, which `from_str` reads.
 
         Raises:
-            InputError: A decoder's texts are written otherwise than others (mBART, Marian), for which that
-                file has no words.
+            InputError: A decoder's texts are encoded in another way than others (mBART, Marian), which that
+                file cannot say.
         """
         if self._target is not None or isinstance(self._backend, Renumbered):
             raise InputError(
-                f"tokenizer: {self._source} writes the texts of a decoder otherwise than others, for which "
-                "tokenizer.json has no words; copy the files of its folder instead."
+                f"tokenizer: {self._source} encodes a decoder's texts in another way than others, which "
+                "no tokenizer.json can say; copy the files of its folder instead."
             )
         return str(self._backend.to_str(pretty=True))
 

@@ -40,11 +40,11 @@ def lock_settings(
 
     Args:
         folder: of the run.
-        settings: of the one that wants it.
+        settings: of the run that is to have the folder.
         say: is told what is being done.
         step: of the last checkpoint; 0 for none.
-        free: from the settings that are there, the names of those that may be others now.
-        made: what a run makes before its first step, to be removed with one that never took any.
+        free: gives, from the settings that are there, the names of those that may differ now.
+        made: names of what a run makes before its first step; removed where the run there never took one.
     """
     file = folder / SETTINGS
     if file.exists():

@@ -62,7 +62,7 @@ class Task(nn.Module, ABC):
         longer: what becomes of a text that is too long, by default.
         schedule: of the learning rate.
         best: the score that decides which state is the best.
-        samples: how many rows of the set to score on are written anew for a score, by `written`.
+        samples: how many rows of the set to score on the network answers itself for a score, by `written`.
         signatures: how the scores of `written` are computed, by their names, in the notation that papers
             quote.
 
