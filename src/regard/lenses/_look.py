@@ -367,6 +367,7 @@ def quiet(names: frozenset[str]) -> dict[str, Any]:
 
 def _ids(model: Any, vocab_size: int, shape: tuple[int, int], device: torch.device) -> Tensor:
     taken = _special(model)
+    # Of the first ones alone: a list of a whole vocabulary takes longer than the look.
     free = [each for each in range(min(vocab_size, 2048)) if each not in taken] or [0]
     # Of its own: looking at a model must not change anybody's random numbers.
     generator = torch.Generator().manual_seed(0)

@@ -218,6 +218,7 @@ def _common(found: Survey, own: list[SeenCall]) -> list[Execution]:
 
 def _limit(found: Survey, own: list[SeenCall]) -> int | None:
     """The rows of the table of positions that the stack looks its positions up in."""
+    # A stack looks its positions up before its first attention, and after that of the stack before it.
     at = {execution: index for index, execution in enumerate(found.order)}
     stop = at[own[0].around[-1]]
     before = [at[call.around[-1]] for call in found.calls if call not in own]

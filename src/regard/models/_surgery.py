@@ -228,7 +228,7 @@ def has_table(network: Network, part: Part) -> bool:
 def _keep_columns(stack: Stack, heads: Sequence[int]) -> None:
     assert isinstance(stack.bias, RelativeBias)
     old = stack.bias.table
-    new = nn.Embedding(old.num_embeddings, len(heads), device="meta")
+    new = nn.Embedding(old.num_embeddings, len(heads), device="meta")  # no weights that are replaced at once
     new.weight = nn.Parameter(
         old.weight.detach()[:, list(heads)].contiguous(), requires_grad=old.weight.requires_grad
     )

@@ -147,6 +147,7 @@ class Transformer(Network):
             return None
         if norm is not None and not normed:
             state = norm(state)
+        # A head over the vocabulary, which alone is asked for logits of states, reads no ids.
         ids = torch.zeros(state.shape[:2], dtype=torch.int64, device=state.device)
         logits: Tensor = self.head(LastState(state=state, token_ids=ids))
         return logits

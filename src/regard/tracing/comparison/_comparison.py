@@ -92,8 +92,8 @@ class Comparison(Displayable):
             cells = [
                 [
                     name,
-                    *(_cosine(float(matrix[a, b])) for a, b in shown),
-                    *([_bar(matrix[shown[0]])] if single else []),
+                    *("-" if np.isnan(matrix[pair]) else f"{matrix[pair]:.3f}" for pair in shown),
+                    *(["█" * round(40 * max(0.0, np.nan_to_num(matrix[shown[0]])))] if single else []),
                 ]
                 for name, matrix in zip(self.layers, self.similarity, strict=True)
             ]
@@ -140,14 +140,6 @@ class Comparison(Displayable):
         )
         figure.supxlabel("\n".join(captions), fontsize=7, x=0.02, ha="left", parse_math=False)
         write_figure(figure, Path(path))
-
-
-def _cosine(value: float) -> str:
-    return "-" if np.isnan(value) else f"{value:.3f}"
-
-
-def _bar(value: float) -> str:
-    return "█" * round(40 * max(0.0, float(np.nan_to_num(value))))
 
 
 def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
