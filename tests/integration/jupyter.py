@@ -140,7 +140,7 @@ def notebook(
     expect(prompt).to_have_text(f"[{len(cells)}]:", timeout=SHOWN_S)
     yield page
     context.close()
-    assert [each for each in troubles if allowed is None or allowed not in each] == []
+    assert [each for each in troubles if allowed is None or allowed not in each] == [], troubles
 
 
 def cell_of(page: BrowserPage, number: int) -> Locator:

@@ -129,7 +129,7 @@ def test_closed_streams() -> None:
 
 
 def test_bytes_that_are_no_text() -> None:
-    done = run([*REGARD, "look", b"a \xff", "--no-open"])
+    done = run([*REGARD, "explain", b"a \xff", "-w", "a"])
     assert (done.returncode, done.stdout) == (2, b"")
     assert (
         done.stderr

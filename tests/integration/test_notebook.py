@@ -71,7 +71,8 @@ CELLS = (
     f"decoder.generate({TEXT!r}, max_length=3, trace=True)",
     f"decoder.trace({TEXT!r})",
     f"decoder.trace({TEXT!r}).widget(against=decoder.trace({OTHER!r}))",
-    f"decoder.trace({LONG!r})",
+    # Nothing at first: its test is slow, and runs it again.
+    f"long = decoder.trace({LONG!r}) if 'long' in globals() else None\nlong",
     f"trace = encoder.trace({TEXT!r})\none = trace.widget()\none",
     "one",
     "trace.widget(of=lambda output: output.last_hidden_state)",
@@ -449,6 +450,7 @@ def test_the_difference_is_of_both_traces(lab: BrowserPage, folder: Path) -> Non
 @pytest.mark.slow
 def test_of_two_thousand_tokens_a_row_and_a_column(lab: BrowserPage, folder: Path) -> None:
     trace = _trace(folder, "llama", LONG)
+    run_cell(lab, LONG_TEXT)
     shown = widget_of(lab, LONG_TEXT)
     weights = trace.weights(1, 3)
     read = shown.evaluate(
