@@ -9,18 +9,24 @@ from regard.views._blocks import MOST_POSITIONS, plain
 from regard.views._budget import MOST_MB
 from regard.views._contents import page_contents
 from regard.views._curves import CurvePicture, Panel, Series
-from regard.views._figure import check_format, new_figure, write_figure
-from regard.views._layer_record import LayerRecord, MaskRecord, RotaryRecord, ScorerName, ScorerRecord
+from regard.views._figure import check_format, new_figure, plot_positions, write_figure
+from regard.views._layer_record import (
+    LayerRecord,
+    MaskRecord,
+    RotaryRecord,
+    ScorerName,
+    ScorerRecord,
+    weight_rows,
+)
 from regard.views._live import LiveMeasures, LiveRun, Work
-from regard.views._live_record import LivePooling, LiveRecord, ServedRecord
-from regard.views._live_weights import LiveWeights
+from regard.views._live_record import LivePooling, LiveRecord, LiveWeights, ServedRecord
 from regard.views._measures import MOST_MEASURES, matrix_bytes
-from regard.views._page import Page, render_page
+from regard.views._page import Page, render_page, usages_page
 from regard.views._picture import HeadPicture, PictureForm
 from regard.views._points import Cloud, PointPicture
-from regard.views._positions import plot_positions
 from regard.views._records import (
     MEASURES,
+    SHOWN,
     AttentionRecord,
     HeadName,
     HeadStatistics,
@@ -30,14 +36,15 @@ from regard.views._records import (
     PositionsRecord,
     RecordKind,
     Side,
+    StoryNeurons,
+    StoryPart,
+    StoryRecord,
+    StoryRow,
     check_measures,
     every_head,
 )
 from regard.views._start import find_start
-from regard.views._story_record import SHOWN, StoryNeurons, StoryPart, StoryRecord, StoryRow
-from regard.views._usages import usages_page
 from regard.views._values import value_contexts
-from regard.views._weights import weight_rows
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
 __all__ = [

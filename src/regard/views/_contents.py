@@ -4,23 +4,34 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from regard.views._blocks import Blocks, add_heads, facts_of
+from regard.views._blocks import Blocks, add_heads, facts_of, plain
 from regard.views._budget import all_bytes, choose_heads
+from regard.views._layer_record import LayerRecord, weight_rows
 from regard.views._measures import add_matrices, add_norms
-from regard.views._quantize import Packed, pack
-from regard.views._records import AttentionRecord
+from regard.views._quantize import TOLERANCE, Packed, Values, by_dimension, pack
+from regard.views._records import (
+    SHOWN,
+    AttentionRecord,
+    HeadStatistics,
+    PageToken,
+    RecordKind,
+    StoryNeurons,
+    StoryRecord,
+    StoryRow,
+)
 from regard.views._start import start_of
-from regard.views._statistics import add_statistics
-from regard.views._story import add_story
 from regard.views._thumbnails import add_thumbnails, thumbnail_bytes
 from regard.views._values import add_values
+
+_Floats = npt.NDArray[np.float32]
 
 
 def begin(record: AttentionRecord) -> tuple[dict[str, Any], Blocks, dict[str, str]]:
     """The facts and blocks of a run without what each head has of its own, and the measures left out."""
     facts, blocks = facts_of(record)
-    add_statistics(record, facts)
+    _add_statistics(record, facts)
     add_story(record, facts, blocks)
     return facts, blocks, add_matrices(record, facts, blocks)
 
@@ -77,3 +88,141 @@ def round_up(value: float) -> float:
     value += 2 * float(np.finfo(np.float32).eps)
     digits = 1 - math.floor(math.log10(value))
     return float(f"{math.ceil(round(value * 10**digits, 6))}e{-digits}")
+
+
+def _add_statistics(record: AttentionRecord, facts: dict[str, Any]) -> None:
+    """Puts the statistics of every head into a page's facts: `null` where there is none."""
+    for kind in record.kinds:
+        found = record.statistics.get(kind) or head_statistics(record, kind)
+        facts["kinds"][kind]["statistics"] = {name: plain(values) for name, values in found.items()}
+
+
+def head_statistics(record: AttentionRecord, kind: RecordKind) -> HeadStatistics:
+    """Statistics of a record that came without: of weights that were given, there is no trace to ask.
+
+    They are means over all queries by the definitions of `regard.tracing.Statistics`, of what a page knows of
+    tokens: by name, (layers, heads); NaN where a layer has fewer heads.
+    """
+    layers = record.layers[kind]
+    of_keys = record.sides(kind)[1]
+    heads = max(layer.heads for layer in layers)
+    sink = any(layer.sinks is not None for layer in layers)
+    found: dict[str, npt.NDArray[np.float32]] = {}
+    for place, layer in enumerate(layers):
+        for head in range(layer.heads):
+            means = _means(layer, head, of_keys.tokens, cross=kind == "cross", sink=sink)
+            for name, mean in means.items():
+                empty = np.full((len(layers), heads), np.nan, np.float32)
+                found.setdefault(name, empty)[place, head] = mean
+    return found
+
+
+def _means(
+    layer: LayerRecord, head: int, tokens: tuple[PageToken, ...], *, cross: bool, sink: bool
+) -> dict[str, float]:
+    special = np.array([token.special for token in tokens])
+    rows = weight_rows(layer, head, np.arange(layer.queries))
+    weights = rows[:, : layer.keys]
+    told = {
+        "entropy": -(rows * np.log(np.maximum(rows, np.finfo(rows.dtype).tiny))).sum(axis=1),
+        "largest": weights.max(axis=1),
+        "to_first": weights[:, 0],
+    }
+    if special.any():
+        told["to_special"] = weights[:, special].sum(axis=1)
+    if sink:
+        told["to_sink"] = rows[:, layer.keys :].sum(axis=1)
+    if not cross:
+        away = np.abs(np.subtract.outer(np.arange(layer.queries), np.arange(layer.keys)))
+        total = weights.sum(axis=1)
+        told["distance"] = (weights * away).sum(axis=1) / np.where(total > 0, total, 1)
+        told["to_self"] = weights.diagonal()
+        # The first query has no token before it, and the last none after it: they do not count there.
+        told["to_previous"], told["to_next"] = weights.diagonal(-1), weights.diagonal(1)
+    return {name: float(values.mean()) for name, values in told.items() if len(values)}
+
+
+def add_story(record: AttentionRecord, facts: dict[str, Any], blocks: Blocks) -> None:
+    """Puts the story of each stack into a page's facts and blocks, where there is one."""
+    if record.story:
+        facts["story"] = {name: _story(name, story, blocks) for name, story in record.story.items()}
+
+
+def _story(name: str, story: StoryRecord, blocks: Blocks) -> dict[str, Any]:
+    dim = story.rows[-1].dim
+    stored = [row.values for row in story.rows if not row.total]
+    whole = np.zeros((len(stored), len(story.tokens), min(SHOWN, dim)), np.float32)
+    for place, values in enumerate(stored):
+        whole[place, :, : values.shape[1]] = values[:, : whole.shape[2]]
+    packed, read = by_dimension(whole)
+    difference = _difference(story, read)
+    if difference > TOLERANCE / 2:
+        packed, difference = Values(stored=whole), _difference(story, whole)
+    return {
+        "tokens": list(story.tokens),
+        "ids": list(story.ids),
+        "vocabulary": story.vocabulary,
+        "dim": dim,
+        "shown": whole.shape[2],
+        "difference": difference,
+        "rows": [_row_facts(row, dim) for row in story.rows],
+        "values": blocks.add_values(f"{name}-story", packed),
+        "lengths": blocks.add(f"{name}-story-lengths", np.stack([row.lengths for row in story.rows])),
+        "moved": blocks.add(f"{name}-story-moved", story.moved),
+        "neurons": _neuron_facts(name, story.neurons, blocks),
+        "parts": _part_facts(name, story, blocks),
+        "ending": None if story.ending is None else dict(story.ending),
+    }
+
+
+def _row_facts(row: StoryRow, dim: int) -> dict[str, Any]:
+    facts: dict[str, Any] = {"layer": row.layer, "part": row.part, "name": row.name}
+    if row.total:
+        facts["sum"] = list(row.total)
+    if row.hidden is not None:
+        facts["hidden"] = row.hidden
+    if row.dim != dim:
+        facts["dim"] = row.dim
+    return facts
+
+
+def _neuron_facts(name: str, neurons: StoryNeurons | None, blocks: Blocks) -> dict[str, Any] | None:
+    if neurons is None:
+        return None
+    return {
+        "layers": list(neurons.layers),
+        "count": neurons.count,
+        "top": neurons.places.shape[2],
+        "places": blocks.add(f"{name}-story-neurons", neurons.places),
+        "values": blocks.add(f"{name}-story-neuron-values", neurons.values),
+        "active": blocks.add(f"{name}-story-active", neurons.active),
+    }
+
+
+def _part_facts(name: str, story: StoryRecord, blocks: Blocks) -> dict[str, Any] | None:
+    if not story.heads:
+        return None
+    most = max(lengths.shape[1] for lengths in story.heads.values())
+    whole = [np.pad(lengths, ((0, 0), (0, most - lengths.shape[1]))) for lengths in story.heads.values()]
+    return {
+        "attentions": [{"kind": kind, "layer": layer} for kind, layer in story.heads],
+        "heads": most,
+        "lengths": blocks.add(f"{name}-story-parts", np.stack(whole)),
+    }
+
+
+def _difference(story: StoryRecord, read: _Floats) -> float:
+    """The largest difference of a number that a reader sees: of what is stored, and of the sums of it."""
+    stored = iter(read)
+    seen: list[npt.NDArray[np.float64]] = []
+    largest = 0.0
+    for row in story.rows:
+        seen.append(
+            np.sum([seen[place] for place in row.total], axis=0)
+            if row.total
+            else next(stored).astype(np.float64)
+        )
+        width = min(row.values.shape[1], read.shape[2])
+        apart = seen[-1][:, :width] - row.values[:, :width]
+        largest = max(largest, float(np.abs(apart).max()))
+    return largest

@@ -13,14 +13,12 @@ import numpy.typing as npt
 
 from regard.core.errors import InputError, RegardError
 from regard.views._blocks import Facts, facts_of, plain
-from regard.views._layer_record import LayerRecord
+from regard.views._contents import add_story, head_statistics
+from regard.views._layer_record import LayerRecord, bias_rows, weight_rows
 from regard.views._live import LiveRun, Measured, NotKept
 from regard.views._records import RecordKind, every_head
 from regard.views._start import start_of
-from regard.views._statistics import head_statistics
-from regard.views._story import add_story
 from regard.views._thumbnails import binned, sampled
-from regard.views._weights import bias_rows, weight_rows
 
 # Weights of a head that are kept for the columns of it: a smaller head is worked out once, whole.
 _MOST_WHOLE = 1 << 22

@@ -7,10 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.views._blocks import Blocks, plain
-from regard.views._layer_record import LayerRecord
+from regard.views._layer_record import LayerRecord, weight_rows
 from regard.views._quantize import TOLERANCE, Packed, Values, quantize, query_blocks, rows_as_values
 from regard.views._records import AttentionRecord, MeasureRecord, RecordKind
-from regard.views._weights import weight_rows
 
 _Floats = npt.NDArray[np.float32]
 

@@ -12,12 +12,11 @@ from regard.core.files import write_whole
 from regard.views import _assets
 from regard.views._assets import digest
 from regard.views._blocks import Blocks, Facts, as_json, block
-from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads
+from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads, only_heads
 from regard.views._contents import begin, put_heads, round_up
 from regard.views._live import LiveRun
 from regard.views._live_record import LiveRecord, ServedRecord
 from regard.views._measures import norm_bytes
-from regard.views._only import only_heads
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 from regard.views._start import start_of
@@ -292,3 +291,26 @@ def _data(run: tuple[dict[str, Any], Blocks], prefix: str = "") -> str:
     facts, blocks = run
     packed = _assets.packed(as_json(facts))
     return block(f"{prefix}facts", "application/gzip", packed) + "\n" + blocks.html(prefix)
+
+
+def usages_page(index: str) -> str:
+    """The HTML of a page that asks its server, at v1/usages/search, for the uses of words.
+
+    Args:
+        index: the name of the index, which the page shows.
+
+    Example:
+        >>> "connect-src 'self'" in usages_page("brown")
+        True
+    """
+    style, script = _assets.usages_style(), _assets.usages_script()
+    parts = {
+        "policy": (
+            f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; "
+            "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
+        ),
+        "style": style,
+        "script": script,
+        "facts": as_json({"index": index}),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _assets.read("usages/page.html"))

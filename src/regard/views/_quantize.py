@@ -7,9 +7,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from regard.views._layer_record import LayerRecord
+from regard.views._layer_record import LayerRecord, weight_rows
 from regard.views._records import AttentionRecord, HeldHeads, RecordKind
-from regard.views._weights import weight_rows
 
 Encoding = Literal["int16", "float32"]
 

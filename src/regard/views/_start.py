@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from regard.views._assets import read
 from regard.views._blocks import Facts
-from regard.views._layer_record import LayerRecord
+from regard.views._layer_record import LayerRecord, weight_rows
 from regard.views._records import AttentionRecord, HeldHeads, PageToken, RecordKind
-from regard.views._weights import weight_rows
 
 _Floats = npt.NDArray[np.float64]
 _Places = npt.NDArray[np.int64]

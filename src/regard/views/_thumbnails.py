@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from regard.views._assets import drawing
 from regard.views._blocks import Blocks
-from regard.views._layer_record import LayerRecord
+from regard.views._layer_record import LayerRecord, weight_rows
 from regard.views._records import AttentionRecord, HeldHeads, PageToken, RecordKind
-from regard.views._weights import weight_rows
 
 SIDE: int = drawing()["thumbnail"]["side"]
 """Queries and bins of keys at most."""

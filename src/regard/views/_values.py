@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from regard.core.errors import InputError
 from regard.views._blocks import Blocks
-from regard.views._layer_record import LayerRecord
+from regard.views._layer_record import LayerRecord, weight_rows
 from regard.views._quantize import TOLERANCE, Encoding, Packed, as_it_is, by_dimension, some_heads
 from regard.views._records import AttentionRecord, HeadName, RecordKind
-from regard.views._weights import weight_rows
 
 Held = Literal["all", "some", "none"]
 

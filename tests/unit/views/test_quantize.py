@@ -237,7 +237,7 @@ def test_blocks_see_every_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = LayerRecord(layer=0, q=q, k=k, scale=5**-0.5)
     whole = pack(_record_of(layer)).largest_difference
     monkeypatch.setattr("regard.views._quantize._BLOCK_WEIGHTS", 1)  # queries by 16, 16 and 5
-    monkeypatch.setattr("regard.views._weights._BLOCK_PRODUCTS", 16 * 5 * 11)  # keys by 11, 11, 11 and 4
+    monkeypatch.setattr("regard.views._layer_record._BLOCK_PRODUCTS", 16 * 5 * 11)  # keys by 11, 11, 11 and 4
     assert pack(_record_of(layer)).largest_difference == pytest.approx(whole, abs=3e-7)
     for name in ("q", "k"):
         moved = {"q": q.copy(), "k": k.copy()}

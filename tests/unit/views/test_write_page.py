@@ -1,6 +1,7 @@
 """A page is written whole or not at all, and what stood there before survives a failure."""
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.core.errors import OutputError
-from regard.views import AttentionRecord, render_page
+from regard.views import AttentionRecord, _assets, render_page, usages_page
 from unit.views.conftest import write_page
 
 MakeRecord = Callable[..., AttentionRecord]
@@ -83,3 +84,15 @@ def test_failure_halfway_leaves_the_old_page(
         write_page(make_record(), path)
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_it_runs_its_own_script_and_asks_its_server_alone() -> None:
+    html = usages_page("<b>&amp;</b>")
+    policy = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)[0]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "connect-src 'self'" in policy
+    assert "<b>" not in html
+    for source in (_assets.usages_script(), _assets.usages_style()):
+        assert _assets.digest(source) in policy
+        assert source in html
+        assert not re.search(r"</script|</style|<!--|innerHTML|Storage|cookie", source)

@@ -4,7 +4,7 @@
 //
 // with v . tanh(q + k) in the place of q . k where the scorer is additive; see scorers.js.
 //
-// A query that may attend to nothing has weights of zero. Python's form of this is views/_weights.py.
+// A query that may attend to nothing has weights of zero. Python's form of this is views/_layer_record.py.
 
 import { decodeBase64, decodeRows, decodeValues } from "./numbers.js";
 

@@ -1,5 +1,5 @@
 // A run of the live model as a page holds one: the facts and blocks that Python writes of a trace (views/_blocks.py,
-// views/_story.py), so that the page reads both with the same source. A block is bytes, not yet text.
+// views/_contents.py), so that the page reads both with the same source. A block is bytes, not yet text.
 
 import { SHOWN } from "./telling.js";
 

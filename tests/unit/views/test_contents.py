@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, render_page, weight_rows
-from regard.views._statistics import head_statistics
+from regard.views._contents import head_statistics
 from unit.views.conftest import facts_of
 
 TOKENS = 7
