@@ -13,7 +13,7 @@ import pytest
 from integration.training_runs import settings_of
 from regard.core import memory
 from regard.core.errors import CheckpointError, InputError, OutputError, RegardError, TrainingError
-from regard.core.locks import locked
+from regard.core.files import locked
 from regard.text import train_tokenizer, write_tokenizer
 from regard.training import train
 

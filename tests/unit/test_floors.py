@@ -51,7 +51,7 @@ ROOF = 12
 
 ONLY_IN: dict[str, frozenset[str]] = {
     # Modules that Windows lacks.
-    "fcntl": frozenset({"regard.core.locks"}),
+    "fcntl": frozenset({"regard.core.files"}),
     **dict.fromkeys(("grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"), frozenset[str]()),
     "transformers": frozenset(
         {

@@ -14,8 +14,8 @@ import typer
 from regard.cli._output import print_json
 from regard.cli._progress import PassedOver, Progress, say, size, status, stoppable
 from regard.core.errors import InputError, RegardError
-from regard.core.printable import printable
 from regard.core.progress import duration, left
+from regard.core.wording import printable
 
 if TYPE_CHECKING:
     from regard.embedding import job

@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-from regard.core.printable import printable
 from regard.core.progress import Bar
+from regard.core.wording import printable
 
 # Seconds between two lines where stderr is no terminal.
 _EVERY = 10.0

@@ -14,8 +14,7 @@ import typer
 from regard.cli._lines import count_lines, read_lines
 from regard.cli._progress import Progress, say
 from regard.core.errors import InputError, OutputError
-from regard.core.files import write_whole
-from regard.core.locks import locked
+from regard.core.files import locked, write_whole
 from regard.core.progress import left
 
 if TYPE_CHECKING:

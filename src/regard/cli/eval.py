@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from regard.cli._options import JSON, argument, option
 from regard.cli._output import console, print_json
 from regard.cli._progress import Progress
-from regard.core.printable import printable
+from regard.core.wording import printable
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,7 +10,7 @@ from regard.cli._input import read_texts
 from regard.cli._options import JSON, WRITING_MODEL, argument, flag, option
 from regard.cli._output import print_json
 from regard.core.errors import InputError
-from regard.core.printable import printable
+from regard.core.wording import printable
 
 
 def generate(

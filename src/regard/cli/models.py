@@ -7,7 +7,7 @@ from regard.cli._input import load_model
 from regard.cli._options import DEFAULT_MODEL, JSON, argument, option
 from regard.cli._output import console, print_json, print_path
 from regard.cli._progress import size
-from regard.core.printable import printable
+from regard.core.wording import printable
 
 app = typer.Typer(
     help="List and show what can be loaded from here.",

@@ -13,7 +13,7 @@ from regard.cli._options import JSON, MODEL, argument, option
 from regard.cli._output import check_outputs, print_json
 from regard.cli._progress import status
 from regard.core.errors import InputError
-from regard.core.printable import printable
+from regard.core.wording import printable
 
 if TYPE_CHECKING:
     from regard.model import Model

@@ -12,7 +12,7 @@ from regard.cli._options import INDEX, INDEX_MODEL, JSON, WHERE, argument, flag,
 from regard.cli._output import check_outputs, console, print_json, print_path
 from regard.cli._progress import Progress, say
 from regard.core.errors import InputError
-from regard.core.printable import printable
+from regard.core.wording import printable
 
 if TYPE_CHECKING:
     from regard.concordance import Line

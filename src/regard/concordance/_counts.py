@@ -14,7 +14,7 @@ from regard.concordance._where import JOINED, column_of, conditions, forms_of, l
 from regard.core.arguments import one_of
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
-from regard.core.printable import excerpt, printable
+from regard.core.wording import excerpt, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

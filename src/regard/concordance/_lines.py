@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from regard.concordance._meaning import Calibration, Reason
 from regard.concordance._uses import Place
 from regard.core.displayable import Displayable
-from regard.core.printable import excerpt, printable
+from regard.core.wording import excerpt, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -28,7 +28,7 @@ from regard.concordance._uses import Found, places
 from regard.concordance._vectors import UsageEmbedder, Vectors
 from regard.core.displayable import Displayable
 from regard.core.errors import InputError
-from regard.core.printable import printable
+from regard.core.wording import printable
 from regard.text import fold
 
 if TYPE_CHECKING:

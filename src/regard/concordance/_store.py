@@ -12,7 +12,7 @@ from typing import Any, Final
 import regex  # type: ignore[import-untyped, unused-ignore]
 
 from regard.core.errors import InputError, OutputError
-from regard.core.locks import locked
+from regard.core.files import locked
 
 VERSION: Final = 1
 """Of what the file holds; an index of another version is refused."""

@@ -10,7 +10,6 @@ from regard._lazy import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from regard.core._attention import Attention, attention_by_weights, reference_attention
-    from regard.core._bias import Bias, BiasOfHeads, DenseBias
     from regard.core._cache import KeyValueCache
     from regard.core._dilated import DilatedWindow
     from regard.core._dropout import Dropout, SeededDropout
@@ -19,7 +18,17 @@ if TYPE_CHECKING:
     from regard.core._inputs import AttentionInputs, Kernel, padding_of
     from regard.core._masks import Causal, Conjunction, Mask, Padding, Predicate, Segments, TensorMask, Window
     from regard.core._recurrence import RecurrentState, simple_recurrence
-    from regard.core._scorers import Additive, Bilinear, Cosine, Dot, ScaledDot, Scorer
+    from regard.core._scorers import (
+        Additive,
+        Bias,
+        BiasOfHeads,
+        Bilinear,
+        Cosine,
+        DenseBias,
+        Dot,
+        ScaledDot,
+        Scorer,
+    )
     from regard.core._taps import Taps
     from regard.core.rows import (
         Groups,
@@ -66,7 +75,6 @@ __getattr__, __dir__ = _lazy_exports(
     __name__,
     {
         "regard.core._attention": "Attention attention_by_weights reference_attention",
-        "regard.core._bias": "Bias BiasOfHeads DenseBias",
         "regard.core._cache": "KeyValueCache",
         "regard.core._dilated": "DilatedWindow",
         "regard.core._dropout": "Dropout SeededDropout",
@@ -75,7 +83,7 @@ __getattr__, __dir__ = _lazy_exports(
         "regard.core._inputs": "AttentionInputs Kernel padding_of",
         "regard.core._masks": "Causal Conjunction Mask Padding Predicate Segments TensorMask Window",
         "regard.core._recurrence": "RecurrentState simple_recurrence",
-        "regard.core._scorers": "Additive Bilinear Cosine Dot ScaledDot Scorer",
+        "regard.core._scorers": "Additive Bias BiasOfHeads Bilinear Cosine DenseBias Dot ScaledDot Scorer",
         "regard.core._taps": "Taps",
         "regard.core.rows": (
             "Groups RowStatistics attention_errors attention_scores attention_weights row_statistics"

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from regard.core._inputs import AttentionInputs, as_object, silence_padding
-from regard.core._positions import Positions, as_tensor, check_positions, take
 from regard.core._taps import Taps
+from regard.core._tensors import Positions, as_tensor, check_positions, take
 from regard.core.errors import InputError
 
 

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from regard.core._cache import KeyValueCache
-from regard.core._devices import on_cpu
 from regard.core._masks import Conjunction, Mask, Padding
+from regard.core._tensors import on_cpu
 from regard.core.errors import InputError
 
 # Room is taken back once a quarter of what is kept has expired: moving the rest costs as much as it holds.

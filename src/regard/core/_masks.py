@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from regard.core._devices import on_cpu
+from regard.core._tensors import on_cpu
 from regard.core.errors import InputError
 
 

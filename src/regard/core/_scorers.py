@@ -1,10 +1,10 @@
-"""What makes a score of a query and a key: the dot product, and what was there before and beside it."""
+"""What makes a score: the dot product and what was there before and beside it, and the bias that is added."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -255,3 +255,84 @@ def _check(name: str, tensor: Tensor, said: str, wanted: tuple[int, ...]) -> Non
             f"{name} of the scorer must be floating point of shape {said} = {wanted}; "
             f"got {tensor.dtype} of shape {tuple(tensor.shape)}."
         )
+
+
+@runtime_checkable
+class Bias(Protocol):
+    """An additive bias, computed for the rows and columns asked for: ALiBi, T5's relative bias."""
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """The bias of some rows and columns.
+
+        Args:
+            queries: int64 (rows,), positions of the queries.
+            keys: int64 (columns,), positions of the keys.
+
+        Returns:
+            Floating point, four axes that broadcast to (batch, heads, rows, columns).
+        """
+        ...
+
+    def learned(self) -> tuple[Tensor, ...]:
+        """All the tensors that `block` reads and that may want a gradient; () where nothing is learned.
+
+        The fused form computes the gradients of these, and of no others.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class DenseBias:
+    """A bias that is there as a tensor, four axes that broadcast to (batch, heads, queries, keys)."""
+
+    values: Tensor
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 4 or not self.values.is_floating_point():
+            raise InputError(
+                "bias must be floating point with four axes that broadcast to (batch, heads, queries, keys); "
+                f"got {self.values.dtype} of shape {tuple(self.values.shape)}."
+            )
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        # An axis of size 1 broadcasts, so there is nothing to pick from it.
+        rows = self.values if self.values.shape[2] == 1 else self.values.index_select(2, queries)
+        return rows if rows.shape[3] == 1 else rows.index_select(3, keys)
+
+    def learned(self) -> tuple[Tensor, ...]:
+        return (self.values,)
+
+    def check(self, *, batch: int, heads: int, q_len: int, k_len: int) -> None:
+        """Raise InputError where the tensor does not broadcast to attention of this size."""
+        wanted = (batch, heads, q_len, k_len)
+        if any(size not in (1, full) for size, full in zip(self.values.shape, wanted, strict=True)):
+            raise InputError(
+                f"bias must broadcast to (batch, heads, queries, keys) = {wanted}; "
+                f"got shape {tuple(self.values.shape)}."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class BiasOfHeads:
+    """Some of the heads of another bias: what one head adds, or a layer that has lost heads.
+
+    Args:
+        bias: the bias of all heads, or one that is the same for each of them.
+        heads: which of them, in the order wanted.
+
+    Example:
+        >>> import torch
+        >>> whole = DenseBias(torch.arange(3.0).view(1, 3, 1, 1))
+        >>> BiasOfHeads(whole, (2, 0)).block(torch.arange(1), torch.arange(1)).flatten().tolist()
+        [2.0, 0.0]
+    """
+
+    bias: Bias
+    heads: tuple[int, ...]
+
+    def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        whole = self.bias.block(queries, keys)
+        return whole if whole.shape[1] == 1 else whole[:, list(self.heads)]
+
+    def learned(self) -> tuple[Tensor, ...]:
+        return self.bias.learned()

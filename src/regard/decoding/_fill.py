@@ -9,7 +9,7 @@ import torch
 from regard.core.arguments import whole
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError, RegardError
-from regard.core.printable import excerpt
+from regard.core.wording import excerpt
 from regard.decoding._decoded import Pieces
 from regard.models import Loaded
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from regard.core.displayable import Displayable, plain_table
 from regard.core.extras import pyarrow
-from regard.core.printable import excerpt
+from regard.core.wording import excerpt
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped, unused-ignore]

@@ -16,8 +16,8 @@ import torch
 
 from regard.core.arguments import one_of
 from regard.core.errors import TrainingError
+from regard.core.files import locked
 from regard.core.json import read_object
-from regard.core.locks import locked
 from regard.core.schema import table
 from regard.models import load_checkpoint
 from regard.text import Tokenizer

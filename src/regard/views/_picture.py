@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
-from regard.core.printable import excerpt, printable
+from regard.core.wording import excerpt, printable
 from regard.views._assets import drawing, palette
 from regard.views._figure import save_sheet
 from regard.views._svg import BASELINE, Box, Curve, Shape, Sheet, Text, svg_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from regard.core.errors import InputError, MissingExtraError, RegardError
 from regard.core.extras import missing
-from regard.core.printable import excerpt
+from regard.core.wording import excerpt
 from regard.views import _assets
 from regard.views._blocks import Facts
 from regard.views._kernel import Kernel, widget_facts

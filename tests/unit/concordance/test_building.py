@@ -10,7 +10,7 @@ import pytest
 from regard.concordance import Concordance, Reading, _building, build_index
 from regard.concordance._store import FILE, Store
 from regard.core.errors import InputError, OutputError
-from regard.core.locks import locked
+from regard.core.files import locked
 from unit.concordance.conftest import ROWS, Make, write_rows
 
 TABLES = ("doc", "text", "form", "use")

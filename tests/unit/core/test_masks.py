@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.core import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window, _devices
+from regard.core import Causal, Conjunction, Mask, Padding, Predicate, Segments, Window, _tensors
 from regard.core.errors import InputError
 from unit.core.cases import BATCH, HEADS, MASKS, Sizes
 
@@ -187,6 +187,6 @@ def test_segments_of_one_query_segment_still_hide_other_keys(keys: list[int]) ->
 
 
 def test_numbers_on_another_device_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_devices, "_CPU", "another device")
+    monkeypatch.setattr(_tensors, "_CPU", "another device")
     for mask in (_real("11111"), Segments(torch.zeros(2, 5, dtype=torch.int64))):
         assert mask.simplified(5, 5) is mask

@@ -4,6 +4,5 @@ The forward pass needs none of it; traces do.
 """
 
 from regard.core.rows._groups import Groups
-from regard.core.rows._identities import AttentionErrors, attention_errors
 from regard.core.rows._statistics import RowStatistics, row_statistics
-from regard.core.rows._weights import attention_scores, attention_weights
+from regard.core.rows._weights import AttentionErrors, attention_errors, attention_scores, attention_weights

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import InputError, OutputError
-from regard.core.files import write_whole
-from regard.core.locks import locked
+from regard.core.files import locked, write_whole
 
 MANIFEST, QUARANTINE = "_manifest.json", "_quarantine.jsonl"
 _PROGRESS, _LOCK = ".progress", ".lock"

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
-from regard.core.printable import excerpt, printable
+from regard.core.wording import excerpt, printable
 from regard.tracing.record import Trace
 from regard.views import check_format, new_figure, write_figure
 

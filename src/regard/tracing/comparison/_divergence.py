@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.core import AttentionInputs, attention_weights
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
-from regard.core.printable import excerpt
+from regard.core.wording import excerpt
 from regard.models import Kind, removed_heads
 from regard.text import Token
 from regard.tracing.record import Trace, check_trace

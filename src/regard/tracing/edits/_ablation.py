@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
-from regard.core.printable import excerpt
+from regard.core.wording import excerpt
 from regard.models import Kind, Loaded, Output
 from regard.text import Encoding
 from regard.tracing.edits._changes import Write, Zero

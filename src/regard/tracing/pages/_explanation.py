@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard.core.displayable import Displayable
-from regard.core.printable import excerpt, printable
+from regard.core.wording import excerpt, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
-from regard.core.printable import excerpt
+from regard.core.wording import excerpt
 from regard.models import Kind
 from regard.text import Encoding
 from regard.tracing.record import Selector, Trace, chosen_of

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from regard.core.displayable import Displayable, plain_table
-from regard.core.printable import excerpt, printable
+from regard.core.wording import excerpt, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -12,7 +12,7 @@ from regard.core.displayable import Displayable
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
 from regard.core.files import write_whole
-from regard.core.printable import printable
+from regard.core.wording import printable
 from regard.tracing.patterns._bootstrap import FEWEST_UNITS
 from regard.tracing.patterns._card import NONE, STYLES, HeadCard, HeadFinding, card_parts, interval_of
 

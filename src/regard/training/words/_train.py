@@ -17,7 +17,7 @@ from regard.checkpoints import SafetensorsFile, write_tensors
 from regard.core.arguments import one_of
 from regard.core.errors import InputError, TrainingError
 from regard.core.extras import missing
-from regard.core.locks import locked
+from regard.core.files import locked
 from regard.training._errors import in_words
 from regard.training._folder import DATA, MODEL, lock_settings, make_folder
 from regard.training._journal import Journal

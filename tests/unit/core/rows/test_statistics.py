@@ -19,7 +19,7 @@ from regard.core import (
     row_statistics,
 )
 from regard.core.errors import InputError
-from regard.core.rows import _blocks, _statistics, _sums
+from regard.core.rows import _blocks, _statistics
 from tolerances import FP32_OF_LARGEST, FP64, VARIANCE_OF_DISTANCE, assert_close_to_largest
 from unit.core.cases import BIASES, MASKS, Case, Made
 
@@ -176,8 +176,7 @@ def test_in_single_precision(case: Case) -> None:
     ids=str,
 )
 def test_any_blocks(case: Case, portion: int, entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_sums, _blocks):
-        monkeypatch.setattr(module, "PORTION", portion)
+    monkeypatch.setattr(_blocks, "PORTION", portion)
     monkeypatch.setattr(_statistics, "_AT_ONCE", entries)
     monkeypatch.setattr(_statistics, "_OF_ONE_HEAD", max(1, entries // 3))
     monkeypatch.setattr(_statistics, "_ROWS", 1)

@@ -13,7 +13,7 @@ import lens_models
 import regard
 from regard.core import AttentionInputs, attention_errors, reference_attention
 from regard.core.errors import InputError, RegardError
-from regard.core.rows import _identities
+from regard.core.rows import _weights
 from regard.models import LayerParity, Parity, Transformer
 from regard.models._parity import bound_of
 from regard.tracing import Trace, Zero
@@ -107,13 +107,13 @@ def test_weights_that_are_no_softmax_of_the_scores(monkeypatch: pytest.MonkeyPat
     x = torch.randn(1, 2, 7, 5, dtype=torch.float64)
     inputs = AttentionInputs(q=x, k=x.flip(2), v=x)
     assert attention_errors(inputs, None) == (pytest.approx(0, abs=FP64), None, pytest.approx(0, abs=FP64))
-    blocks = _identities.weight_blocks
+    blocks = _weights.weight_blocks
 
     def swapped(*arguments: Any) -> Any:
         for place, weights in blocks(*arguments):
             yield place, weights.roll(1, dims=3)  # rows sum to one all the same
 
-    monkeypatch.setattr(_identities, "weight_blocks", swapped)
+    monkeypatch.setattr(_weights, "weight_blocks", swapped)
     errors = attention_errors(inputs, reference_attention(inputs).context)
     assert errors.row_sum < FP64
     assert errors.softmax > 0.1

@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 from rich.cells import cell_len
 
-from regard.core.printable import excerpt, printable
+from regard.core.wording import excerpt, printable
 
 
 def test_every_control_gets_a_visible_sign() -> None:
