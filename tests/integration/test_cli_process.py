@@ -168,11 +168,11 @@ sys.modules["regard.model"] = types.SimpleNamespace(load=load)
 # A model whose page is written by what writes every file of regard's.
 PAGE = """
 import types
-from regard.cli import _looks
+from regard.cli import look
 from regard.core.files import write_whole
 page = types.SimpleNamespace(write=lambda path: write_whole(path, b"a page"))
-_looks.traced = lambda *given: None
-_looks.page = lambda *given, **options: (page, {})
+look._traced = lambda *given: None
+look._page = lambda *given, **options: (page, {})
 """
 
 

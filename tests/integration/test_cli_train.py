@@ -93,7 +93,7 @@ def test_a_mistake_leaves_no_run_that_stands_in_the_way(
 def test_ctrl_c_says_how_to_go_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from regard.cli._train_run import TrainingProgress
+    from regard.cli.train import TrainingProgress
 
     def stop(self: object, report: dict[str, object]) -> None:
         if report["step"] == 2:

@@ -13,7 +13,7 @@ import regard
 from integration import test_cli
 from integration.forked import Forked
 from integration.test_cli import Run, refused
-from regard.cli import _translate_job
+from regard.cli import translate
 from regard.models import write_checkpoint
 from regard.text import write_tokenizer
 from unit.training.small import network, tokenizer
@@ -112,7 +112,7 @@ def test_line_n_belongs_to_line_n(run: Run, models: dict[str, str], tmp_path: Pa
 
 KILLED = """
 import os, signal
-from regard.cli import _translate_job as job
+from regard.cli import translate as job
 job._PORTION = 4
 append, calls = job._append, []
 def half(path, records):
@@ -130,7 +130,7 @@ main()
 def test_killed_and_gone_on_with(
     run: Run, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_translate_job, "_PORTION", 4)
+    monkeypatch.setattr(translate, "_PORTION", 4)
     file, whole, out = tmp_path / "in", tmp_path / "whole", tmp_path / "out"
     file.write_text("\n".join(LINES) + "\n")
     given = [str(file), "-m", models["bart"], "--max", "12", "--min", "4", "--beams", "2", "--json"]

@@ -34,7 +34,7 @@ from regard.cli import (
 )
 from regard.cli._errors import Command, UsageError, usage
 from regard.cli._progress import say
-from regard.cli._ray_option import RayCommand
+from regard.cli.embed import RayCommand
 from regard.core.errors import InputError, ModelNotFoundError, OtherProcessError, RegardError
 
 app = typer.Typer(

@@ -4,18 +4,25 @@ import os
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from regard.cli import _looks as looks
 from regard.cli._errors import UsageError, typed_names
-from regard.cli._head_names import parse_heads_or_layers
+from regard.cli._input import as_typed, load_model, parse_heads_or_layers, read_texts
 from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
 from regard.cli._output import check_outputs, print_json, print_path
 from regard.core.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from regard.tracing import Trace
+    from regard.views import Page
+
+    Made = tuple[Page, Mapping[str, Any]]
+    """A page, and what --json tells of it."""
+
 
 OPENING = "The man who fishes on the river bank keeps his money in a bank."
 """What a live page opens with where nothing is said."""
@@ -131,21 +138,21 @@ def look(
 
     check_measures(measured)
     if form == "generate":
-        made, facts = looks.written(text, model, max_length, beams, held, max_mb)
+        made, facts = _written(text, model, max_length, beams, held, max_mb)
     elif form == "run":
-        made, facts = looks.film(text, pair, max_mb)
+        made, facts = _film(text, pair, max_mb)
     elif form == "live":
-        made, facts = looks.live(text, pair, model)
+        made, facts = _live(text, pair, model)
     else:
-        trace = looks.traced(text, pair, target, model)
+        trace = _traced(text, pair, target, model)
         drawn = {"pictures": [str(file.resolve()) for file in files.values()]} if files else {}
         if files:
-            looks.draw(trace, files.values(), layer or 0, head or 0, kind, heat_map)
+            _draw(trace, files.values(), layer or 0, head or 0, kind, heat_map)
             if output is None:
                 _print_result(files.values(), drawn, as_json)
                 return
         page_of = {"values": with_values, "heads": held, "all_positions": all_positions}
-        made, facts = looks.page(trace, measures=measured, max_mb=max_mb, only=alone, **page_of)
+        made, facts = _page(trace, measures=measured, max_mb=max_mb, only=alone, **page_of)
         facts = {**facts, **drawn}
     path = _temporary() if output is None else output
     made.write(path)
@@ -200,3 +207,77 @@ def _open(path: Path) -> bool:
         map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))
     )
     return bool(on_screen) and webbrowser.open(path.resolve().as_uri())
+
+
+def _written(
+    text: str, model: str, max_length: int | None, beams: int | None, heads: Sequence[Any], max_mb: float
+) -> "Made":
+    """A text as a model writes it, step by step."""
+    from regard.decoding import Beams
+
+    rules: Any = {} if max_length is None else {"max_length": max_length}
+    choice = None if beams is None else Beams(beams)
+    [begun] = read_texts([text])  # which may stand for stdin
+    found = load_model(model).generate(begun, trace="all", choice=choice, **rules)
+    return found.page(heads=heads, max_mb=max_mb), found.to_json()
+
+
+def _film(run: str, text: str | None, max_mb: float) -> "Made":
+    """The steps of a training run, and what its heads did with one of the texts that it watched."""
+    from regard.training import film
+
+    page = film(run, 1 if text is None else text, max_mb=max_mb)
+    return page, {"largest_difference": page.largest_difference}
+
+
+def _live(text: str, pair: str | None, model: str) -> "Made":
+    """The model itself, which works out any sentence on the page."""
+    page = load_model(model).live_page(*_texts(text, pair))
+    return page, {"largest_difference": page.live_difference}
+
+
+def _traced(text: str, pair: str | None, target: str | None, model: str) -> "Trace":
+    """What a model does with a text: for its page, and for pictures of a head."""
+    return load_model(model).trace(*_texts(text, pair), target=None if target is None else as_typed(target))
+
+
+def _draw(
+    trace: "Trace", files: Iterable[Path], layer: int, head: int, kind: Kind | None, heat_map: bool
+) -> None:
+    """Write pictures of one head."""
+    of: Any = None if kind is None else kind.value
+    picture = trace.plot(layer, head, kind=of, form="map" if heat_map else "lines")
+    for file in files:
+        picture.write(file)
+
+
+def _page(
+    trace: "Trace", *, measures: Sequence[str], max_mb: float, only: Sequence[Any], **held: Any
+) -> "Made":
+    """What every head does with a text; it is said which heads and measures had no room."""
+    made = trace.page(measures=measures, max_mb=max_mb, only=only or None, **held)
+    for name in measures:
+        if name in made.left_out:
+            typer.echo(f"{name} is not on the page: {made.left_out[name]}", err=True)
+    if made.heads == "some" and not only:
+        typer.echo(
+            f"The page holds {sum(map(len, made.held.values()))} heads, since all would take more than "
+            f"{max_mb:g} MB; it has a picture and the statistics of the others. Choose some with --heads, or "
+            "raise --max-mb.",
+            err=True,
+        )
+    return made, {
+        "tokens": len(trace.tokens),
+        "kinds": list(trace.kinds),
+        "encoding": made.encoding,
+        "largest_difference": made.largest_difference,
+        "compared_one_query_in": made.every,
+        "heads": made.heads,
+        "held": [f"{kind}.{layer}.{each}" for (kind, layer), some in made.held.items() for each in some],
+        "values": made.values,
+        "left_out": dict(made.left_out),
+    }
+
+
+def _texts(text: str, pair: str | None) -> list[str]:
+    return read_texts([text] if pair is None else [text, pair])

@@ -1,14 +1,180 @@
 """`regard train`: from raw text or pairs of texts to a transformer, or to static embeddings."""
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from regard.cli._errors import Command
-from regard.cli._options import JSON, option
-from regard.cli._train_plot import plot
-from regard.cli._train_run import CONFIG, DATA, RUN, SEED, SHOW, check_output, names, run
+from regard.cli._options import JSON, argument, flag, option
+from regard.cli._output import check_outputs, console, print_json, print_path
+from regard.cli._progress import Progress, say
+from regard.core.errors import InputError
+from regard.core.progress import left
+
+if TYPE_CHECKING:
+    from regard.training import AnySettings, Result
+    from regard.views import Panel, Series
+
+
+_MEAN_OF = 50  # steps that loss and speed are the mean of
+
+DATA = argument("DATA...", "Files: text, JSONL, CSV, TSV or Parquet.", None)
+RUN = option("--output -o RUN", "The folder of the run: a new one, or one to go on with.")
+CONFIG = option("--config FILE", "Settings, as TOML or JSON.")
+SEED = option("--seed N", "The seed of all random draws.")
+SHOW = flag("--print-settings", "Print all settings as TOML for --config, and end.")
+
+
+class TrainingProgress(Progress):
+    """Loss, speed and the time left; each score is a line of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("steps")
+        self._last: deque[tuple[float, float, int]] = deque(maxlen=_MEAN_OF)  # loss, seconds, tokens
+
+    def report(self, report: Mapping[str, Any]) -> None:
+        """The report of a step, or of a score."""
+        if "loss" not in report:
+            scores = {name.removeprefix("valid_"): value for name, value in report.items() if name != "step"}
+            self.tell(f"step {report['step']:,}: {_in_words(scores)}")
+            return
+        self._last.append((report["loss"], report["seconds"], report["step_tokens"]))
+        losses, seconds, tokens = (sum(each) for each in zip(*self._last, strict=True))
+        count, step, steps = len(self._last), report["step"], report["steps"]
+        speed = f"{tokens / max(seconds, 1e-9):,.0f} tokens/s"
+        rest = f"loss {losses / count:.4f}, {speed}, {left(count, count + steps - step, seconds)}"
+        self.draw(f"step {step:,} of {steps:,}", step, steps, rest)
+
+
+def check_output(output: Path | None, show: bool) -> None:
+    """Refuse a run without a folder."""
+    if output is None and not show:
+        raise InputError("--output must name the folder of the run.")
+
+
+def run(
+    settings: "AnySettings",
+    folder: Path | None,
+    train: Callable[..., "Result"],
+    last_step: Callable[[Path], int],
+    *,
+    show: bool,
+    as_json: bool,
+) -> None:
+    """Train, with progress on stderr and the result on stdout; or print the settings, where `show`."""
+    from regard.training import as_toml, is_first_process
+
+    if show or folder is None:
+        typer.echo(as_toml(settings), nl=False)
+        return
+
+    try:
+        with TrainingProgress() as progress:
+            result = train(settings, folder, on_report=progress.report, on_message=progress.tell)
+    except KeyboardInterrupt:
+        if is_first_process():
+            step = last_step(folder)
+            where = (
+                f"goes on from step {step:,}, the last checkpoint"
+                if step
+                else "begins again: there is no checkpoint yet"
+            )
+            say(f"stopped; the same command {where}")
+        raise typer.Exit(130) from None
+    if not is_first_process():
+        return
+    if as_json:
+        signed = {"signatures": dict(result.signatures)} if result.signatures else {}
+        found = {"model": str(result.model), "step": result.step, "scores": dict(result.scores)}
+        print_json(found | signed)
+        return
+    scores = f": {_in_words(result.scores)}" if result.scores else ""
+    console().print(
+        f"{result.model}: step {result.step:,}{scores}", highlight=False, soft_wrap=True, markup=False
+    )
+    for name, signature in result.signatures.items():
+        console().print(f"{name}: {signature}", markup=False, soft_wrap=True)
+
+
+def names(paths: list[Path] | None) -> list[str] | None:
+    """Paths as settings have them."""
+    return [str(path) for path in paths] if paths else None
+
+
+def _in_words(scores: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in scores.items())
+
+
+_HEIGHT, _MARGIN = 12, 11
+_STYLES = ("blue", "green", "magenta", "yellow", "cyan", "red")
+
+
+def plot(
+    runs: list[Path] = argument("RUN...", "Folders of runs, finished or not."),
+    output: Path | None = option(
+        "--output -o FILE", "An .svg, .png or .pdf; by default the terminal shows the curves."
+    ),
+) -> None:
+    """Draw the loss, the scores and the learning rate of runs."""
+    check_outputs({"--output": output})
+    from regard.training import curves
+
+    picture = curves(runs)
+    if output is not None:
+        picture.save(output)
+        print_path(output)
+        return
+    names = list(dict.fromkeys(each.name for panel in picture.panels for each in panel.series))
+    drawn = console()
+    steps = [x for panel in picture.panels for each in panel.series for x, _ in each.points]
+    for panel in picture.panels:
+        drawn.print(panel.title, style="bold", markup=False)
+        _draw(panel, names, drawn.width, min(steps), max(steps))
+    if len(names) > 1:
+        for number, name in enumerate(names):
+            drawn.print(f"  o {name}", style=_STYLES[number % len(_STYLES)], markup=False)
+
+
+def _draw(panel: "Panel", names: Sequence[str], width: int, left: float, right: float) -> None:
+    """A panel in letters: dots for lines, o for what is seldom measured."""
+    from rich.text import Text
+
+    columns = width - _MARGIN
+    values = [y for each in panel.series for _, y in each.points]
+    low, high = min(values), max(values)
+    grid = [[(" ", "")] * columns for _ in range(_HEIGHT)]
+    for each in panel.series:
+        style = _STYLES[names.index(each.name) % len(_STYLES)]
+        for x, y in _filled(each, columns):
+            column = round((x - left) / max(right - left, 1e-12) * (columns - 1))
+            row = round((high - y) / max(high - low, 1e-12) * (_HEIGHT - 1))
+            grid[row][column] = ("o" if each.is_marked else ".", style)
+    for row, cells in enumerate(grid):
+        label = {0: f"{high:.4g}", _HEIGHT - 1: f"{low:.4g}"}.get(row, "")
+        line = Text(f"{label:>{_MARGIN - 2}} |")
+        for sign, style in cells:
+            line.append(sign, style=style)
+        console().print(line)
+    ends = f"{left:,.0f}", f"{right:,.0f} steps"
+    console().print(" " * _MARGIN + ends[0] + ends[1].rjust(columns - len(ends[0])), highlight=False)
+
+
+def _filled(series: "Series", columns: int) -> list[tuple[float, float]]:
+    """The points of a line, with others between where columns would stay empty."""
+    points = list(series.points)
+    if series.is_marked or len(points) >= columns:
+        return points
+    between = -(-columns // max(1, len(points) - 1))
+    return [
+        (x + part / between * (to_x - x), y + part / between * (to_y - y))
+        for (x, y), (to_x, to_y) in itertools.pairwise(points)
+        for part in range(between)
+    ] + points[-1:]
+
 
 app = typer.Typer(
     no_args_is_help=True,

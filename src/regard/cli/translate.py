@@ -1,16 +1,28 @@
 """`regard translate`: line by line through an encoder-decoder."""
 
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from regard.cli import _writing_options as writing
 from regard.cli._input import as_typed
-from regard.cli._lines import check_lines
+from regard.cli._lines import check_lines, count_lines, read_lines
 from regard.cli._options import WRITING_MODEL, argument, flag, option
 from regard.cli._output import check_new, check_outputs
-from regard.cli._translate_job import Lines, to_file, to_stdout
-from regard.core.errors import InputError
+from regard.cli._progress import Progress, say
+from regard.core.errors import InputError, OutputError
+from regard.core.files import locked, write_whole
+from regard.core.progress import left
+
+if TYPE_CHECKING:
+    from regard.model import Model
 
 
 def translate(
@@ -75,3 +87,184 @@ def translate(
         to_stdout(lines, as_json)
     else:
         to_file(lines, output, as_json)
+
+
+_PORTION: Final = 256
+"""Lines that are translated together, and stored together: a run that is killed has these to do again."""
+
+_OTHER: Final = (
+    "is not what was translated before; give the same file, or remove what is unfinished to begin anew."
+)
+
+Record = dict[str, Any]
+_Line = tuple[str, str | None]
+"""A source, and how its translation begins."""
+
+
+class Lines:
+    """The lines of a file, and what a model writes for them, portion by portion.
+
+    Line n of `prefixes` is how the translation of line n begins; `how` are the arguments of `Model.generate`.
+    """
+
+    def __init__(
+        self, source: Path, prefixes: Path | None, model: "Model", how: Record, *, precision: str
+    ) -> None:
+        self._source, self._prefixes, self._model, self._how = source, prefixes, model, how
+        self._precision = precision
+
+    def about(self) -> Record:
+        """All that decides the result, except the lines."""
+        from regard.decoding import Rules
+
+        how = dict(self._how)
+        parts = {name: repr(how.pop(name, None)) for name in ("choice", "count", "prefix")}
+        parts["batches"] = f"{_PORTION} lines, {how.pop('batch_tokens', 'default')} tokens"
+        loaded = self._model.loaded
+        return {
+            "model": loaded.mark(),
+            "tokenizer": self._model.tokenizer.mark(),
+            "rules": repr(Rules.of(loaded, **how)),
+            "precision": self._precision,
+            **parts,
+        }
+
+    def records(self, progress: Progress, earlier: Iterable[_Line] = ()) -> Iterator[list[Record]]:
+        """Portions of what was written, for each line its source and ways; without the earlier lines."""
+        sources = iter(earlier)
+        lines = self._lines()
+        of, begun = count_lines(self._source), time.monotonic()
+        first = texts = skipped = 0
+        while portion := list(islice(lines, _PORTION)):
+            was = list(islice(sources, len(portion)))
+            for place, line in enumerate(was):
+                if line != portion[place]:
+                    raise InputError(f"line {first + place + 1} of FILE {_OTHER}")
+            before = texts
+
+            def show(now: int, _: int, before: int = before, skipped: int = skipped) -> None:
+                rest = None if of is None else of - skipped
+                here = before + now - skipped
+                progress.show(before + now, of, left(here, rest, time.monotonic() - begun))
+
+            if not was:  # else it was translated before the interruption
+                yield self._portion(portion, first, show)
+            first += len(portion)
+            texts += sum(bool(text.strip()) for text, _ in portion)
+            skipped = texts if was else skipped
+        if next(sources, None) is not None:
+            raise InputError(f"the end of FILE {_OTHER}")
+
+    def _lines(self) -> Iterator[_Line]:
+        sources = (text for _, text in read_lines(self._source, "FILE", blank_too=True))
+        if self._prefixes is None:
+            yield from ((text, None) for text in sources)
+            return
+        begins = (text for _, text in read_lines(self._prefixes, "--prefixes", blank_too=True))
+        for pair in zip_longest(sources, begins):
+            if None in pair:
+                raise InputError("--prefixes must have as many lines as FILE; blank ones for none.")
+            yield pair
+
+    def _portion(self, portion: list[_Line], first: int, show: Any) -> list[Record]:
+        texts, how = [text for text, _ in portion], self._how
+        if self._prefixes is not None:
+            how = {**how, "prefix": [begin for _, begin in portion]}
+        try:
+            found: Any = self._model.generate(texts, progress=show, **how)
+        except InputError as error:
+            named = re.sub(r"texts\[(\d+)\]", lambda at: f"line {first + int(at[1]) + 1} of FILE", str(error))
+            raise InputError(named) from error
+        return [
+            {"source": text, **({} if begin is None else {"prefix": begin})}
+            | {"ways": [_without_prompt(way.to_json()) for way in ways]}
+            for (text, begin), ways in zip(portion, found, strict=True)
+        ]
+
+
+def _without_prompt(way: Record) -> Record:
+    return {name: value for name, value in way.items() if name != "prompt"}
+
+
+def _line(record: Record, as_json: bool) -> str:
+    """A text with line ends in it becomes one line, for line n to belong to line n."""
+    return json.dumps(record) if as_json else " ".join(record["ways"][0]["text"].splitlines())
+
+
+def to_stdout(lines: Lines, as_json: bool) -> None:
+    """Print each portion as soon as it is there."""
+    with Progress() as progress:
+        for records in lines.records(progress):
+            typer.echo("\n".join(_line(record, as_json) for record in records))
+
+
+def to_file(lines: Lines, output: Path, as_json: bool) -> None:
+    """Write a file, or go on with one that is unfinished.
+
+    The unfinished file has what decides on it in its first line, then a record a line, and grows by whole
+    portions; at the end the result is written under its own name, and the unfinished file goes.
+    """
+    path = output.with_name(f"{output.name}.unfinished")
+    if not path.parent.is_dir():
+        raise OutputError(f"{str(output)!r} cannot be written: there is no folder {str(path.parent)!r}.")
+    with locked(output.absolute().parent, f".{output.name}.lock"):
+        try:
+            with Progress() as progress:
+                done = _begun(path, lines.about())
+                for records in lines.records(progress, _lines_of(path, done)):
+                    if done:
+                        progress.tell(f"went on after {done:,} lines")
+                        done = 0
+                    _append(path, records)
+        except KeyboardInterrupt:
+            say("stopped; the same command goes on where it was")
+            raise typer.Exit(130) from None
+        write_whole(output, lambda place: _finish(path, place, as_json))
+        path.unlink()
+
+
+def _begun(path: Path, about: Record) -> int:
+    """Cut an unfinished file to whole portions, and count their lines; begin one if there is none."""
+    if not path.exists():
+        write_whole(path, json.dumps(about).encode() + b"\n")
+        return 0
+    with open(path, "rb") as file:
+        try:
+            earlier = json.loads(file.readline())
+        except ValueError as error:
+            raise InputError(f"{str(path)!r} is damaged; remove it to begin anew.") from error
+        if other := [name for name in about if earlier.get(name) != about[name]]:
+            raise InputError(
+                f"{str(path)!r} was begun with another {' and '.join(other)}; give the same command, or "
+                "remove that file to begin anew."
+            )
+        done, size, kept = 0, file.tell(), file.tell()
+        for line in file:
+            size += len(line)
+            if line.endswith(b"\n"):  # else it was being written
+                done += 1
+                kept = kept if done % _PORTION else size
+    os.truncate(path, kept)
+    return done // _PORTION * _PORTION
+
+
+def _lines_of(path: Path, count: int) -> Iterator[_Line]:
+    if count:
+        with open(path, encoding="utf-8") as records:
+            for record in islice(records, 1, count + 1):
+                known = json.loads(record)
+                yield known["source"], known.get("prefix")
+
+
+def _append(path: Path, records: Sequence[Record]) -> None:
+    with open(path, "ab") as file:
+        file.write("".join(f"{json.dumps(record)}\n" for record in records).encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _finish(path: Path, place: Path, as_json: bool) -> None:
+    with open(path, encoding="utf-8") as records, open(place, "w", encoding="utf-8", newline="\n") as file:
+        next(records)
+        for record in records:
+            file.write(f"{_line(json.loads(record), as_json)}\n")

@@ -1,8 +1,7 @@
 """A corpus by its words and by what they mean where they stand."""
 
-from regard.concordance._building import Indexed, build_index
+from regard.concordance._building import Indexed, Reading, build_index
 from regard.concordance._concordance import Concordance
-from regard.concordance._corpus import Reading
 from regard.concordance._counts import Counts
 from regard.concordance._drift import Change, Drift, Measure
 from regard.concordance._lines import Line, Lines

@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from regard.concordance._store import Store, numbers, writer
-from regard.concordance._uses import Found, Uses
+from regard.concordance._uses import JOINED, Found, Uses, conditions, forms_of, listed
 from regard.concordance._vectors import Progress, VectorCache, Vectors
-from regard.concordance._where import JOINED, conditions, forms_of, listed
 from regard.core.errors import InputError
 from regard.core.extras import optional
 from regard.text import fold, split_words

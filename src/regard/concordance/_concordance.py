@@ -18,9 +18,8 @@ from regard.concordance._lines import Line, Lines, scored
 from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
 from regard.concordance._senses import Senses
 from regard.concordance._store import Store
-from regard.concordance._uses import Found, places, select, sort_order
+from regard.concordance._uses import Found, places, save_subcorpus, select, sort_order
 from regard.concordance._vectors import Progress, UsageEmbedder, VectorCache, Vectors
-from regard.concordance._where import save_subcorpus
 from regard.core.arguments import one_of, whole
 from regard.core.errors import InputError
 

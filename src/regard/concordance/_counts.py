@@ -9,8 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.concordance._store import Store, numbers
-from regard.concordance._uses import Found, neighbours, select
-from regard.concordance._where import JOINED, column_of, conditions, forms_of, listed
+from regard.concordance._uses import (
+    JOINED,
+    Found,
+    column_of,
+    conditions,
+    forms_of,
+    listed,
+    neighbours,
+    select,
+)
 from regard.core.arguments import one_of
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError

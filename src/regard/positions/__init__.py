@@ -6,10 +6,7 @@
 * something added to the scores: `RelativeBias` (learned), `Alibi` (not).
 """
 
-from regard.positions._alibi import Alibi
-from regard.positions._fourier import FourierPositions
-from regard.positions._learned import LearnedPositions
-from regard.positions._relative import BucketBias, RelativeBias, relative_buckets
+from regard.positions._biases import Alibi, BucketBias, RelativeBias, relative_buckets
 from regard.positions._rope_scaling import (
     DynamicNTKScaling,
     LinearScaling,
@@ -19,7 +16,13 @@ from regard.positions._rope_scaling import (
     YaRNScaling,
 )
 from regard.positions._rotary import Rotary, Rotation
-from regard.positions._sinusoidal import SinusoidalLayout, SinusoidalPositions, sinusoidal_encoding
+from regard.positions._vectors import (
+    FourierPositions,
+    LearnedPositions,
+    SinusoidalLayout,
+    SinusoidalPositions,
+    sinusoidal_encoding,
+)
 
 __all__ = [
     "Alibi",

@@ -4,8 +4,7 @@ What is removed, and how a checkpoint says so, stands in `regard.models`, which 
 """
 
 from regard.pruning._curve import CurvePoint, PruningCurve, pruning_curve
-from regard.pruning._order import Importance, removal_order, weakest_heads
-from regard.pruning._prune import loads_in, prune
+from regard.pruning._prune import Importance, loads_in, prune, removal_order, weakest_heads
 
 __all__ = [
     "CurvePoint",

@@ -15,8 +15,7 @@ from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.models import Heads, Loaded, head_words
-from regard.pruning._order import Importance, joined_steps, removal_order
-from regard.pruning._prune import loads_in, prune
+from regard.pruning._prune import Importance, joined_steps, loads_in, prune, removal_order
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

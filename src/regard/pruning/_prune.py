@@ -1,21 +1,190 @@
-"""Physical pruning: a model without some of its heads, and where its checkpoint loads."""
+"""Physical pruning: which heads go first, the model without them, and where its checkpoint loads."""
 
 import copy
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeAlias
 
+import torch
+from torch import Tensor
+
+from regard.blocks import MultiHeadAttention
+from regard.core.errors import InputError
 from regard.models import (
     WITHOUT_CODE,
+    Heads,
     Loaded,
+    Network,
     OfLayers,
     Part,
     attentions,
     check_heads,
     cut,
+    has_table,
     our_own,
     removed_heads,
     settle,
 )
+
+Importance: TypeAlias = Tensor | Mapping[Part, Tensor]
+"""(layers, heads) of the one kind of attention, or such a tensor for each kind; the least goes first."""
+
+Step: TypeAlias = tuple[tuple[Part, int, tuple[int, ...]], ...]
+"""What goes at once: kind of attention, layer, heads."""
+
+
+def holds_fewer(network: Network) -> bool:
+    """Whether the family's config.json can say that every layer has fewer heads: the head size is in it."""
+    config: Any = network.config
+    return "head_dim" in {field.name for field in fields(config)}
+
+
+def removal_order(network: Network, importance: Importance, *, evenly: bool | None = None) -> list[Step]:
+    """The steps in which a network can lose heads, the least important first, until one is left a layer.
+
+    What goes at once is a key and value head with all the query heads that read it, whose importance is the
+    sum of theirs: where there are no groups, a single head.
+
+    Args:
+        network: the network.
+        importance: floating point (layers, heads), or by kind of attention; see `Importance`.
+        evenly: True: a step takes one from every layer, the least important one there; where layers share
+            a table with a column a head, the same from each. False: a step takes the least important one of
+            the network. None: True where config.json can then say it by itself.
+
+    Raises:
+        InputError: an importance of another shape or type, not finite, or evenly with layers of unlike
+            numbers of heads.
+    """
+    parts = attentions(network)
+    scores = _scores(parts, importance)
+    if evenly is not None and not isinstance(evenly, bool):
+        raise InputError(f"evenly must be True, False or None; got {evenly!r}.")
+    evenly = holds_fewer(network) if evenly is None else evenly
+    return list(_evenly(network, parts, scores) if evenly else _one_by_one(parts, scores))
+
+
+def weakest_heads(
+    network: Network, importance: Importance, number: int, *, evenly: bool | None = None
+) -> Heads:
+    """The heads that go first, at most so many: what `prune` takes.
+
+    Args:
+        network, importance, evenly: as in `removal_order`.
+        number: how many query heads, of all layers together; whole steps only, so it may be fewer.
+
+    Raises:
+        InputError: as in `removal_order`, or a number below the first step, or that leaves a layer none.
+
+    Example:
+        >>> from regard.models import load_checkpoint
+        >>> network = load_checkpoint().network
+        >>> importance = torch.arange(72.0).view(6, 12).flip(0)
+        >>> weakest_heads(network, importance, 3)
+        {'encoder': {5: (0, 1, 2)}}
+    """
+    steps = removal_order(network, importance, evenly=evenly)
+    most = sum(len(heads) for step in steps for _, _, heads in step)
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+        raise InputError(f"number must be from 1 to {most}, which leaves each layer a head; got {number!r}.")
+    chosen: list[Step] = []
+    for step in steps:
+        if sum(len(heads) for each in (*chosen, step) for _, _, heads in each) > number:
+            break
+        chosen.append(step)
+    if not chosen:
+        size = sum(len(heads) for _, _, heads in steps[0])
+        raise InputError(f"number must be at least {size}, the heads that go at once; got {number}.")
+    return joined_steps(chosen)
+
+
+def joined_steps(steps: Sequence[Step]) -> Heads:
+    """All heads of some steps."""
+    gone: dict[Part, dict[int, tuple[int, ...]]] = {}
+    for step in steps:
+        for part, layer, heads in step:
+            before = gone.setdefault(part, {}).get(layer, ())
+            gone[part][layer] = tuple(sorted((*before, *heads)))
+    return {part: dict(sorted(layers.items())) for part, layers in gone.items()}
+
+
+def _scores(
+    parts: Mapping[Part, list[MultiHeadAttention]], importance: Importance
+) -> dict[Part, list[Tensor]]:
+    """float64 (groups,) of each layer."""
+    if isinstance(importance, Tensor):
+        if len(parts) > 1:
+            raise InputError(f"importance must map each of {', '.join(parts)} to a tensor; got one tensor.")
+        importance = {next(iter(parts)): importance}
+    if not isinstance(importance, Mapping) or set(importance) != set(parts):
+        got = (
+            ", ".join(map(str, importance)) if isinstance(importance, Mapping) else type(importance).__name__
+        )
+        raise InputError(f"importance must have a tensor for each of {', '.join(parts)}; got {got}.")
+    scores: dict[Part, list[Tensor]] = {}
+    for part, layers in parts.items():
+        given = importance[part]
+        wanted = (len(layers), max(each.num_heads for each in layers))
+        if not isinstance(given, Tensor) or not given.is_floating_point() or tuple(given.shape) != wanted:
+            got = f"{given.dtype} {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
+            raise InputError(f"importance must be floating point (layers, heads) = {wanted}; got {got}.")
+        rows = [row[: each.num_heads] for row, each in zip(given.detach().double(), layers, strict=True)]
+        if not all(bool(row.isfinite().all()) for row in rows):
+            raise InputError(
+                "importance must be finite, so that heads have an order; it has NaN or infinity."
+            )
+        scores[part] = [
+            row.view(each.num_kv_heads, -1).sum(dim=1) for row, each in zip(rows, layers, strict=True)
+        ]
+    return scores
+
+
+def _of_group(attention: MultiHeadAttention, group: int) -> tuple[int, ...]:
+    size = attention.num_heads // attention.num_kv_heads
+    return tuple(range(group * size, (group + 1) * size))
+
+
+def _one_by_one(
+    parts: Mapping[Part, list[MultiHeadAttention]], scores: Mapping[Part, list[Tensor]]
+) -> Iterator[Step]:
+    ordered = sorted(
+        (score, place, part, layer, group)
+        for place, part in enumerate(parts)
+        for layer, row in enumerate(scores[part])
+        for group, score in enumerate(row.tolist())
+    )
+    left = {(part, layer): len(row) for part in parts for layer, row in enumerate(scores[part])}
+    for _, _, part, layer, group in ordered:
+        if left[part, layer] > 1:
+            left[part, layer] -= 1
+            yield ((part, layer, _of_group(parts[part][layer], group)),)
+
+
+def _evenly(
+    network: Network,
+    parts: Mapping[Part, list[MultiHeadAttention]],
+    scores: Mapping[Part, list[Tensor]],
+) -> Iterator[Step]:
+    sizes = {(each.num_heads, each.num_kv_heads) for layers in parts.values() for each in layers}
+    if len(sizes) > 1:
+        told = ", ".join(str(heads) for heads, _ in sorted(sizes))
+        raise InputError(
+            f"evenly must be False: layers of this model have unlike numbers of heads, {told}; or remove "
+            "heads until they have the same."
+        )
+    ((_, groups),) = sizes
+    orders: dict[Part, list[list[int]]] = {}
+    for part, rows in scores.items():
+        if has_table(network, part):
+            rows = [torch.stack(rows).sum(dim=0)] * len(rows)
+        orders[part] = [row.sort(stable=True).indices.tolist() for row in rows]
+    for step in range(groups - 1):
+        yield tuple(
+            (part, layer, _of_group(parts[part][layer], order[step]))
+            for part, of_layers in orders.items()
+            for layer, order in enumerate(of_layers)
+        )
+
 
 # Where transformers 4 cuts the heads of `pruned_heads` when it loads: tried with 4.57.1. MPNet's layers and
 # T5's have the method, and fail in the forward pass and in the cut.

@@ -6,8 +6,7 @@ from regard._lazy import lazy_exports as _lazy_exports
 
 if TYPE_CHECKING:
     from regard.scaling._cases import CASES, Shape, case_named, names_of
-    from regard.scaling._closeness import closeness
-    from regard.scaling._measure import LENGTHS, scaling
+    from regard.scaling._measure import LENGTHS, closeness, scaling
     from regard.scaling._scaling import Cost, Exponent, Scaling
 
 __all__ = [
@@ -21,8 +20,7 @@ __getattr__, __dir__ = _lazy_exports(
     __name__,
     {
         "regard.scaling._cases": "CASES Shape case_named names_of",
-        "regard.scaling._closeness": "closeness",
-        "regard.scaling._measure": "LENGTHS scaling",
+        "regard.scaling._measure": "LENGTHS closeness scaling",
         "regard.scaling._scaling": "Cost Exponent Scaling",
     },
 )

@@ -4,11 +4,13 @@ import io
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regard.checkpoints import to_hf
 from regard.cli import _input
+from regard.cli._input import parse_heads, parse_heads_or_layers
 from regard.cli.embed import _opener
 from regard.core.errors import InputError
 from regard.models import family_of
@@ -82,3 +84,27 @@ def test_how_a_model_was_read_is_said_on_stderr(tmp_path: Path, capsys: pytest.C
     for load in (lambda: _input.load_model(str(tmp_path)), lambda: _opener(str(tmp_path), wanted)(None)):
         load()
         assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize(
+    ("words", "heads"),
+    [
+        ("3.5", [(3, 5)]),
+        ("0.0,11.7", [(0, 0), (11, 7)]),
+        (" cross.1.0 , -1.-2", [("cross", 1, 0), (-1, -2)]),
+    ],
+)
+def test_reads_heads(words: str, heads: list[Any]) -> None:
+    assert parse_heads("--values", words) == heads
+
+
+@pytest.mark.parametrize("words", ["", "3", "3.", "3.5;4.1", "3.5,", "1.2.3.4", "cross.x.1", "٣.٥", "--1.0"])
+def test_refuses_what_names_no_head(words: str) -> None:
+    with pytest.raises(InputError, match=r"--values must be layers and heads such as 3\.5,4\.1"):
+        parse_heads("--values", words)
+
+
+def test_a_layer_stands_for_its_heads() -> None:
+    assert parse_heads_or_layers("--heads", "3.5, -1,cross.1.0") == [(3, 5), -1, ("cross", 1, 0)]
+    with pytest.raises(InputError, match="--heads must be layers and heads"):
+        parse_heads_or_layers("--heads", "3,x")

@@ -9,7 +9,7 @@ import pytest
 
 import regard
 from regard.concordance import Concordance, Line, build_index
-from regard.concordance._grouping import grouping
+from regard.concordance._senses import grouping
 from regard.concordance._teach import read_examples, write_examples
 from regard.concordance._vectors import Span
 from regard.core.errors import InputError
@@ -203,5 +203,5 @@ def test_substitutes_of_a_model_with_a_head(tmp_path: Path) -> None:
 
 
 def test_drift_of_an_index(concordance: Concordance) -> None:
-    with pytest.raises(InputError, match="'date' gives 0"):
+    with pytest.raises(InputError, match="none of these has a date"):
         concordance.drift("bank")

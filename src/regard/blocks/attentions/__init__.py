@@ -3,10 +3,14 @@
 A dilated window is a mask, `regard.core.DilatedWindow`: exact, with the softmax's own weights.
 """
 
-from regard.blocks.attentions._features import FeatureKernel, SumsCache
-from regard.blocks.attentions._linear import LinearAttention
+from regard.blocks.attentions._features import (
+    FeatureKernel,
+    LinearAttention,
+    Performer,
+    SumsCache,
+    random_rows,
+)
 from regard.blocks.attentions._linformer import Linformer
-from regard.blocks.attentions._performer import Performer, random_rows
 
 __all__ = [
     "LinearAttention",

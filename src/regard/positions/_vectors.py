@@ -1,11 +1,48 @@
-"""Sinusoidal positional encoding: fixed, bounded, periodic, and defined for any position."""
+"""Positions as vectors, added to a token's or beside them: learned, sinusoidal, Fourier features."""
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from regard.core.errors import InputError
+
+
+class LearnedPositions(nn.Module):
+    """A trained vector for each position; there is none beyond the last.
+
+    Args:
+        max_seq_len: number of rows.
+        d_model: their size.
+        pad_id: a row that looking it up does not train, that of padding; None for none.
+
+    Example:
+        >>> positions = LearnedPositions(5, 3)
+        >>> positions(torch.tensor([0, 4])).shape, positions.table.shape
+        (torch.Size([2, 3]), torch.Size([5, 3]))
+
+    Source: Gehring et al. 2017, arXiv 1705.03122, section 3.1; Devlin et al. 2019, arXiv 1810.04805.
+    """
+
+    def __init__(self, max_seq_len: int, d_model: int, *, pad_id: int | None = None) -> None:
+        super().__init__()
+        for name, value in (("max_seq_len", max_seq_len), ("d_model", d_model)):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1; got {value}.")
+        self.padding_idx = pad_id
+        self.weight = nn.Parameter(torch.empty(max_seq_len, d_model))
+        nn.init.normal_(self.weight)  # as nn.Embedding does, beside which it stands
+
+    @property
+    def table(self) -> Tensor:
+        """The whole table (max_seq_len, d_model), detached: an array to plot."""
+        return self.weight.detach()
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """int64 positions of any shape (...) -> (..., d_model)."""
+        return nn.functional.embedding(positions, self.weight, padding_idx=self.padding_idx)
+
 
 SinusoidalLayout = Literal["interleaved", "half"]
 """Where the cosines stand: each after its sine, as in the paper, or all after all sines, as in Marian."""
@@ -114,3 +151,50 @@ class SinusoidalPositions(nn.Module):
         """
         # Indexing would take -1 for the last row.
         return nn.functional.embedding(positions, self._on(positions.device))
+
+
+class FourierPositions(nn.Module):
+    """The position itself and K sines and K cosines of it; nothing is learned.
+
+        x = 2 p / (max_seq_len - 1) - 1                    from -1 to 1
+        f_k = 1 .. max_seq_len / 2, evenly spaced          the last is the Nyquist frequency
+        features = x, sin(pi f_k x) for each k, cos(pi f_k x) for each k
+
+    Args:
+        max_seq_len: number of positions.
+        num_bands: K.
+
+    Attributes:
+        size: 2 K + 1, the number of features.
+
+    Raises:
+        InputError: a size below 1.
+
+    Example:
+        >>> FourierPositions(max_seq_len=5, num_bands=1)(torch.tensor([0, 2, 4])).round(decimals=3)
+        tensor([[-1., -0., -1.],
+                [ 0.,  0.,  1.],
+                [ 1.,  0., -1.]], dtype=torch.float64)
+
+    Source: Jaegle et al. 2021 (Perceiver), arXiv 2103.03206, section 3.2 and appendix D.
+    """
+
+    def __init__(self, max_seq_len: int, num_bands: int) -> None:
+        super().__init__()
+        for name, value in (("max_seq_len", max_seq_len), ("num_bands", num_bands)):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1; got {value}.")
+        self.max_seq_len, self.num_bands = max_seq_len, num_bands
+
+    @property
+    def size(self) -> int:
+        """The number of features of a position."""
+        return 2 * self.num_bands + 1
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """int64 positions of any shape (...) -> float64 (..., size)."""
+        # In float64: the angles go up to pi max_seq_len / 2, of which float32 would round the sine.
+        x = 2.0 * positions.double() / max(1, self.max_seq_len - 1) - 1.0
+        bands = torch.linspace(1.0, self.max_seq_len / 2, self.num_bands, dtype=x.dtype, device=x.device)
+        angles = math.pi * x[..., None] * bands
+        return torch.cat((x[..., None], angles.sin(), angles.cos()), dim=-1)
