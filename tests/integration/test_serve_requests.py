@@ -224,5 +224,8 @@ def test_sigterm_answers_what_was_accepted(server: Server) -> None:
     with ThreadPoolExecutor(1) as beside:  # Playwright leaves a loop running in the thread of the tests
         ready, *answers = beside.submit(asyncio.run, ends()).result()
     assert (ready.status_code, ready.json()["error"]["code"]) == (503, "draining")
+    assert all(each.status_code == 200 for each in answers), [
+        (each.status_code, each.text[:300]) for each in answers
+    ]
     assert [len(each.json()["data"]) for each in answers] == [8] * 4
     assert server.process.wait(20) == 0

@@ -10,7 +10,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from regard._version import __version__
-from regard.core.errors import InputError
 from regard.model import Model
 from regard.serving._errors import ApiError
 from regard.serving._gate import Gate
@@ -43,6 +42,7 @@ def app_of(
     settings = settings or Settings()
     named = models if isinstance(models, Mapping) else {model.name: model for model in models}
     service = Service(named, settings)
+    exported = "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ
     app = FastAPI(
         title="regard",
         version=__version__,
@@ -52,17 +52,17 @@ def app_of(
         redoc_url=None,
         # Spans and metrics go where the environment says, if it does; of what is validated nothing is told.
         telemetry={
-            "auto_configure": "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ,
+            "auto_configure": exported,
+            "tracing": exported,
+            "metrics": exported,
             "logs": False,
             "operation_spans": False,
         },
     )
     app.state.service = service
     app.add_middleware(Gate, service=service)
-    app.exception_handler(ApiError)(_own)
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_plain)
-    app.exception_handler(InputError)(_input)
     for router in ROUTERS:
         app.include_router(router)
     _describe(app)
@@ -85,16 +85,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.start()
     yield
+    service.requests_log.flush()
     for engine in service.engines.values():
         await asyncio.to_thread(engine.stop)
 
 
 # Starlette would call plain functions on threads of a pool, where refusals wait for each other.
-
-
-async def _own(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    return error.response()
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -112,7 +108,3 @@ async def _invalid(request: Request, error: Exception) -> Response:
 async def _plain(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}.").response()
-
-
-async def _input(request: Request, error: Exception) -> Response:
-    return ApiError(400, str(error)).response()

@@ -1,6 +1,7 @@
 """What Prometheus and autoscalers read."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -20,6 +21,9 @@ class Metrics:
         )
         self.seconds = Histogram(
             "regard_request_seconds", "Until answered", ["route"], buckets=_SECONDS, registry=registry
+        )
+        self.answered = cache(
+            lambda route, status: (self.requests.labels(route, status), self.seconds.labels(route))
         )
         of_model: dict[str, Any] = {"labelnames": ["model"], "registry": registry}
         self.queue = Gauge("regard_queue_tokens", "Tokens that wait or are being computed", **of_model)

@@ -68,6 +68,7 @@ def serve(
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=int(drain),
         backlog=2048,
         # Longer than clients keep theirs: who sends on one that is just being closed gets an error.

@@ -10,6 +10,7 @@ from regard.core.errors import InputError
 from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._errors import ApiError
+from regard.serving._logs import RequestsLog
 from regard.serving._metrics import Metrics
 from regard.serving._settings import Settings
 from regard.serving._usages import Usages
@@ -32,7 +33,7 @@ class Service:
     def __init__(self, models: Mapping[str, Model | str], settings: Settings) -> None:
         if not models:
             raise InputError("models must hold one at least; got none.")
-        self.settings, self.metrics = settings, Metrics()
+        self.settings, self.metrics, self.requests_log = settings, Metrics(), RequestsLog()
         self.draining, self.cut_off = False, 0
         self.engines = {name: Engine(name, model, settings, self.metrics) for name, model in models.items()}
         for engine in self.engines.values():

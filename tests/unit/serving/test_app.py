@@ -1,5 +1,7 @@
 """The application, in this process."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from starlette.testclient import TestClient
 import regard
 from integration.served import tiny
 from regard.serving import Settings, app_of
+from regard.serving._logs import Line
 from unit.embedding.test_settings import stored
 
 
@@ -27,6 +30,27 @@ def test_texts_become_vectors(client: TestClient) -> None:
     expected = regard.load().embed(texts)
     for item, vector in zip(answer["data"], expected, strict=True):
         assert item["embedding"] == pytest.approx(vector.tolist(), abs=2e-6)
+
+
+def test_a_line_for_each_request_without_text_and_key(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(keys=("a key",))
+    caplog.set_level("INFO", "regard.serving")
+    with TestClient(app_of([regard.load(tiny(tmp_path))], settings=settings)) as client:
+        asked: list[dict[str, Any]] = [{"input": "w1"}, {"input": ["w1", 2]}, {"input": "w1", "w30": "w30"}]
+        answers = [
+            client.post("/v1/embeddings", json=each, headers={"authorization": "Bearer a key"})
+            for each in asked
+        ]
+        answers.append(client.post("/v1/embeddings", json=asked[0]))
+    text = "\n".join(map(Line().format, caplog.records))
+    lines = list(map(json.loads, text.split("\n")))
+    told = [(line["event"], line["route"], line["status"], line["id"]) for line in lines]
+    ids = [answer.headers["x-request-id"] for answer in answers]
+    statuses = [200, 400, 400, 401]
+    assert told == [("request", "/v1/embeddings", *each) for each in zip(statuses, ids, strict=True)]
+    assert not re.search("w1|w30|a key", text)
 
 
 def test_vectors_are_cut_to_the_sizes_of_the_card_and_of_the_command(tmp_path: Path) -> None:

@@ -16,6 +16,9 @@ from regard.serving._service import Service, service_of
 
 router = APIRouter()
 
+BUSIEST: Final = "/v1/embeddings"
+"""The path, for whom each microsecond counts."""
+
 
 class EmbeddingsBody(Body):
     """Texts that want a vector each."""
@@ -91,14 +94,18 @@ _EXAMPLE: Final = {
 
 
 @router.post(
-    "/v1/embeddings",
+    BUSIEST,
     response_model=EmbeddingsAnswer,
     responses=errors(504) | example(_EXAMPLE),
     tags=["OpenAI"],
 )
 async def embeddings(body: EmbeddingsBody, request: Request) -> Response:
     """Embed texts: one vector each."""
-    service = service_of(request)
+    return await embedded(body, service_of(request))
+
+
+async def embedded(body: EmbeddingsBody, service: Service) -> Response:
+    """The same, asked without FastAPI."""
     engine = service.engine(body.model)
     made = await engine.embed(_checked(body.input, service), overlong=body.overlong)
     vectors = made.vectors if body.dimensions is None else _cut(made.vectors, body.dimensions, engine)
