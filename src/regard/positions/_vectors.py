@@ -139,8 +139,11 @@ class SinusoidalPositions(nn.Module):
         # Read once and kept here: another thread may ask for another device at any time.
         table = self._table
         if table is None or table.device != device:
-            encoding = sinusoidal_encoding(self.max_seq_len, self.d_model, base=self.base, layout=self.layout)
-            table = encoding.float().to(device)
+            with torch.inference_mode(False):  # it is kept for calls outside of that mode
+                encoding = sinusoidal_encoding(
+                    self.max_seq_len, self.d_model, base=self.base, layout=self.layout
+                )
+                table = encoding.float().to(device)
             self._table = table
         return table
 

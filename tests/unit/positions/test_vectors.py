@@ -178,3 +178,13 @@ class TestModule:
     def test_there_is_no_position_beyond_the_table(self, position: int) -> None:
         with pytest.raises(IndexError, match="out of range"):
             SinusoidalPositions(11, 7)(torch.tensor([position]))
+
+
+def test_a_matrix_that_is_made_in_inference_mode_serves_outside_of_it() -> None:
+    positions = SinusoidalPositions(5, 4)
+    with torch.inference_mode():
+        positions(torch.tensor([1]))
+    scale = torch.ones(4, requires_grad=True)
+    (positions(torch.tensor([1])) * scale).sum().backward()
+    assert scale.grad is not None
+    torch.testing.assert_close(scale.grad, sinusoidal_encoding(5, 4)[1].float())
