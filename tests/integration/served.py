@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import regard
 from regard.embedding import Passage
-from regard.serving import Engine, Settings, app_of, listen, serve
+from regard.serving import Settings, app_of, listen, serve
+from regard.serving._engine import Engine
 from unit.models.folders import write, write_tokenizer
 
 PATIENCE_S = 20.0

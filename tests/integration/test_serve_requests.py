@@ -35,7 +35,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text(f"another\n{KEY}\n", "utf-8")
     command = [sys.executable, "-m", "regard", "serve", "--port", "0", "--api-key-file", str(keys)]
-    command += ["--drain-delay", "0.5", "--max-body", "1000000"]
+    command += ["--drain-delay", "0.5", "--drain", "60", "--max-body", "1000000"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     line = process.stderr.readline()

@@ -88,9 +88,8 @@ def serve(
     raise typer.Exit(failed is not None)
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _end(number: int, _: FrameType | None) -> None:
     """Before the server has handlers. An exception would be lost where what is being imported catches all."""
-    del frame
     _tell(f"stopped by {signal.Signals(number).name}")
     os._exit(128 + number)
 

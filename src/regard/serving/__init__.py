@@ -6,13 +6,7 @@ FastAPI answers, one thread a model computes. Requires the extra `serve`.
 """
 
 from regard.serving._app import app_of
-from regard.serving._engine import Engine
-from regard.serving._errors import ApiError
+from regard.serving._limits import Settings
 from regard.serving._server import listen, serve
-from regard.serving._settings import Settings
 
-__all__ = [
-    "Settings",
-    "app_of",
-    "serve",
-]
+__all__ = ["Settings", "app_of", "serve"]

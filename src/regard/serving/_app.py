@@ -1,21 +1,35 @@
-"""The application: routes behind the gate, and errors in one form."""
+"""The application: routes, errors in one form, and the gate that every request passes first."""
 
 import asyncio
+import hmac
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import secrets
+import time
+import traceback
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from hashlib import sha256
+from itertools import count
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard._version import __version__
+from regard.core.errors import InputError
 from regard.model import Model
-from regard.serving._errors import ApiError
-from regard.serving._gate import Gate
+from regard.serving import _completions, _operations, _pages, _traces, _usages, _vectors
+from regard.serving._limits import ApiError, Settings
+from regard.serving._operations import log
 from regard.serving._service import Service
-from regard.serving._settings import Settings
-from regard.serving.routes import ROUTERS
+from regard.serving._vectors import BUSIEST, EmbeddingsBody, embedded
+
+_PROCESS: Final = secrets.token_hex(4)
+_numbers: Final = count(1)
+_LEFT: Final = 499  # the status, in metrics and logs, of a client that has gone; nginx's
 
 
 def app_of(
@@ -63,14 +77,9 @@ def app_of(
     app.add_middleware(Gate, service=service)
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_plain)
-    for router in ROUTERS:
-        app.include_router(router)
-    _describe(app)
-    return app
-
-
-def _describe(app: FastAPI) -> None:
-    """The API as it is: FastAPI would promise 422 where the answer is 400, and knows of no key."""
+    for routes in (_vectors, _completions, _operations, _traces, _usages, _pages):
+        app.include_router(routes.router)
+    # The API as it is: FastAPI would promise 422 where the answer is 400, and knows of no key.
     told = app.openapi()
     told["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
     for path, methods in told["paths"].items():
@@ -78,6 +87,7 @@ def _describe(app: FastAPI) -> None:
             operation["responses"].pop("422", None)
             if path.startswith("/v1"):
                 operation["security"] = [{"key": []}, {}]
+    return app
 
 
 @asynccontextmanager
@@ -93,9 +103,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 # Starlette would call plain functions on threads of a pool, where refusals wait for each other.
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Any) -> Response:
     """What a schema says, of the first field that is wrong, without what came, which may be long."""
-    assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         told = f"the body must be JSON; {first['ctx']['error']}."
@@ -105,6 +114,160 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return ApiError(400, f"{'.'.join(path) or 'the body'}: {first['msg']}.", param=field).response()
 
 
-async def _plain(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _plain(request: Request, error: Any) -> Response:
     return ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}.").response()
+
+
+class Gate:
+    """The outermost middleware: the key, the kind and size of the body, and the watch for who leaves."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+        self._keys = [sha256(key.encode()).digest() for key in service.settings.keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        visit = _Visit(scope, receive, send)
+        try:
+            self._check_key(scope)
+            if scope["method"] in ("POST", "PUT", "PATCH"):
+                await visit.watched(self._answered(visit, await self._body(visit)))
+            else:
+                await self._app(scope, receive, visit.send)
+        except (ApiError, InputError) as error:
+            refusal = error if isinstance(error, ApiError) else ApiError(400, str(error))
+            await refusal.response()(scope, receive, visit.send)
+        except _Left:
+            visit.status = _LEFT
+        except asyncio.CancelledError:
+            self._service.cut_off += 1
+            raise
+        except Exception as error:
+            # Not its message, which may quote a text.
+            places = traceback.extract_tb(error.__traceback__)[-5:]
+            at = [f"{place.filename.rpartition('/')[2]}:{place.lineno}" for place in places]
+            log.error("failed", extra={"told": {"id": visit.id, "error": type(error).__name__, "at": at}})
+            if not visit.status:
+                told = f"the server failed at this request; its log has more under the id {visit.id}."
+                await ApiError(500, told).response()(scope, receive, visit.send)
+        finally:
+            visit.count(self._service)
+
+    async def _answered(self, visit: "_Visit", body: bytes) -> None:
+        """By the application; embeddings at once, since FastAPI's part costs as much as all the rest."""
+        scope, asked = visit.scope, None
+        if scope["path"] == BUSIEST and scope["method"] == "POST":
+            if len(self._service.engines) == 1:
+                # Refused before it is parsed and checked, which costs more than to read it.
+                self._service.engine(None).check_room(1)
+            if "fastapi.telemetry" not in scope:  # spans have FastAPI's names
+                with suppress(ValidationError):  # FastAPI says what is wrong
+                    asked = EmbeddingsBody.model_validate_json(body)
+        if asked is None:
+            await self._app(scope, visit.given(body), visit.send)
+        else:
+            await (await embedded(asked, self._service))(scope, visit.receive, visit.send)
+
+    def _check_key(self, scope: Scope) -> None:
+        if not self._keys or not scope["path"].startswith("/v1"):
+            return
+        scheme, _, key = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
+        came = sha256(key.strip()).digest()
+        # All are compared, each in constant time.
+        fits = sum(hmac.compare_digest(came, known) for known in self._keys)
+        if scheme.lower() != b"bearer" or not fits:
+            told = "the API key is missing or wrong; send the header Authorization: Bearer KEY."
+            raise ApiError(401, told, code="invalid_api_key")
+
+    async def _body(self, visit: "_Visit") -> bytes:
+        headers, settings = dict(visit.scope["headers"]), self._service.settings
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind != b"application/json":
+            raise ApiError(415, f"Content-Type must be application/json; got {kind.decode('latin-1')!r}.")
+        announced = headers.get(b"content-length", b"")
+        body, more = bytearray(), True
+        try:
+            async with asyncio.timeout(settings.body_timeout):
+                while more and max(len(body), int(announced or 0)) <= settings.max_body:
+                    message = await visit.receive()
+                    if message["type"] == "http.disconnect":
+                        raise _Left
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise ApiError(408, f"the body must be here in {settings.body_timeout:g} seconds.") from None
+        if more or len(body) > settings.max_body:
+            told = f"the body must have at most {settings.max_body:,} bytes; send less at once."
+            raise ApiError(413, told, code="body_too_large")
+        return bytes(body)
+
+
+class _Left(Exception):
+    """The client has gone."""
+
+
+class _Visit:
+    """One request on its way through; `id` is in its answer and the log, `status` is 0 before its answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope, self.receive, self._send = scope, receive, send
+        self.id, self.status = f"{_PROCESS}-{next(_numbers)}", 0
+        self._begun, self._ended, self._gone = time.perf_counter(), False, asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        """Send, and note the status and the end."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), (b"x-request-id", self.id.encode())]
+        elif not message.get("more_body", False):
+            self._ended = True
+        await self._send(message)
+
+    def given(self, body: bytes) -> Receive:
+        """The body, for the application; then nothing, until the client leaves."""
+        bodies = [body]
+
+        async def receive() -> Message:
+            if bodies:
+                return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+            await self._gone.wait()
+            return {"type": "http.disconnect"}
+
+        return receive
+
+    async def watched(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work; it is cancelled as soon as the client leaves, which raises _Left."""
+        task = asyncio.current_task()
+        assert task is not None, "ASGI runs in tasks"
+
+        async def watch() -> None:
+            while (await self.receive())["type"] != "http.disconnect":
+                pass
+            if not self._ended:
+                self._gone.set()
+                task.cancel()
+
+        watcher = asyncio.create_task(watch())
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not self._gone.is_set():
+                raise
+            task.uncancel()
+            raise _Left from None
+        finally:
+            watcher.cancel()
+
+    def count(self, service: Service) -> None:
+        """Count and log it."""
+        path = self.scope["path"]
+        route = getattr(self.scope.get("route"), "path", path if path == BUSIEST else "other")
+        seconds = time.perf_counter() - self._begun
+        requests, durations = service.metrics.answered(route, self.status)
+        requests.inc()
+        durations.observe(seconds)
+        if service.settings.access_log:
+            told = {"id": self.id, "route": route, "status": self.status, "ms": round(seconds * 1000, 1)}
+            service.requests_log.add({"method": self.scope["method"]} | told)

@@ -1,8 +1,10 @@
-"""What waits for a model: the work of one request each."""
+"""What waits for a model: the work of one request each, in the order of their turns, bounded in tokens."""
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
+from threading import Condition
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import NDArray
 from regard.core.errors import InputError
 from regard.embedding import Embedder, Passage, Truncate, Windows
 from regard.model import Model
-from regard.serving._errors import ApiError
+from regard.serving._limits import ApiError
 
 Overlong = Literal["refuse", "truncate", "windows"]
 """What becomes of a text that is longer than the model takes."""
@@ -19,10 +21,14 @@ Overlong = Literal["refuse", "truncate", "windows"]
 TURN_TOKENS: Final = 2048
 """What is computed before those who wait are asked again: as many tokens as keep all cores busy."""
 _TURN_SCORES: Final = 2**24  # and as many tokens squared: what attention over long texts costs
+_MOST: Final = 256  # requests in a turn: to look at thousands costs more than to compute some
 
 _ROUNDING: Final = 1e-9
 _CHARACTERS: Final = 4  # of a token, about
 _FRAME: Final = 2
+
+END: Final = object()
+"""The last of a stream's pieces."""
 
 
 class Embedded(NamedTuple):
@@ -33,20 +39,8 @@ class Embedded(NamedTuple):
     cut: list[int]
 
 
-END: Final = object()
-"""The last of a stream's pieces."""
-
-
 class Job:
-    """The work of one request.
-
-    Attributes:
-        tokens: how many wait with it.
-        counted: how many of them the queue has counted.
-        begun: whether it has had a turn.
-        is_ended: whether it has its result, or an error.
-        came: when, on the monotonic clock.
-    """
+    """The work of one request; the queue has `counted` its `tokens`; it has `begun` once it had a turn."""
 
     def __init__(self, tokens: int) -> None:
         self.tokens, self.counted, self.came = tokens, 0, time.monotonic()
@@ -58,6 +52,13 @@ class Job:
     def is_left(self) -> bool:
         """Whether nobody waits for it any more."""
         return self.future.done()
+
+    def step(self, model: Model) -> None:
+        """Take a turn, alone."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """It ends here; from the worker's thread."""
 
     def fail(self, error: BaseException) -> None:
         """Raise an error where somebody waits; from the worker's thread."""
@@ -102,9 +103,6 @@ class CallJob(Job):
         """Do it."""
         give_all({self: self._function(model)})
 
-    def close(self) -> None:
-        """It ends here; from the worker's thread."""
-
 
 class StreamJob(Job):
     """A generator over a model: a step a turn, so that others come between."""
@@ -121,40 +119,28 @@ class StreamJob(Job):
         if self._generator is None:
             self._generator = self._function(model)
         try:
-            piece = next(self._generator)
+            self._tell(self.pieces.put_nowait, next(self._generator))
         except StopIteration as end:
             give_all({self: end.value})
-        else:
-            self._tell(self.pieces.put_nowait, piece)
 
     def close(self) -> None:
-        """See `CallJob.close`."""
+        """Let its generator end."""
         if self._generator is not None:
             self._generator.close()
 
 
 class EmbedJob(Job):
-    """Texts that want vectors, in as many turns as it takes.
-
-    Attributes:
-        passages: the texts, once they are read.
-        cost: the turns, or the part of one, that is left to do.
-    """
+    """Texts that want vectors, in as many turns as it takes; `cost` counts those that are left to do."""
 
     def __init__(self, inputs: Sequence[str | Sequence[int]], overlong: Overlong) -> None:
-        super().__init__(sum(estimate(each) for each in inputs))
+        super().__init__(sum(map(estimate, inputs)))
         self._inputs, self._overlong = inputs, overlong
         self.passages: list[Passage] = []
-        self.cost = 0.0
+        self.cost, self._next = 0.0, 0
         self._vectors: list[NDArray[np.float32]] = []
-        self._next = 0
 
     def read(self, embedder: Embedder, most: int) -> None:
-        """Tokenise; most tokens are allowed in a request.
-
-        Raises:
-            ApiError: a text that cannot be embedded, and which.
-        """
+        """Tokenise; a text that cannot be embedded, or more tokens than `most`, are refused (ApiError)."""
         window = Truncate() if self._overlong == "truncate" else Windows()
         try:
             self.passages = _read(embedder, self._inputs, window)
@@ -168,13 +154,7 @@ class EmbedJob(Job):
             )
         for place, passage in enumerate(self.passages):
             if self._overlong == "refuse" and len(passage.parts) > 1:
-                raise ApiError(
-                    400,
-                    f"input[{place}] has {passage.tokens:,} tokens, and this model takes {embedder.limit:,}; "
-                    'shorten it, or send "overlong": "truncate" or "windows".',
-                    param="input",
-                    code="context_length_exceeded",
-                )
+                raise too_long(place, f"{passage.tokens:,} tokens, and this model takes {embedder.limit:,}")
 
     def take(self, room: float, *, least: int = 0) -> list[Passage]:
         """The next texts: as many as fit into a part of a turn, but no fewer than `least`."""
@@ -198,6 +178,18 @@ class EmbedJob(Job):
         return Embedded(whole, [each.tokens for each in self.passages], [each.cut for each in self.passages])
 
 
+def shares(jobs: Sequence[EmbedJob]) -> dict[EmbedJob, list[Passage]]:
+    """What each gets of a turn: all, if that is no more than an equal part; the rest goes to the oldest."""
+    parts: dict[EmbedJob, list[Passage]] = {}
+    room = 1.0
+    for job in sorted(jobs, key=lambda job: job.cost > 1 / len(jobs)):  # which keeps their order
+        before = job.cost
+        if passages := job.take(room, least=0 if parts else 1):
+            parts[job] = passages
+        room -= before - job.cost
+    return parts
+
+
 def _read(embedder: Embedder, inputs: Sequence[Any], window: Windows | Truncate) -> list[Passage]:
     try:
         if isinstance(inputs[0], str):
@@ -214,6 +206,12 @@ def _read(embedder: Embedder, inputs: Sequence[Any], window: Windows | Truncate)
     return passages
 
 
+def too_long(place: int, told: str) -> ApiError:
+    """A text has more tokens than the model takes."""
+    told = f'input[{place}] has {told}; shorten it, or send "overlong": "truncate" or "windows".'
+    return ApiError(400, told, param="input", code="context_length_exceeded")
+
+
 def estimate(text: str | Sequence[int]) -> int:
     """The tokens of a text, before it is tokenised."""
     return len(text) // _CHARACTERS + _FRAME if isinstance(text, str) else len(text)
@@ -223,3 +221,68 @@ def _cost(passage: Passage) -> float:
     """The part of a turn that a text takes."""
     rows = passage.rows
     return max(sum(rows) / TURN_TOKENS, sum(row * row for row in rows) / _TURN_SCORES)
+
+
+class Queue:
+    """Texts to embed, the oldest first, and other work in a ring: they take turns.
+
+    At `most` tokens may wait, or one job of whatever size; `tokens` moves as soon as a job comes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.tokens, self._most = 0, most
+        self._texts: deque[EmbedJob] = deque()
+        self._others: deque[Job] = deque()
+        self._changed = Condition()
+        self._closed = self._was_texts = False
+
+    def has_room(self, tokens: int) -> bool:
+        """Whether so many more may wait."""
+        return not self.tokens or self.tokens + tokens <= self._most
+
+    def admit(self, job: Job) -> None:
+        """Count a new job's tokens, and line it up."""
+        with self._changed:
+            self.tokens += job.tokens
+            job.counted = job.tokens
+        self.put(job)
+
+    def leave(self, job: Job) -> None:
+        """A job waits no more: it is done, or who sent it has gone."""
+        with self._changed:
+            self.tokens -= job.counted
+            job.counted = job.tokens = 0
+
+    def put(self, job: Job) -> None:
+        """Line up a job for a turn, at the end."""
+        with self._changed:
+            if isinstance(job, EmbedJob):
+                self._texts.append(job)
+            else:
+                self._others.append(job)
+            self._changed.notify()
+
+    def put_back(self, jobs: Sequence[EmbedJob]) -> None:
+        """Line up jobs that a turn has not ended, before those that came in the meantime."""
+        with self._changed:
+            for job in jobs:
+                if job.counted:  # else who sent it has gone
+                    self.tokens += job.tokens - job.counted
+                    job.counted = job.tokens
+            self._texts.extendleft(reversed(jobs))
+
+    def take(self) -> list[EmbedJob] | Job | None:
+        """Wait for a turn's work: many that want texts embedded, or one of the others; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._texts or self._others or self._closed)
+            if self._others and (self._was_texts or not self._texts):
+                self._was_texts = False
+                return self._others.popleft()
+            self._was_texts = True
+            return [self._texts.popleft() for _ in range(min(_MOST, len(self._texts)))] or None
+
+    def close(self) -> None:
+        """`take` gives nothing any more once all jobs are done."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()

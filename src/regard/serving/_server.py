@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from regard.core.arguments import whole
 from regard.core.errors import InputError
-from regard.serving._logs import log_to_stderr
+from regard.serving._operations import log_to_stderr
 from regard.serving._service import Service
 
 _MOST: Final = 2**16  # bytes of a request's first line and headers
@@ -77,7 +77,7 @@ def serve(
     service: Service = app.state.service
     log_to_stderr()
     try:
-        _Server(config, service, drain_delay, started, stopping).run(sockets=[on])
+        _Server(config, drain_delay, started, stopping).run(sockets=[on])
     except OSError as error:
         return f"the server cannot go on: {error}"
     except SystemExit:
@@ -92,26 +92,19 @@ def serve(
 class _Server(uvicorn.Server):
     """uvicorn's, which on SIGTERM says first that it is not ready, and watches the models' threads."""
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        service: Service,
-        delay: float,
-        started: Callable[[], object],
-        stopping: Callable[[str], object],
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, delay: float, *told: Callable[..., object]) -> None:
         super().__init__(config)
-        self.service, self._delay, self._told, self._stopping = service, delay, started, stopping
-        self._ends = math.inf
+        self.service: Service = config.app.state.service  # type: ignore[union-attr]
+        self._delay, self._ends = delay, math.inf
+        self._started, self._stopping = told
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn."""
         await super().startup(sockets)
         if self.started:
-            self._told()
+            self._started()
 
     async def on_tick(self, counter: int) -> bool:
-        """See uvicorn: every tenth of a second; True ends it."""
+        """Every tenth of a second; True ends it."""
         if time.monotonic() >= self._ends or self.service.check() is not None:
             return True
         return await super().on_tick(counter)
@@ -142,12 +135,10 @@ class _Protocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """See asyncio: the client may say nothing for a while only."""
         super().connection_made(transport)
-        self._wait_for_head()
+        self.on_message_begin(first=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -160,25 +151,20 @@ class _Protocol(HttpToolsProtocol):
                 self._stop_waiting()
                 self.send_400_response(f"the headers must have at most {_MOST:,} bytes.")
 
-    def on_message_begin(self) -> None:
-        """The first byte of a request: of the first one on this connection, or of a later one."""
-        super().on_message_begin()
+    def on_message_begin(self, first: bool = False) -> None:
+        """The first byte of a request; the wait for the first one began with the connection."""
+        if not first:
+            super().on_message_begin()
         if self._timer is None:
-            self._wait_for_head()
+            self._head = 0
+            self._timer = self.loop.call_later(self._seconds, lambda: self.transport.close())
 
     def on_headers_complete(self) -> None:
         """The body is for the gate to bound."""
         self._stop_waiting()
         super().on_headers_complete()
 
-    def _wait_for_head(self) -> None:
-        self._head = 0
-        self._timer = self.loop.call_later(self._seconds, self._give_up)
-
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _give_up(self) -> None:
-        self.transport.close()

@@ -9,25 +9,16 @@ from fastapi import Request
 from regard.core.errors import InputError
 from regard.model import Model
 from regard.serving._engine import Engine
-from regard.serving._errors import ApiError
-from regard.serving._logs import RequestsLog
-from regard.serving._metrics import Metrics
-from regard.serving._settings import Settings
+from regard.serving._limits import ApiError, Settings
+from regard.serving._operations import Metrics, RequestsLog
 from regard.serving._usages import Usages
 
 
 class Service:
-    """The models of a server, by the names that requests give; names of models are loaded when asked for.
+    """The models of a server, by the names that requests give, and its concordance, if any.
 
-    Attributes:
-        engines: by name, in order.
-        usages: the concordance, where there is one.
-        draining: whether it is about to stop.
-        cut_off: requests that the end of the server left without an answer.
-
-    Raises:
-        InputError: no model, or one that alone is more than may be in memory; an index that is none, or of no
-            model that is served.
+    `draining` says that it is about to stop, `cut_off` how many requests that left without an answer. Refused
+    (InputError): no model, one that alone is too large for the memory, an index with vectors of none of them.
     """
 
     def __init__(self, models: Mapping[str, Model | str], settings: Settings) -> None:
@@ -37,11 +28,9 @@ class Service:
         self.draining, self.cut_off = False, 0
         self.engines = {name: Engine(name, model, settings, self.metrics) for name, model in models.items()}
         for engine in self.engines.values():
-            if engine.bytes > (settings.max_memory or engine.bytes):
-                raise InputError(
-                    f"max_memory must be at least {engine.bytes:,}, the bytes of {engine.name}; "
-                    f"got {settings.max_memory:,}."
-                )
+            if engine.bytes > (most := settings.max_memory or engine.bytes):
+                least = f"{engine.bytes:,}, the bytes of {engine.name}"
+                raise InputError(f"max_memory must be at least {least}; got {most:,}.")
         index = settings.index
         self.usages = None if index is None else Usages(index, self.engines, settings.timeout)
 
@@ -52,18 +41,12 @@ class Service:
                 engine.start()
 
     def engine(self, name: str | None) -> Engine:
-        """The engine of a request's `model`; of a request that names none, the first.
-
-        Raises:
-            ApiError: 404, no model of that name; 503, there is no room for it while others are at work.
-        """
+        """The engine of a request's `model`, or the first; 404: there is none, 503: no room for it."""
         if name is None:
             name = next(iter(self.engines))
         if name not in self.engines:
-            known = ", ".join(self.engines)
-            raise ApiError(
-                404, f"model must be one of {known}; got {name!r}.", param="model", code="model_not_found"
-            )
+            told = f"model must be one of {', '.join(self.engines)}; got {name!r}."
+            raise ApiError(404, told, param="model", code="model_not_found")
         engine = self.engines[name]
         if not engine.is_started:
             self._make_room(engine)
@@ -86,7 +69,7 @@ class Service:
     @property
     def is_at_work(self) -> bool:
         """Whether any model is being computed with, or loaded."""
-        return any(engine.is_at_work for engine in self.engines.values())
+        return any(engine.busy is not None for engine in self.engines.values())
 
     def check(self) -> BaseException | None:
         """What killed a model's thread, if any; a computation that hangs counts."""

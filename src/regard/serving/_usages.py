@@ -1,20 +1,85 @@
-"""The concordance at work: one index, on the thread of the model that its vectors are of."""
+"""`POST /v1/usages/search`: the concordance, as `regard find` asks it, and `GET /usages`, by hand."""
 
 import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import HTMLResponse
+from pydantic import Field
 
 from regard.concordance import Concordance
 from regard.core.errors import InputError
 from regard.model import Model
 from regard.serving._engine import Engine
-from regard.serving._errors import ApiError
+from regard.serving._limits import PAGE_ERRORS, PAGE_HEADERS, ApiError, Body, answered, answers
+from regard.views import usages_page
 
-_TURN: Final = 2.0  # seconds in which vectors are computed before others get their turn
-_QUERY: Final = 2.0  # seconds that a query of the index may take
+router = APIRouter()
+
+MOST_REASONS: Final = 20  # lines that tell why they fit: each is read again without each of its words
+_TURN_S: Final = 2.0  # in which vectors are computed before others get their turn
+_QUERY_S: Final = 2.0  # that a query of the index may take
 _TOKENS: Final = 512  # what a search counts as, in the queue
+
+Short = Annotated[str, Field(min_length=1, max_length=1000)]
+Shorts = Annotated[list[Short], Field(max_length=20)]
+Uses = Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=1000)]
+
+
+class UsagesBody(Body):
+    """A word, and what it means: the arguments of `Concordance.find`."""
+
+    word: Annotated[Short | None, Field(description="Or words, or /a pattern/.", examples=["bank"])] = None
+    sentence: Annotated[
+        Annotated[str, Field(min_length=1, max_length=5000)] | None,
+        Field(
+            description="Where it means what is looked for; one that stands there twice is *marked*.",
+            examples=["She sat on the bank of the stream."],
+        ),
+    ] = None
+    index: Annotated[str | None, Field(description="The name of the index; there is one.")] = None
+    where: Annotated[Shorts, Field(description="Must all hold.", examples=[["genre=news"]])] = []
+    k: Annotated[int, Field(ge=1, le=1000, description="The most lines.")] = 20
+    sort: Annotated[Shorts, Field(description="By words around: L1, R2, node.", examples=[["R1", "L1"]])] = []
+    sample: Annotated[int | None, Field(ge=1, description="So many uses, drawn at random.")] = None
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    more: Annotated[Uses, Field(description="Numbers of uses that are what is looked for.")] = []
+    less: Annotated[Uses, Field(description="Numbers of uses that are not.")] = []
+    why: Annotated[bool, Field(description="Whether each line tells which words make it fit.")] = False
+    any_word: Annotated[bool, Field(description="Other words that are used so.")] = False
+
+
+_FOUND: Final = {"object": "list", "index": "corpus", "total": 1, "about": "", "lines": [{"node": "bank"}]}
+
+
+@router.get("/usages", response_class=HTMLResponse, responses=PAGE_ERRORS, tags=["pages"])
+async def by_hand(request: Request) -> Response:
+    """The concordance, to be searched by hand."""
+    return HTMLResponse(usages_page(_usages_of(request).name), headers=PAGE_HEADERS)
+
+
+@router.post("/v1/usages/search", responses=answers(_FOUND), tags=["concordance"])
+async def search(body: UsagesBody, request: Request) -> Response:
+    """Find the uses of a word in the corpus, those first that mean what it means in a sentence."""
+    usages = _usages_of(request)
+    if body.index not in (None, usages.name):
+        told = f"index must be {usages.name}; got {body.index!r}."
+        raise ApiError(404, told, param="index", code="index_not_found")
+    if body.why and body.k > MOST_REASONS:
+        raise ApiError(400, f"k must be {MOST_REASONS} at most with why; got {body.k}.", param="k")
+    request.app.state.service.engine(usages.engine.name)  # there is room for it
+    found = await usages.find(body.model_dump(exclude={"index"}))
+    return answered({"object": "list", "index": usages.name} | found)
+
+
+def _usages_of(request: Request) -> "Usages":
+    there: Usages | None = request.app.state.service.usages
+    if there is None:
+        raise ApiError(404, "this server has no concordance; `regard serve --index` gives it one.")
+    return there
 
 
 class _NotYet(Exception):
@@ -22,20 +87,15 @@ class _NotYet(Exception):
 
 
 class Usages:
-    """The concordance of a server, with the engine of its model, and the seconds that a search may take.
-
-    Raises:
-        InputError: there is no index, or it has vectors of a model that is not served.
-    """
+    """The concordance at work: one index, on the thread of the model that its vectors are of."""
 
     def __init__(self, folder: Path, engines: Mapping[str, Engine], timeout: float) -> None:
         self.name, self._folder, self._timeout = folder.name, folder, timeout
         there = Concordance(folder)
         fitting = [engine for engine in engines.values() if _is_of(there, engine)]
         if not fitting:
-            raise InputError(
-                f"index must have vectors of a model that is served, or none; {folder.name!r} has others."
-            )
+            told = "index must have vectors of a model that is served, or none"
+            raise InputError(f"{told}; {folder.name!r} has others.")
         self.engine = fitting[0]
 
     async def find(self, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,33 +106,27 @@ class Usages:
                 return await self.engine.call(partial(self._find, asked=asked), tokens=_TOKENS)
             except _NotYet as error:
                 if time.monotonic() > ends:
-                    raise ApiError(
-                        503,
-                        f"the vectors of this word's uses are being computed, {error}; ask again, or give "
-                        "sample.",
-                        code="timeout",
-                        retry_after=1,
-                    ) from error
+                    told = f"this word's vectors are being computed, {error}; ask again, or give sample."
+                    raise ApiError(503, told, code="timeout", retry_after=1) from error
 
     def _find(self, model: Model, asked: Mapping[str, Any]) -> dict[str, Any]:
         kept = self.engine.kept
         if "concordance" not in kept:
             kept["concordance"] = Concordance(self._folder, model)
         concordance: Concordance = kept["concordance"]
-        ends = time.monotonic() + _TURN
+        ends = time.monotonic() + _TURN_S
 
         def go_on(done: int, total: int) -> None:
             if done < total and time.monotonic() > ends:
                 raise _NotYet(f"{done:,} of {total:,} in this turn")
 
-        with concordance.within(_QUERY):
+        with concordance.within(_QUERY_S):
             found = concordance.find(**asked, progress=go_on)
         return {"total": found.total, "about": found.about, "lines": found.to_rows()}
 
 
 def _is_of(concordance: Concordance, engine: Engine) -> bool:
     """Whether the vectors of an index, if any, are of a model; of one that is not loaded its name says it."""
-    model = getattr(engine, "model", None)
-    if model is None:
-        return concordance.model_name in (None, engine.source_name)
-    return concordance.fits(model)
+    if (model := getattr(engine, "model", None)) is not None:
+        return concordance.fits(model)
+    return concordance.model_name in (None, engine.source_name)

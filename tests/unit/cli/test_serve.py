@@ -69,7 +69,7 @@ ABSENT = {
     "fastapi": "serving needs fastapi, uvicorn, httptools, orjson and prometheus-client, which are not all",
     "prometheus_client": "serving needs fastapi, uvicorn,",
     "starlette.exceptions": "the server cannot start: import of starlette.exceptions halted",
-    "regard.serving._errors": "the server cannot start: import of regard.serving._errors halted",
+    "regard.serving._limits": "the server cannot start: import of regard.serving._limits halted",
 }
 
 

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 import regard
 from integration.served import tiny
 from regard.serving import Settings, app_of
-from regard.serving._logs import Line
+from regard.serving._operations import Line
 from unit.embedding.test_settings import stored
 
 

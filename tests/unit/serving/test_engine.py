@@ -17,10 +17,11 @@ import pytest
 import regard
 from regard.core.errors import InputError
 from regard.embedding import Embedder, Request
-from regard.serving import ApiError, Engine, Settings
-from regard.serving._engine import shares
-from regard.serving._jobs import TURN_TOKENS, EmbedJob
-from regard.serving._metrics import Metrics
+from regard.serving import Settings
+from regard.serving._engine import Engine
+from regard.serving._jobs import TURN_TOKENS, EmbedJob, shares
+from regard.serving._limits import ApiError
+from regard.serving._operations import Metrics
 from regard.serving._service import Service
 from unit.models.folders import write, write_tokenizer
 
@@ -62,6 +63,9 @@ class Held:
 
 
 async def held(engine: Engine) -> tuple[Held, asyncio.Task[None]]:
+    engine.start()
+    while not engine.is_loaded:
+        await asyncio.sleep(0.001)
     hold = Held()
     task = asyncio.create_task(engine.call(hold, tokens=1))
     while not hold.began.is_set():
@@ -277,7 +281,7 @@ def test_a_computation_that_hangs_is_a_dead_thread(model: regard.Model) -> None:
 
 
 def test_time_runs_out(model: regard.Model) -> None:
-    engine = Engine("tiny", model, Settings(timeout=0.05), Metrics())
+    engine = Engine("tiny", model, Settings(timeout=0.5), Metrics())
 
     async def late() -> list[Any]:
         hold, task = await held(engine)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.serving.routes import _words
-from unit.serving.routes.conftest import Ask
+from regard.serving import _vectors
+from unit.serving.conftest import Ask
 
 TEXTS = ["a man on the river bank.", "fish 鱼 bank"]
 
@@ -72,7 +72,7 @@ def test_long_texts_on_request(overlong: str, ask: Ask) -> None:
 
 
 def test_an_answer_is_bounded(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_words, "MOST_NUMBERS", 24 * 4 - 1)
+    monkeypatch.setattr(_vectors, "MOST_NUMBERS", 24 * 4 - 1)
     status, error = ask("/v1/words", input="a man on the")
     assert (status, error["code"]) == (413, "too_large")
     assert "96 numbers, and may have 95" in error["message"]

@@ -1,5 +1,6 @@
-"""`GET /`: the page on the server's models; `POST /v1/page`, what it asks; `GET /usages`: the concordance."""
+"""`GET /`: the page on the server's models, and `POST /v1/page`: what it asks."""
 
+import math
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -14,18 +15,16 @@ from pydantic import Field
 from regard.embedding import read_sentence_settings
 from regard.model import Model
 from regard.serving._engine import Engine
-from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
-from regard.serving._schema import Body, ModelName, answered, errors, example
+from regard.serving._limits import PAGE_ERRORS, PAGE_HEADERS, Body, ModelName, answered, answers
 from regard.serving._service import service_of
 from regard.tracing import DraggedWeight, PageRequest, page_answer, served_page
-from regard.views import ServedRecord, usages_page
+from regard.views import ServedRecord
 
 router = APIRouter(tags=["pages"])
 
 _OPENINGS = ("The man who fishes on the river bank keeps his money in a bank.", "a river bank", "a")
 _MOST_WRITTEN: Final = 30  # tokens
-_HEADERS = {"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY"}
 _pages: WeakKeyDictionary[Engine, dict[bool, str]] = WeakKeyDictionary()  # made once each
 
 _TWO_STACKS: Final = """<!DOCTYPE html>
@@ -39,8 +38,7 @@ _TWO_STACKS: Final = """<!DOCTYPE html>
 <h1>{model} reads with an encoder and writes with a decoder</h1>
 <p>One cannot type sentences for such a model here. What there is:</p>
 <ul>
-<li><a href="?model={quoted}&amp;example=true">An example</a>: a sentence, what the model writes for it, and
-every head.
+<li><a href="?model={quoted}&amp;example=true">An example</a>: a sentence, what the model writes, every head.
 <li>The same for your own: <code>regard look TEXT --target TEXT</code> where the model lies, or from this
 server <code>/v1/trace</code> with <code>"target"</code> and <code>"html": true</code>.
 <li>Models of this server: {others}
@@ -79,30 +77,23 @@ class PageBody(Body):
         return PageRequest(**self.model_dump(exclude={"model", "weights"}), weights=weights)
 
 
-# A page is HTML, its errors are not: FastAPI would describe both as what the route returns.
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"description": "An error, as under /v1", "content": {"application/json": {}}}
-    for status in (400, 404, 429, 503)
-}
-
-
-@router.get("/", response_class=HTMLResponse, responses=_ERRORS)
+@router.get("/", response_class=HTMLResponse, responses=PAGE_ERRORS)
 async def page(request: Request, model: str | None = None, example: bool = False) -> Response:
     """The page: type a sentence, and see every view of it on a model of this server.
 
     A model with an encoder and a decoder has a page that says what there is for it, and an example.
     """
     service = service_of(request)
-    names = [*service.engines]
+    names = tuple(service.engines)
     typed = (name for name, each in service.engines.items() if _is_typed_for(each))
     name = next(typed, names[0]) if model is None else model
     engine = service.engines.get(name)
     if engine is None or example not in _pages.get(engine, {}):  # else no model is loaded for it
         engine = service.engine(name)
-        served = ServedRecord(model=name, models=tuple(names), usages=service.usages is not None)
+        served = ServedRecord(model=name, models=names, usages=service.usages is not None)
         make = partial(_made, served=served, example=example)
         _pages.setdefault(engine, {})[example] = await engine.call(make, tokens=estimate(_OPENINGS[0]))
-    return HTMLResponse(_pages[engine][example], headers=_HEADERS)
+    return HTMLResponse(_pages[engine][example], headers=PAGE_HEADERS)
 
 
 _TOLD = {
@@ -117,22 +108,12 @@ _TOLD = {
 }
 
 
-@router.post("/v1/page", responses=errors(504) | example(_TOLD))
+@router.post("/v1/page", responses=answers(_TOLD))
 async def answer(body: PageBody, request: Request) -> Response:
     """What the page is told of a text: its facts, and its arrays as base64."""
     engine = service_of(request).engine(body.model)
     work = partial(_answered, asked=body.asked())
-    told = await engine.call(work, tokens=estimate(body.text) + estimate(body.second))
-    return answered(told)
-
-
-@router.get("/usages", response_class=HTMLResponse, responses=_ERRORS)
-async def usages(request: Request) -> Response:
-    """The concordance, to be searched by hand."""
-    there = service_of(request).usages
-    if there is None:
-        raise ApiError(404, "this server has no concordance; `regard serve --index` gives it one.")
-    return HTMLResponse(usages_page(there.name), headers=_HEADERS)
+    return answered(await engine.call(work, tokens=estimate(body.text) + estimate(body.second)))
 
 
 def _is_typed_for(engine: Engine) -> bool:
@@ -141,12 +122,9 @@ def _is_typed_for(engine: Engine) -> bool:
 
 
 def _made(model: Model, served: ServedRecord, example: bool) -> str:
-    limit = model.network.limit(next(iter(model.network.prefixes)))
-    counts = (len(model.tokenizer.encode(text).tokens) for text in _OPENINGS)
-    opening = next(
-        (text for text, count in zip(_OPENINGS, counts, strict=True) if limit is None or count <= limit),
-        _OPENINGS[-1],
-    )
+    limit = model.network.limit(next(iter(model.network.prefixes))) or math.inf
+    fitting = (text for text in _OPENINGS if len(model.tokenizer.encode(text).tokens) <= limit)
+    opening = next(fitting, _OPENINGS[-1])
     if len(model.network.prefixes) == 1:
         pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling
         return served_page(model.loaded, opening, served=replace(served, pooling=pooling)).html

@@ -13,7 +13,7 @@ from regard.concordance import Concordance, build_index
 from regard.core.errors import InputError
 from regard.serving import Settings, app_of
 from unit.concordance.conftest import write_rows
-from unit.serving.routes.conftest import Ask
+from unit.serving.conftest import Ask
 
 ASKED: list[dict[str, Any]] = [
     {"word": "bank"},
@@ -82,7 +82,7 @@ def test_vectors_are_computed_in_turns(
 ) -> None:
     build_index([write_rows(tmp_path / "rows.jsonl")], tmp_path / "index")
     monkeypatch.setattr("regard.concordance._vectors._TEXTS_AT_ONCE", 1)
-    monkeypatch.setattr("regard.serving._usages._TURN", 0.0)
+    monkeypatch.setattr("regard.serving._usages._TURN_S", 0.0)
     app = app_of({"bert": models["bert"]}, settings=Settings(index=tmp_path / "index"))
     monkeypatch.setattr(app.state.service.usages, "_timeout", timeout)
     with TestClient(app) as client:

@@ -11,9 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from regard.model import Model
-from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
-from regard.serving._schema import Body, ModelName, answered, errors, example
+from regard.serving._limits import ApiError, Body, Format, ModelName, answered, answers
 from regard.serving._service import service_of
 from regard.text import Encoding
 from regard.tracing import Trace, Zero
@@ -21,18 +20,14 @@ from regard.tracing.record import chosen_of
 
 router = APIRouter(tags=["attention"])
 
-MOST_WEIGHTS: Final = 2**20
-"""Of an answer: some 10 MB as decimals, 6 as base64."""
-
-MOST_READ: Final = 2**28
-"""Weights that are worked out for the top k."""
-
-MOST_MB: Final = 16.0
-"""Of a page."""
-
+MOST_WEIGHTS: Final = 2**20  # of an answer: some 10 MB as decimals, 6 as base64
+MOST_READ: Final = 2**28  # weights that are worked out for the top k
+MOST_MB: Final = 16.0  # of a page
 _NAMES: Final = ("kind", "layer", "head")
 
 Text = Annotated[str, Field(min_length=1, max_length=20_000, examples=["A man sat on the river bank."])]
+Kind = Literal["encoder", "decoder", "cross"]
+Places = Annotated[list[int | str], Field(min_length=1, max_length=4096)]
 Numbers = Annotated[list[int], Field(min_length=1, max_length=1024)]
 
 
@@ -44,8 +39,7 @@ class TracedBody(Body):
     target: Annotated[Text | None, Field(description="What the decoder of an encoder-decoder reads.")] = None
     model: ModelName = None
     off: Annotated[
-        list[tuple[int, int]],
-        Field(max_length=1024, description="Heads, (layer, head), whose output is 0.", examples=[[[3, 5]]]),
+        list[tuple[int, int]], Field(max_length=1024, description="[layer, head], off.", examples=[[[3, 5]]])
     ] = []
 
     def tokens(self) -> int:
@@ -68,24 +62,13 @@ class TraceBody(TracedBody):
 class AttentionBody(TracedBody):
     """Which weights of a text."""
 
-    kind: Annotated[
-        Literal["encoder", "decoder", "cross"] | None, Field(description="Of an encoder-decoder, which.")
-    ] = None
+    kind: Annotated[Kind | None, Field(description="Of an encoder-decoder, which.")] = None
     layers: Annotated[Numbers | None, Field(description="From 0, or -1 for the last; all.")] = None
     heads: Annotated[Numbers | None, Field(description="From 0; all.")] = None
-    queries: Annotated[
-        list[int | str] | None, Field(min_length=1, max_length=4096, description="Tokens or words; all.")
-    ] = None
-    keys: Annotated[
-        list[int | str] | None, Field(min_length=1, max_length=4096, description="Tokens or words; all.")
-    ] = None
-    top_k: Annotated[
-        int | None,
-        Field(ge=1, le=1024, description="Of each row the k largest weights, and what they sum to."),
-    ] = None
-    encoding_format: Annotated[
-        Literal["float", "base64"], Field(description="base64: of float32, little-endian, row by row.")
-    ] = "float"
+    queries: Annotated[Places | None, Field(description="Tokens or words; all.")] = None
+    keys: Annotated[Places | None, Field(description="Tokens or words; all.")] = None
+    top_k: Annotated[int | None, Field(ge=1, le=1024, description="The largest of each row; all.")] = None
+    encoding_format: Format = "float"
 
 
 _TRACED = {
@@ -112,7 +95,7 @@ _WEIGHTS = {
 }
 
 
-@router.post("/v1/trace", responses=errors(504) | example(_TRACED))
+@router.post("/v1/trace", responses=answers(_TRACED))
 async def trace(body: TraceBody, request: Request) -> Response:
     """Trace a text: its tokens and words, what each head does, and the page that shows it."""
     engine = service_of(request).engine(body.model)
@@ -120,7 +103,7 @@ async def trace(body: TraceBody, request: Request) -> Response:
     return answered({"object": "trace", "model": engine.name} | told)
 
 
-@router.post("/v1/attention", responses=errors(504) | example(_WEIGHTS))
+@router.post("/v1/attention", responses=answers(_WEIGHTS))
 async def attention(body: AttentionBody, request: Request) -> Response:
     """Weights of heads: rows and blocks, exact, or of each row the largest with the mass that they hold."""
     engine = service_of(request).engine(body.model)
@@ -142,28 +125,19 @@ def traced(model: Model, body: TraceBody, name: str) -> dict[str, Any]:
     stacks = {"encoder": made.encoder, "decoder": made.decoder}
     return {
         "kinds": list(made.kinds),
-        "sides": {name: side(each.encoding) for name, each in stacks.items() if each is not None},
+        "sides": {name: _side(each.encoding) for name, each in stacks.items() if each is not None},
         "heads": list(heads.values()),
         "html": made.page(max_mb=MOST_MB).html if body.html else None,
     }
 
 
-def side(encoding: Encoding) -> dict[str, Any]:
-    """The tokens and words of a text, with their places in code points."""
-    return {
-        "texts": list(encoding.texts),
-        "tokens": [asdict(token) for token in encoding.tokens],
-        "words": [asdict(word) for word in encoding.words],
-    }
+def _side(encoding: Encoding) -> dict[str, Any]:
+    tokens, words = ([asdict(each) for each in some] for some in (encoding.tokens, encoding.words))
+    return {"texts": list(encoding.texts), "tokens": tokens, "words": words}
 
 
 def weights(model: Model, body: AttentionBody) -> dict[str, Any]:
-    """The weights that are asked for.
-
-    Raises:
-        ApiError: 413, more than an answer holds.
-        InputError: a layer, head, token or word that is not there.
-    """
+    """The weights that are asked for."""
     made = body.trace(model)
     kind = made.kind(body.kind)
     of_queries, of_keys = (each.encoding for each in made.sides(kind))
@@ -180,7 +154,7 @@ def weights(model: Model, body: AttentionBody) -> dict[str, Any]:
         # Without keys a column more, of attention sinks, where the model has them.
         block = made.weights(layer, head, kind=kind, query=rows, key=columns if body.keys else None)
         told = {"layer": layer, "head": made.head_index(head, kind, layer)}
-        data.append(told | (shown(block, body) if body.top_k is None else largest(block, columns, body)))
+        data.append(told | _shown(block, columns, body))
     return {
         "kind": kind,
         "queries": [{"index": place, "text": of_queries.tokens[place].text} for place in rows],
@@ -189,21 +163,18 @@ def weights(model: Model, body: AttentionBody) -> dict[str, Any]:
     }
 
 
-def largest(block: Tensor, columns: list[int], body: AttentionBody) -> dict[str, Any]:
-    """Of each row the largest weights, their keys, and the mass that they hold together."""
-    assert body.top_k is not None, "asked for"
-    found = block.topk(min(body.top_k, block.shape[1]), dim=1)
-    sink = len(columns)  # the column beyond the keys
-    keys = torch.tensor([*columns, -1])[found.indices.clamp(max=sink)]
-    return {"keys": keys.tolist(), "mass": found.values.sum(dim=1).tolist()} | shown(found.values, body)
-
-
-def shown(block: Tensor, body: AttentionBody) -> dict[str, Any]:
-    """Weights as decimals or as base64."""
+def _shown(block: Tensor, columns: list[int], body: AttentionBody) -> dict[str, Any]:
+    """All weights, or of each row the largest, with their keys and the mass that they hold together."""
+    told: dict[str, Any] = {}
+    if body.top_k is not None:
+        block, places = block.topk(min(body.top_k, block.shape[1]), dim=1)
+        sink = len(columns)  # the column beyond the keys
+        keys = torch.tensor([*columns, -1])[places.clamp(max=sink)]
+        told = {"keys": keys.tolist(), "mass": block.sum(dim=1).tolist()}
     values = block.numpy().astype("<f4")
     if body.encoding_format == "base64":
-        return {"weights": b64encode(values.tobytes()).decode(), "shape": list(values.shape)}
-    return {"weights": values}
+        return told | {"weights": b64encode(values.tobytes()).decode(), "shape": list(values.shape)}
+    return told | {"weights": values}
 
 
 def _places(name: str, encoding: Encoding, chosen: list[int | str] | None) -> list[int]:
@@ -216,8 +187,5 @@ def _check(rows: int, columns: int, top_k: int | None) -> None:
         (rows * columns, MOST_READ, "it would take"),
     ):
         if count > most:
-            raise ApiError(
-                413,
-                f"{told} {count:,} weights, and may be {most:,}; choose layers, heads, queries or top_k.",
-                code="too_large",
-            )
+            told = f"{told} {count:,} weights, and may be {most:,}; choose layers, heads, queries or top_k."
+            raise ApiError(413, told, code="too_large")

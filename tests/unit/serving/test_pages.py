@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 import regard
 from regard.serving import Settings, app_of
 from unit.models.folders import write, write_tokenizer
-from unit.serving.routes.conftest import Ask
+from unit.serving.conftest import Ask
 
 TEXT = "a man on the river bank."
 

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import regard
-from unit.serving.routes.conftest import Ask
+from unit.serving.conftest import Ask
 
 PROMPT = "the man in"
 

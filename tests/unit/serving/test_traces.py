@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import regard
-from regard.serving.routes import _traces
-from unit.serving.routes.conftest import Ask
+from regard.serving import _traces
+from unit.serving.conftest import Ask
 
 TEXT = "a man on the river bank, on the bank."
 

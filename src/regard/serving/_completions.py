@@ -14,17 +14,17 @@ from pydantic import BaseModel, Field, model_validator
 from regard.core.errors import InputError
 from regard.decoding import Added, Rules, Sampling, along
 from regard.model import Model
-from regard.serving._errors import ApiError
 from regard.serving._jobs import estimate
-from regard.serving._schema import Body, ModelName, answered, errors, example
+from regard.serving._limits import ApiError, Body, ModelName, answered, answers
 from regard.serving._service import service_of
 
 router = APIRouter()
 
-MOST_CHOICES: Final = 64
-"""Texts that a request has written at once."""
+MOST_CHOICES: Final = 64  # texts that a request has written at once
 
 Ids = Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(min_length=1, max_length=2**17)]
+Stop = Annotated[str, Field(min_length=1, max_length=1000)]
+Stops = Annotated[list[Stop], Field(max_length=4)]
 Prompt = Annotated[str, Field(min_length=1, max_length=2**19)]
 
 
@@ -48,15 +48,8 @@ class CompletionsBody(Body):
     top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES, description="So many of each prompt.")] = 1
     seed: Annotated[int | None, Field(ge=0, le=2**63 - 1, description="The same one writes the same.")] = None
-    stop: Annotated[
-        Annotated[str, Field(min_length=1, max_length=1000)]
-        | Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Field(max_length=4)]
-        | None,
-        Field(description="Texts before which it ends."),
-    ] = None
-    logprobs: Annotated[
-        int | None, Field(ge=0, le=5, description="So many of the likeliest tokens are told of each step.")
-    ] = None
+    stop: Annotated[Stop | Stops | None, Field(description="Texts before which it ends.")] = None
+    logprobs: Annotated[int | None, Field(ge=0, le=5, description="So many likely tokens a step.")] = None
     stream: bool = False
     stream_options: StreamOptions | None = None
     user: Annotated[str | None, Field(description="Not used.")] = None
@@ -96,37 +89,33 @@ _COMPLETED = {
 }
 
 
-@router.post("/v1/completions", responses=errors(504) | example(_COMPLETED), tags=["OpenAI"])
+@router.post("/v1/completions", responses=answers(_COMPLETED), tags=["OpenAI"])
 async def completions(body: CompletionsBody, request: Request) -> Response:
     """Go on from prompts, with a decoder; as a stream of server-sent events where that is asked for."""
     service = service_of(request)
     engine = service.engine(body.model)
     _check(body, service.settings.max_tokens)
     pieces: AsyncIterator[Any] = engine.stream(partial(written, body=body), tokens=body.tokens())
-    if not body.stream:
-        return answered(await _whole(engine.name, body, pieces))
-    # What is wrong with a prompt is found before the answer begins.
-    read = await anext(pieces)
-    events = _events(engine.name, body, read, pieces)
-    return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+    writing = _Writing(engine.name, body, await anext(pieces))  # a wrong prompt is found here
+    if body.stream:
+        events = _events(writing, pieces, body.stream_options or StreamOptions())
+        kept = {"Cache-Control": "no-cache"}
+        return StreamingResponse(events, media_type="text/event-stream", headers=kept)
+    async for step in pieces:
+        writing.add(step)
+    return answered(writing.head | {"choices": writing.told(all=True), "usage": writing.usage})
 
 
 def _check(body: CompletionsBody, most: int) -> None:
-    prompts = body.prompts()
-    if len(prompts) * body.n > MOST_CHOICES:
-        raise ApiError(
-            400,
-            f"n times the prompts must be {MOST_CHOICES} at most; got {len(prompts) * body.n}.",
-            param="n",
-        )
-    if body.n > 1 and body.temperature == 0:
+    choices, tokens = len(body.prompts()) * body.n, body.tokens()
+    if choices > MOST_CHOICES:
+        told = f"n times the prompts must be {MOST_CHOICES} at most; got {choices}."
+        raise ApiError(400, told, param="n")
+    if body.n > 1 and not body.temperature:
         raise ApiError(400, "n must be 1 with temperature 0, which writes one text.", param="n")
-    if body.tokens() > most:
-        raise ApiError(
-            400,
-            f"a request may have {most:,} tokens; with max_tokens these are {body.tokens():,}.",
-            param="max_tokens",
-        )
+    if tokens > most:
+        told = f"a request may have {most:,} tokens; with max_tokens these are {tokens:,}."
+        raise ApiError(400, told, param="max_tokens")
 
 
 def written(model: Model, body: CompletionsBody) -> Generator[list[int] | list[Added], None, None]:
@@ -154,40 +143,43 @@ def written(model: Model, body: CompletionsBody) -> Generator[list[int] | list[A
         raise ApiError(400, told, param=param) from error
 
 
-class _Written:
-    """A choice as it is written: what came since it was told last."""
+class _Writing:
+    """What is being written: the news of each choice since they were told last, and all tokens counted."""
 
-    def __init__(self, index: int, logprobs: int | None) -> None:
-        self._index, self._logprobs = index, logprobs
-        self._clear()
+    def __init__(self, name: str, body: CompletionsBody, read: list[int]) -> None:
+        self._read, self._logprobs, self._count = read, body.logprobs, 0
+        self._news: list[list[Added]] = [[] for _ in range(len(read) * body.n)]
+        id = f"cmpl-{secrets.token_hex(12)}"
+        self.head = {"id": id, "object": "text_completion", "created": int(time.time()), "model": name}
 
-    def _clear(self) -> None:
-        self._text, self._added, self._end = "", list[Added](), ""
+    def add(self, step: list[Added]) -> None:
+        """Take what a step adds."""
+        for added in step:
+            self._news[added.way].append(added)
+            self._count += added.token is not None
 
-    def add(self, added: Added) -> None:
-        self._text += added.text
-        self._end = added.end
-        if added.token is not None:
-            self._added.append(added)
-
-    def told(self) -> dict[str, Any]:
-        """As OpenAI writes a choice; what is told is not told again."""
-        choice = {
-            "index": self._index,
-            "text": self._text,
-            "logprobs": None if self._logprobs is None else _logprobs(self._added),
-            "finish_reason": self._end or None,
-        }
-        self._clear()
-        return choice
+    def told(self, *, all: bool) -> list[dict[str, Any]]:
+        """All choices, or those with text or an end, as OpenAI writes them; nothing is told twice."""
+        choices = []
+        for index, news in enumerate(self._news):
+            text, ends = "".join(each.text for each in news), [each.end for each in news if each.end]
+            if all or text or ends:
+                logprobs = None if self._logprobs is None else _logprobs(news)
+                end = ends[-1] if ends else None
+                choices.append({"index": index, "text": text, "logprobs": logprobs, "finish_reason": end})
+                self._news[index] = []
+        return choices
 
     @property
-    def has_news(self) -> bool:
-        """Whether there is text, or an end, to be told."""
-        return bool(self._text or self._end)
+    def usage(self) -> dict[str, int]:
+        """Tokens that were read and written."""
+        read = sum(self._read)
+        all = read + self._count
+        return {"prompt_tokens": read, "completion_tokens": self._count, "total_tokens": all}
 
 
-def _logprobs(added: list[Added]) -> dict[str, Any]:
+def _logprobs(news: list[Added]) -> dict[str, Any]:
+    added = [each for each in news if each.token is not None]
     tokens = [each.token for each in added if each.token is not None]
     return {
         "tokens": [token.text for token in tokens],
@@ -197,44 +189,18 @@ def _logprobs(added: list[Added]) -> dict[str, Any]:
     }
 
 
-def _usage(read: list[int], count: int) -> dict[str, int]:
-    return {"prompt_tokens": sum(read), "completion_tokens": count, "total_tokens": sum(read) + count}
-
-
-def _head(name: str) -> dict[str, Any]:
-    id = f"cmpl-{secrets.token_hex(12)}"
-    return {"id": id, "object": "text_completion", "created": int(time.time()), "model": name}
-
-
-async def _whole(name: str, body: CompletionsBody, pieces: AsyncIterator[Any]) -> dict[str, Any]:
-    read = await anext(pieces)
-    choices = [_Written(index, body.logprobs) for index in range(len(read) * body.n)]
-    count = 0
-    async for step in pieces:
-        for added in step:
-            choices[added.way].add(added)
-            count += added.token is not None
-    return _head(name) | {"choices": [each.told() for each in choices], "usage": _usage(read, count)}
-
-
 async def _events(
-    name: str, body: CompletionsBody, read: list[int], pieces: AsyncIterator[Any]
+    writing: _Writing, pieces: AsyncIterator[Any], options: StreamOptions
 ) -> AsyncIterator[bytes]:
     """The stream: an event for each piece of text, and "[DONE]", or an error that came on the way."""
-    head = _head(name)
-    with_usage = body.stream_options is not None and body.stream_options.include_usage
-    choices = [_Written(index, body.logprobs) for index in range(len(read) * body.n)]
-    count = 0
     try:
         async for step in pieces:
-            for added in step:
-                choices[added.way].add(added)
-                count += added.token is not None
-            for each in choices:
-                if each.has_news:
-                    yield _event(head | {"choices": [each.told()]} | ({"usage": None} if with_usage else {}))
-        if with_usage:
-            yield _event(head | {"choices": [], "usage": _usage(read, count)})
+            writing.add(step)
+            for choice in writing.told(all=False):
+                usage = {"usage": None} if options.include_usage else {}
+                yield _event(writing.head | {"choices": [choice]} | usage)
+        if options.include_usage:
+            yield _event(writing.head | {"choices": [], "usage": writing.usage})
         yield b"data: [DONE]\n\n"
     except ApiError as error:
         yield _event(error.body)

@@ -1,0 +1,146 @@
+"""What a server is told when it starts, and what requests, answers and errors have in common."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import orjson
+from fastapi import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from regard.core.arguments import whole
+from regard.core.errors import InputError
+from regard.embedding import Precision, Request
+
+_TYPES: Final = {401: "authentication_error", 429: "rate_limit_error"}
+
+ModelName = Annotated[
+    str | None,
+    Field(description="A name of /v1/models; by default the first.", examples=["all-MiniLM-L6-v2"]),
+]
+
+Format = Annotated[
+    Literal["float", "base64"], Field(description="base64: of float32, little-endian, in order.")
+]
+PAGE_HEADERS: Final = {
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+# A page is HTML, its errors are not: FastAPI would describe both as what the route returns.
+PAGE_ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"description": "An error, as under /v1", "content": {"application/json": {}}}
+    for status in (400, 404, 429, 503)
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Limits, keys and choices of a server.
+
+    Args:
+        keys: the API keys, of which a request under /v1 must carry one; none: no key is asked for.
+        index: the folder of a concordance, for /v1/usages/search.
+        precision: what embeddings are computed in; see `regard.embedding.Request`.
+        dimensions: the sizes that vectors may be cut to, beside those that a model's card says it was trained
+            for.
+        max_body: bytes of a request.
+        max_texts: texts of a request.
+        max_tokens: tokens of a request.
+        max_queue: tokens that may wait, of each model.
+        max_memory: bytes of weights that may be in memory; None for no bound.
+        timeout: seconds in which a request is answered.
+        body_timeout: seconds in which a request's body has arrived.
+        stall: seconds after which a computation counts as hung, and the server as dead.
+        access_log: whether each request is logged.
+
+    Raises:
+        InputError: a limit that leaves nothing.
+    """
+
+    keys: tuple[str, ...] = ()
+    index: Path | None = None
+    precision: Precision = "float32"
+    dimensions: tuple[int, ...] = ()
+    max_body: int = 8 * 2**20
+    max_texts: int = 2048
+    max_tokens: int = 2**17
+    max_queue: int = 2**18
+    max_memory: int | None = None
+    timeout: float = 60.0
+    body_timeout: float = 20.0
+    stall: float = 300.0
+    access_log: bool = True
+
+    def __post_init__(self) -> None:
+        Request(precision=self.precision)  # which refuses unknown ones
+        for name in ("max_body", "max_texts", "max_tokens", "max_queue", "max_memory"):
+            if (limit := getattr(self, name)) is not None:
+                whole(name, limit, least=1)
+        for size in self.dimensions:
+            whole("dimensions", size, least=1)
+        for name in ("timeout", "body_timeout", "stall"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be more than 0 seconds; got {getattr(self, name)}.")
+
+
+class ApiError(Exception):
+    """What a request is refused with; `code` is a word for programs, `retry_after` counts seconds."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code, self.retry_after = status, message, code, retry_after
+        kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+        self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+    def response(self) -> Response:
+        """The answer."""
+        headers = {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
+        if self.status == 408:  # the rest of the body may come later, and would be waited for
+            headers["Connection"] = "close"
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return Response(orjson.dumps(self.body), self.status, headers, media_type="application/json")
+
+
+class Body(BaseModel):
+    """The body of a request. Fields that nobody knows are refused: a wrong name must not pass unseen."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+class ErrorDetail(BaseModel):
+    """What is wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """OpenAI's body of an error."""
+
+    error: ErrorDetail
+
+
+def answered(told: dict[str, Any]) -> Response:
+    """An answer as JSON, arrays as lists."""
+    return Response(orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+
+
+def answers(example: dict[str, Any] | None = None) -> dict[int | str, dict[str, Any]]:
+    """A right answer of a route under /v1, and those that are errors, for its description."""
+    told: dict[int | str, dict[str, Any]] = {
+        status: {"model": ErrorBody} for status in (400, 401, 404, 408, 413, 415, 429, 503, 504)
+    }
+    return told if example is None else told | {200: {"content": {"application/json": {"example": example}}}}
