@@ -131,7 +131,8 @@ def _made(model: Model, served: ServedRecord, example: bool) -> str:
     if not example:
         others = ", ".join(f'<a href="?model={quote(each)}">{escape(each)}</a>' for each in served.models)
         return _TWO_STACKS.format(model=escape(served.model), quoted=quote(served.model), others=others)
-    written = model.generate(opening, max_length=_MOST_WRITTEN).text
+    most = model.network.limit("decoder") or 2 * _MOST_WRITTEN
+    written = model.generate(opening, max_length=min(_MOST_WRITTEN, most // 2)).text
     trace = model.trace(opening, target=written if written.strip() else opening)
     return replace(trace, model=served.model).page().html
 

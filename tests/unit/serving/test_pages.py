@@ -40,9 +40,12 @@ def test_the_page_asks_its_server_alone(client: TestClient) -> None:
     assert "connect-src 'self'" in client.get("/usages").text
 
 
-def test_a_model_of_two_stacks_has_an_example(models: dict[str, regard.Model], tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", ["t5", "bart", "marian"])
+def test_a_model_of_two_stacks_has_an_example(
+    family: str, models: dict[str, regard.Model], tmp_path: Path
+) -> None:
     """Its page asks for nothing, leads to the models that one can type for, and is not the one that opens."""
-    write_tokenizer(write(tmp_path, "t5"), 31)
+    write_tokenizer(write(tmp_path, family), 31)
     both = {"a <t5>": regard.load(tmp_path), "gpt2": models["gpt2"]}
     with TestClient(app_of(both)) as client:
         assert "<h1>" not in client.get("/").text
