@@ -1,7 +1,8 @@
 """Embeddings over HTTP, beside the servers that people start, and beside the engine without a server.
 
     python benchmarks/bench_serve.py TEXTS [--infinity FOLDER]
-        [--servers regard-float32 regard-fast fastapi-st] [--seconds 8] [--repeats 3] [--keep]
+        [--servers regard-float32 regard-fast sketch-float32 sketch-fast fastapi-st]
+        [--seconds 8] [--repeats 3] [--keep]
 
 TEXTS has one text a line, such as the sentences of the Brown corpus (nltk.org/nltk_data, "brown"). FOLDER is
 where infinity-emb was installed: `pip install --target FOLDER --no-deps infinity-emb
@@ -31,6 +32,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import psutil
 from _harness import finish, machine
 from _serve_load import Connection, Seen, arrivals, closed, request
 from _serve_rivals import command
@@ -40,7 +42,7 @@ import regard
 OURS = ("regard-float32", "regard-fast")
 READY_S = 120
 WARM_S = 2.0
-TOLERANCE = {"regard-fast": 0.05}
+TOLERANCE = {"regard-fast": 0.05, "sketch-fast": 0.05}
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,11 @@ class Server:
                 await asyncio.sleep(0.2)
         assert status == 200, body
         return np.array([decoded(each["embedding"]) for each in json.loads(body)["data"]])
+
+    def seconds(self) -> float:
+        """Of processor time that it has taken, its threads together."""
+        times = psutil.Process(self._process.pid).cpu_times()
+        return times.user + times.system
 
     def end(self) -> None:
         """Stop it."""
@@ -163,7 +170,7 @@ def told(seen: Seen, texts: int) -> dict[str, float]:
 
 def middle(runs: Sequence[dict[str, float]]) -> dict[str, float]:
     """The median of each figure."""
-    return {key: round(median(run.get(key, 0.0) for run in runs), 1) for key in runs[0]}
+    return {key: round(median(run.get(key, 0.0) for run in runs), 2) for key in runs[0]}
 
 
 def tell(row: dict[str, Any]) -> None:
@@ -189,8 +196,10 @@ def saturated(
             for name, engine in engines.items():
                 alone[name].append(engine.rate())
             for server in servers:
+                before = server.seconds()
                 seen = asyncio.run(closed(server.port, requests, load.clients, options.seconds))
-                runs[server.name].append(told(seen, load.texts))
+                spent = (server.seconds() - before) / (seen.rate * seen.lasted * load.texts) * 1000
+                runs[server.name].append(told(seen, load.texts) | {"cpu_ms_of_a_text": round(spent, 2)})
         rows.append({"load": str(load), **{name: middle(each) for name, each in runs.items()}})
         tell(rows[-1])
     rates = {name: round(median(each), 1) for name, each in alone.items()}
