@@ -25,7 +25,7 @@ from regard.decoding import (
     recommended,
     speculate,
 )
-from regard.decoding._said import IGNORED_FIELDS, REFUSED, RULES, WAYS
+from regard.decoding._rules import IGNORED_FIELDS, REFUSED, RULES, WAYS
 from regard.models import load_checkpoint
 from tolerances import PARITY_FP32, assert_close_to_largest
 from unit.decoding.test_texts import tokenizer

@@ -14,7 +14,7 @@ BUDGET = {
     "concordance": (3_230, 12),
     "core": (4_750, 29),
     "data": (1_370, 3),
-    "decoding": (2_900, 31),
+    "decoding": (2_860, 31),
     "embedding": (5_500, 13),
     "kernels": (2_200, 0),
     "lenses": (1_850, 0),

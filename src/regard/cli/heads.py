@@ -5,8 +5,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from regard.cli._input import as_typed, load_model, read_texts
-from regard.cli._lines import count_lines, read_lines
+from regard.cli._input import as_typed, count_lines, load_model, read_lines, read_texts
 from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, option
 from regard.cli._output import check_outputs, console, print_json
 from regard.cli._progress import PassedOver, Progress, say

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._input import load_model, parse_heads
-from regard.cli._lines import read_lines
+from regard.cli._input import load_model, parse_heads, read_lines
 from regard.cli._options import JSON, MODEL, argument, option
 from regard.cli._output import check_outputs, print_json
 from regard.cli._progress import status

@@ -1,6 +1,5 @@
 """Texts that a network writes: translations of sources, continuations of prompts, guesses behind masks."""
 
-from regard.decoding._along import Added, along
 from regard.decoding._beam import Beams, Hypothesis, Power, Wu, beam_search
 from regard.decoding._choice import Choice, MostLikely, Sampling
 from regard.decoding._decoded import Decoded, Written
@@ -10,7 +9,7 @@ from regard.decoding._recommended import recommended
 from regard.decoding._rules import RuleChanges, Rules
 from regard.decoding._speculation import Draft, Lookup, Speculation, speculate
 from regard.decoding._steps import Step, greedy, sample, steps
-from regard.decoding._texts import BATCH_TOKENS, decode_texts, stream
+from regard.decoding._texts import BATCH_TOKENS, Added, along, decode_texts, stream
 from regard.decoding._watching import Branch, Candidate, Watched, WrittenStep, watch_text
 
 __all__ = [

@@ -5,7 +5,7 @@ from typing import Any
 from regard.core.errors import CheckpointError, InputError
 from regard.decoding._beam import Beams, Power
 from regard.decoding._choice import Choice, MostLikely, Sampling
-from regard.decoding._said import refused, said
+from regard.decoding._rules import refused, said
 from regard.models import Loaded
 
 

@@ -133,7 +133,7 @@ def test_what_cannot_be_written(
 def test_an_error_on_the_way_is_told_in_the_stream(
     client: TestClient, models: dict[str, regard.Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.decoding._along._Way.ended", lambda self: 1 / 0)
+    monkeypatch.setattr("regard.decoding._texts._Way.ended", lambda self: 1 / 0)
     *told, error = events(client, prompt=PROMPT, max_tokens=12, temperature=0)
     assert told
     assert error["error"]["type"] == "server_error"
