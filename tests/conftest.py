@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import random
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.main
 
 STATIC = Path(__file__).parents[1] / "src/regard/views/static"
 
@@ -41,6 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(home.cleanup)
     # Fixtures of this file alone would not reach the doctests in src/; those of a plugin do.
     config.pluginmanager.register(EveryTest(), "regard-every-test")
+    # A process builds the command line once, 35 ms; tests call it some hundred times in one.
+    patch = pytest.MonkeyPatch()
+    patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+    config.add_cleanup(patch.undo)
 
 
 class EveryTest:

@@ -137,7 +137,7 @@ def test_one_group_where_only_one_condition_holds(cloud: Callable[[np.random.Gen
     assert set(labels.tolist()) == {0}, about
 
 
-@pytest.mark.parametrize("apart", [3, 4, 5])
+@pytest.mark.parametrize("apart", [3, 5])
 def test_as_many_groups_as_there_are(apart: int) -> None:
     rng = np.random.default_rng(apart)
     vectors = 6 * np.eye(40)[np.arange(200) % apart] + rng.standard_normal((200, 40)) * 0.7
