@@ -16,7 +16,7 @@ BUDGET = {
     "data": (1_370, 3),
     "decoding": (2_860, 31),
     "embedding": (5_500, 13),
-    "kernels": (2_200, 0),
+    "kernels": (2_320, 0),
     "lenses": (1_850, 0),
     "model": (1_110, 0),
     "models": (8_050, 17),

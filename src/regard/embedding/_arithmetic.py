@@ -38,8 +38,8 @@ MakeProduct = Callable[[Tensor, Tensor | None], Product]
 """What makes a linear map of a weight (width, depth) and a bias (width,)."""
 
 
-class Float32Product:
-    """By torch: a weight (width, depth) and a bias (width,) in float32."""
+class TorchProduct:
+    """By torch: a weight (width, depth) and a bias (width,), of the type of what they are multiplied with."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self._weight, self._bias = weight, bias

@@ -13,7 +13,15 @@ from regard.embedding._embeddings import Computed, Loss
 from regard.embedding._engine import Engine, NetworkEngine, stack_of
 from regard.embedding._packs import cores
 from regard.embedding._post_norm import PostNormEngine
-from regard.embedding._quantized import in_int8, in_int16, int8_is_best, int16_is_best, kernel_of
+from regard.embedding._quantized import (
+    float32_is_best,
+    in_float32,
+    in_int8,
+    in_int16,
+    int8_is_best,
+    int16_is_best,
+    kernel_of,
+)
 from regard.embedding._request import Precision, Request
 from regard.models import Loaded, Network, Transformer
 
@@ -90,9 +98,7 @@ def _of(network: Network, layers: Sequence[int], precision: Precision) -> _Choic
     """What was asked for."""
     if precision in _FLOATS:
         own = _as(network, _FLOATS[precision], precision)
-        folds = PostNormEngine.takes(own)
-        narrow: Engine = PostNormEngine(own, layers) if folds else NetworkEngine(own, layers)
-        kernel = type(narrow).__name__
+        narrow, kernel = _in_floats(own, layers, precision)
         if precision == "float32":
             return _Choice(narrow, kernel, Computed(precision))
         if not isinstance(network, Transformer):
@@ -107,6 +113,16 @@ def _of(network: Network, layers: Sequence[int], precision: Precision) -> _Choic
         kernel = kernel_of(precision)
     wide = NetworkEngine(_as(network, torch.float32, precision), layers)
     return _Choice(narrow, kernel, Computed(precision, _loss(network, wide, narrow)))
+
+
+def _in_floats(network: Network, layers: Sequence[int], precision: Precision) -> tuple[Engine, str]:
+    """The fastest for a network in the type that it has, and what it is called."""
+    if not PostNormEngine.takes(network):
+        return NetworkEngine(network, layers), NetworkEngine.__name__
+    assert isinstance(network, Transformer), "only such are taken"
+    if precision == "float32" and float32_is_best():
+        return in_float32(network, layers), kernel_of(precision)
+    return PostNormEngine(network, layers), PostNormEngine.__name__
 
 
 def _as_it_is(network: Network, layers: Sequence[int]) -> _Choice:

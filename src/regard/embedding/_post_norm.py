@@ -28,11 +28,11 @@ from regard.blocks import FeedForward, MultiHeadAttention, PostNorm, Residual, S
 from regard.core import ScaledDot
 from regard.embedding._arithmetic import (
     AttentionBackend,
-    Float32Product,
     MakeProduct,
     Product,
     Projection,
     SideBySide,
+    TorchProduct,
 )
 from regard.models import Network, Transformer
 
@@ -69,7 +69,7 @@ class PostNormEngine:
         self,
         network: Network,
         layers: Sequence[int],
-        product: MakeProduct = Float32Product,
+        product: MakeProduct = TorchProduct,
         of_values: MakeProduct | None = None,
         arithmetic: AttentionBackend | None = None,
     ) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import InputError
 from regard.core.extras import missing
-from regard.embedding._arithmetic import AttentionBackend, Float32Product, MakeProduct, Product
+from regard.embedding._arithmetic import AttentionBackend, MakeProduct, Product, TorchProduct
 from regard.embedding._engine import Engine, NetworkEngine, stack_of
 from regard.embedding._post_norm import PostNormEngine
 from regard.models import Transformer
@@ -41,12 +41,25 @@ def int8_is_best() -> bool:
     return _has_kernels() and _capability() == "AVX512" and _has_vnni() and not _has_amx()
 
 
+def float32_is_best() -> bool:
+    """Whether regard's own products in float32 are faster than torch's.
+
+    With AVX2 alone. With AVX-512 nobody has measured them.
+    """
+    return _has_kernels() and _capability() == "AVX2"
+
+
 def kernel_of(precision: str) -> str:
-    """What works the products of "int16" or "int8" out here, in words."""
+    """What works the products of a precision out here, in words."""
     from regard.kernels import here
 
     registers = "AVX-512" if here().lanes == 16 else "AVX2"
     return f"{registers}{' VNNI' if here().vnni else ''} {precision}"
+
+
+def in_float32(network: Transformer, layers: Sequence[int]) -> Engine:
+    """An engine, for an encoder of BERT's kind, whose linear maps and attention are regard's own kernels."""
+    return _engine("float32", network, layers)
 
 
 def in_int16(network: Transformer, layers: Sequence[int]) -> Engine:
@@ -116,7 +129,7 @@ def _fitting(kind: Any) -> MakeProduct:
     """Products of this kind for the weights whose sizes it takes, float32 for others."""
 
     def product(weight: Tensor, bias: Tensor | None) -> Product:
-        made: Product = (kind if kind.takes(weight) else Float32Product)(weight, bias)
+        made: Product = (kind if kind.takes(weight) else TorchProduct)(weight, bias)
         return made
 
     return product

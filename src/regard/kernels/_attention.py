@@ -6,6 +6,7 @@ context_i = sum over j of exp(q_i.k_j - m_i) v_j / sum over j of exp(q_i.k_j - m
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from regard.kernels._ir import F32, I64, PTR, exported, load, loop, place, summing, whole
@@ -125,8 +126,16 @@ def _some_at_a_time(b: Any, length: Any, together: int, run: Callable[[int, Any]
                     run(1, query)
 
 
-@cache
+_one_at_a_time = Lock()
+
+
 def attend_by(attention: Attention, target: Target, head_dim: int) -> Callable[..., None]:
     """The kernel of one that takes such heads; compiled once a process, which takes some 0.1 s."""
+    with _one_at_a_time:  # threads that begin together wait for the first to have it compiled
+        return _attend_by(attention, target, head_dim)
+
+
+@cache
+def _attend_by(attention: Attention, target: Target, head_dim: int) -> Callable[..., None]:
     kinds = [*[ADDRESS] * 3, *[NUMBER] * 2, ADDRESS]
     return compiled(lambda: attention.kernel(target, head_dim), "attend", *kinds)

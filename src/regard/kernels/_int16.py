@@ -39,7 +39,7 @@ from regard.kernels._ir import (
     whole,
     zeros,
 )
-from regard.kernels._products import KernelProduct, Sizes, by_panels, panel_of
+from regard.kernels._products import KernelProduct, Sizes, by_panels, panel_of, rows_of
 from regard.kernels._target import ADDRESS, NUMBER, REAL, Target, compiled, here
 
 # Squares of entries below 1e-19 are lost to float32; with this, their codes are 0 or 1 where it matters.
@@ -64,9 +64,7 @@ def kernels(target: Target) -> Any:
     """
     module = ir.Module()
     codes_of = _codes(module, target)
-    # Sums of so many rows and two registers of columns stay in the registers, with what is multiplied: 16 of
-    # AVX2, 32 of AVX-512.
-    most = 12 if target.lanes == 16 else 6
+    most = rows_of(target)
     tile_of = {count: _tile(module, target, count) for count in range(1, most + 1)}
     function, b = exported(module, "product", *[PTR] * 6, I64, PTR, *[I64] * 6, F32, F32)
     x, codes, scales, weights, weight_scales, base, step, out, *numbers, per_norm, per_entry = function.args

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,12 @@ from regard.kernels._target import Target
 def panel_of(target: Target) -> int:
     """The columns of a product that are worked out together: two registers of them."""
     return 2 * target.lanes
+
+
+def rows_of(target: Target) -> int:
+    """The rows of a tile: sums of so many and of two registers of columns stay in the registers, with what is
+    multiplied. There are 32 of AVX-512, and 16 of AVX2."""
+    return 12 if target.lanes == 16 else 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,9 @@ class KernelProduct(ABC):
     and `factors` are its last arguments; bias: float32 (width,), or None.
     """
 
+    _entries: ClassVar[int] = 96 * 1536
+    """Of rows that are multiplied, or get GELU, while they are in the second cache: 288 KiB in 16 bits."""
+
     def __init__(
         self,
         kernel: Callable[..., None],
@@ -105,9 +114,9 @@ class KernelProduct(ABC):
         assert x.shape == (len(out), self._depth), (x.shape, self._depth)
         assert base.shape[-1] == out.shape[1] == self.width, (base.shape, out.shape, self.width)
         at_once = self._at_once(len(x), with_gelu=with_gelu)
-        codes, scales = self._room(at_once)
+        room = self._room(at_once)
         self._kernel(
-            *(each.data_ptr() for each in (x, codes, scales, *self._weights, base)),
+            *(each.data_ptr() for each in (x, *room, *self._weights, base)),
             step,
             out.data_ptr(),
             out.stride(0),
@@ -121,13 +130,9 @@ class KernelProduct(ABC):
         return out
 
     @abstractmethod
-    def _room(self, rows: int) -> tuple[Tensor, Tensor]:
-        """Memory for the codes and scales of so many rows."""
+    def _room(self, rows: int) -> tuple[Tensor, ...]:
+        """Memory for what the kernel makes of so many rows before it multiplies them: codes and scales."""
 
     def _at_once(self, rows: int, *, with_gelu: bool) -> int:
         """Rows whose codes, and results where GELU reads them again, stay in the second cache."""
-        return max(1, min(rows, _ENTRIES // max(self._depth, with_gelu * self.width)))
-
-
-# 288 KiB in 16 bits.
-_ENTRIES = 96 * 1536
+        return max(1, min(rows, self._entries // max(self._depth, with_gelu * self.width)))
