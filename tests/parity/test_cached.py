@@ -83,14 +83,22 @@ def test_rows_change_places(workshop: Workshop, name: str) -> None:
     got = network.decode(ids[rows, 5:], state).logits
     assert_close_to_largest(got, whole(network, ids, source)[rows, 5:], FP64)
     if network.encoder is not None:  # beams of one text: only what the decoder read moves
-        state = begun(network, source[[0, 0, 1]])
+        state = begun(network, source, torch.arange(SOURCE) < torch.tensor([11, 5, 1])[:, None])
         network.decode(ids[:, :5], state)
+        state.pick(torch.tensor([0, 0, 1, 1, 2, 2]), sources=torch.arange(3))
         kept = state.layers[0].cross_attention.since(0)[0]
-        state.pick(torch.tensor([1, 0, 2]), of_one_source=True)
-        assert state.layers[0].cross_attention.since(0)[0].data_ptr() == kept.data_ptr()
-        got = network.decode(ids[:, 5:], state).logits
-        mixed = torch.cat((ids[[1, 0, 2], :5], ids[:, 5:]), dim=1)
-        assert_close_to_largest(got, whole(network, mixed, source[[0, 0, 1]])[:, 5:], FP64)
+        assert len(kept) == 3
+        rows, own = torch.tensor([1, 0, 4, 4]), torch.tensor([0, 0, 2, 2])
+        network.decode(torch.randint(8, 53, (6, 1)), state)
+        state.cut(5)
+        state.pick(rows, sources=torch.tensor([0, 2]))
+        assert len(state.layers[0].cross_attention.since(0)[0]) == 2
+        following = torch.randint(8, 53, (4, 4))
+        got = network.decode(following, state).logits
+        read = torch.cat((ids[own, :5], following), dim=1)
+        for row, until in enumerate((11, 11, 1, 1)):
+            alone = whole(network, read[row : row + 1], source[own[row : row + 1], :until])
+            assert_close_to_largest(got[row : row + 1], alone[:, 5:], FP64)
 
 
 @torch.no_grad()

@@ -26,16 +26,16 @@ class LayerState:
     cross_attention: KeyValueCache = field(default_factory=KeyValueCache)
     recurrent: RecurrentState | None = None
 
-    def pick(self, rows: Tensor, *, of_one_source: bool = False) -> None:
-        """Put other rows of the batch in the places of these, as `KeyValueCache.pick`.
+    def pick(self, rows: Tensor, sources: Tensor | None) -> None:
+        """Put other rows of the batch in the places of these, as `KeyValueCache.pick`; and other sources.
 
         Args:
             rows: int64 (new batch,).
-            of_one_source: whether the encoder's output stays what it is.
+            sources: int64, the same of what is kept of the encoder's output; None to leave that as it is.
         """
         self.attention.pick(rows)
-        if not of_one_source:
-            self.cross_attention.pick(rows)
+        if sources is not None:
+            self.cross_attention.pick(sources)
         if self.recurrent is not None:
             self.recurrent.pick(rows)
 
@@ -222,7 +222,8 @@ class DecoderLayer(nn.Module):
 
         Args:
             x: (batch, queries, d_model), the decoder's sequence.
-            encoded: (batch, keys, d_model), the encoder's output.
+            encoded: (batch, keys, d_model), the encoder's output; or (sources, keys, d_model), of which each
+                is read by as many rows of x, side by side.
             mask: who may attend to whom within x.
             encoded_mask: which of the encoder's positions may be attended to.
             bias, rotation: of the attention within x.
@@ -242,13 +243,17 @@ class DecoderLayer(nn.Module):
             taps=inner_taps(taps, "attention"),
         )
         x = self.attention_residual(x, attend)
-        cross = partial(
-            self.cross_attention,
-            source=encoded,
-            mask=encoded_mask,
-            cache=None if state is None else state.cross_attention,
-            taps=inner_taps(taps, "cross_attention"),
-        )
+
+        def cross(x: Tensor) -> Tensor:
+            output: Tensor = self.cross_attention(
+                x.reshape(len(encoded), -1, x.shape[2]),  # queries of one source know nothing of each other
+                source=encoded,
+                mask=encoded_mask,
+                cache=None if state is None else state.cross_attention,
+                taps=inner_taps(taps, "cross_attention"),
+            )
+            return output.view(x.shape)
+
         x = offer(taps, "middle", self.cross_attention_residual(x, cross))
         x = self.ffn_residual(x, partial(self.ffn, taps=inner_taps(taps, "ffn")))
         return offer(taps, "output", x)

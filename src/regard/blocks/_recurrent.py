@@ -261,7 +261,8 @@ class _Alignment:
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """The query (batch, 1, d_alignment) that a state asks, and the context (batch, d_model) it gets."""
         query = self._attention.q(state)[:, None].to(self._v.dtype)
-        return query, fused_attention(self._inputs(query[:, :, None]))[:, 0, 0]
+        of_source = query.view(len(self._k), 1, -1, query.shape[2])  # as of `DecoderLayer`
+        return query, fused_attention(self._inputs(of_source))[:, 0].reshape(len(state), -1)
 
     def show(self, queries: Tensor, context: Tensor, taps: Taps | None) -> None:
         """Offers all queries as one attention."""

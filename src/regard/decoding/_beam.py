@@ -200,10 +200,8 @@ def beam_search(
             return [each.ranked(best) for each in found]
         kept = torch.tensor(left, device=device)
         rows = (kept[:, None] * ways + parents.gather(1, at)[kept]).flatten()
-        # Then rows only change places within a text: keys and values of its source stay where they are.
-        of_one_source = len(left) == len(going) and at.shape[1] == ways
         sums, written, gained = sums[kept], going_on[kept], gained_on[kept]
-        reader.pick(rows, of_one_source=of_one_source)
+        reader.pick(rows, sources=kept)
         reader.add(written[:, :, -1].flatten())
         going = [going[row] for row in left]
 

@@ -109,14 +109,14 @@ class Reader:
         if self._real is not None:
             self._real = torch.cat((self._real, self._real.new_ones(len(ids), 1)), dim=1)
 
-    def pick(self, rows: Tensor, *, of_one_source: bool = False) -> None:
+    def pick(self, rows: Tensor, *, sources: Tensor | None = None) -> None:
         """As `DecoderState.pick`, before `add`."""
         if self._state is not None:
-            self._state.pick(rows, of_one_source=of_one_source)
+            self._state.pick(rows, sources=sources)
             return
         self._next = self._next[rows]
         self._real = None if self._real is None else self._real[rows]
-        if not of_one_source and self._source is not None:
+        if self._source is not None:
             self._source = self._source[rows]
             self._source_real = None if self._source_real is None else self._source_real[rows]
 

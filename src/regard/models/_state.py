@@ -58,23 +58,25 @@ class DecoderState:
         # The new token itself is counted in its sum, and padding before the first one would get -1.
         return (real.sum(dim=1, keepdim=True) + new.cumsum(dim=1) - 1).clamp_(min=0)
 
-    def pick(self, rows: Tensor, *, of_one_source: bool = False) -> None:
+    def pick(self, rows: Tensor, *, sources: Tensor | None = None) -> None:
         """Put other rows of the batch in the places of these: beams that go on, texts that are finished.
 
         Args:
             rows: int64 (new batch,), which row each one continues.
-            of_one_source: whether every new row reads the encoder's output that stood in its place before,
-                as beams of one text do: then that is left as it is.
+            sources: int64, which outputs of the encoder stay, each then read by as many of the new rows side
+                by side, as the beams of one text do; None where each row has its own. Given once, always.
         """
+        sources = rows if sources is None else sources
+        if self.encoded is None or sources.tolist() == list(range(len(self.encoded))):
+            sources = None
         for layer in self.layers:
-            layer.pick(rows, of_one_source=of_one_source)
+            layer.pick(rows, sources)
         if self.real is not None:
             self.real = self.real.index_select(0, rows)
-        if not of_one_source:
-            if self.encoded is not None:
-                self.encoded = self.encoded.index_select(0, rows)
-            if self.encoded_mask is not None:
-                self.encoded_mask = self.encoded_mask.index_select(0, rows)
+        if self.encoded is not None and sources is not None:
+            self.encoded = self.encoded.index_select(0, sources)
+        if self.encoded_mask is not None and sources is not None:
+            self.encoded_mask = self.encoded_mask.index_select(0, sources)
 
     def cut(self, length: int) -> None:
         """Forget the last positions, as `KeyValueCache.cut`.
