@@ -9,7 +9,7 @@ from torch.nn import functional
 
 def _dropped(dropout: nn.Dropout, x: Tensor) -> Tensor:
     # To call a module costs time even where it does nothing, which a decoder feels in every token.
-    return dropout(x) if dropout.training else x
+    return dropout(x) if dropout.training and dropout.p else x
 
 
 class PostNorm(nn.Module):

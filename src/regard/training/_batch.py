@@ -111,7 +111,7 @@ def stack_input(texts: Sequence[Sequence[np.ndarray[Any, Any]]], *, pad_id: int)
         ([[5, 6, 7], [8, 0, 0]], [[0, 0, 1], [0, -1, -1]], [[0, 1, 0], [0, 0, 0]])
     """
     ids = filled([np.concatenate(list(row)) for row in texts], pad_id)
-    is_token = filled([np.ones(sum(map(len, row)), dtype=np.int64) for row in texts], 0).bool()
+    is_token = torch.arange(ids.shape[1]) < torch.tensor([[sum(map(len, row))] for row in texts])
     # A row of one text needs no segments, without which attention takes a quicker form.
     if all(len(row) == 1 for row in texts):
         return StackInput(ids=ids, is_token=is_token)

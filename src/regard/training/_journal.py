@@ -80,9 +80,7 @@ class Journal:
         self._file.flush()  # so that who watches the file sees every step
         self._on_report(report)
         if self._board is not None:
-            for name, value in report.items():
-                if name != "step":
-                    self._board.add_scalar(name, value, report["step"])
+            self._board.file_writer.add_summary(_summary(report), report["step"])
 
 
 def read_journal(folder: Path) -> Iterator[dict[str, Any]]:
@@ -121,6 +119,14 @@ def _board(folder: Path, step: int) -> Any:
     from torch.utils.tensorboard import SummaryWriter  # takes a second
 
     return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+
+def _summary(report: Mapping[str, Any]) -> Any:
+    """All numbers of a report as one event: `add_scalar` would write one for each."""
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    values = [Summary.Value(tag=name, simple_value=value) for name, value in report.items() if name != "step"]
+    return Summary(value=values)
 
 
 def curves(folders: Sequence[str | Path]) -> CurvePicture:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import AdamW, Muon, Optimizer
 from torch.overrides import TorchFunctionMode
 
@@ -41,13 +41,17 @@ def take_step(
     own |= {"tokens": float(sum(batch.tokens for batch in batches if batch.examples))}
     counts = run.ranks.sums(own)
     losses = run.ranks.sums(_add_gradients(run, module, batches, places, counts, progress.epoch))
-    limit = float("inf") if run.settings.optimiser.clip is None else run.settings.optimiser.clip
-    norm = float(full_tensor(clip_grad_norm_(list(_trained(made)), limit)))
+    parameters, clip = list(_trained(made)), run.settings.optimiser.clip
+    length = get_total_norm([each.grad for each in parameters if each.grad is not None])
+    norm = float(full_tensor(length))
     total = sum(run.task.weights[name] * losses[name] for name in names)
     _check_finite(run, progress, {"loss": total, "norm of the gradient": norm})
+    if clip is not None and norm > clip:
+        clip_grads_with_norm_(parameters, clip, length)
     for each in made:
         each.step()
-        each.zero_grad(set_to_none=True)
+    for parameter in parameters:
+        parameter.grad = None
     after = replace(
         progress,
         step=progress.step + 1,
@@ -80,7 +84,10 @@ def _add_gradients(
     module.train()
     for batch, place in zip(batches, places, strict=True):
         # Dropout is a function of the place in the run, so that a run that was killed draws the same again.
-        torch.manual_seed(seed_of(run.settings.seed, epoch, place, purpose="dropout"))
+        # torch.manual_seed notes for each GPU that is not there who called, which takes 0.2 ms.
+        is_on_gpu = run.ranks.device.type == "cuda"
+        reseed = torch.manual_seed if is_on_gpu else torch.default_generator.manual_seed
+        reseed(seed_of(run.settings.seed, epoch, place, purpose="dropout"))
         # Gradients of several micro-batches are exchanged once, with the last.
         is_last = batch is batches[-1]
         with nullcontext() if is_last else run.ranks.without_exchange(module):
