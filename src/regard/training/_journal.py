@@ -123,7 +123,7 @@ def _board(folder: Path, step: int) -> Any:
 
 def _summary(report: Mapping[str, Any]) -> Any:
     """All numbers of a report as one event: `add_scalar` would write one for each."""
-    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
 
     values = [Summary.Value(tag=name, simple_value=value) for name, value in report.items() if name != "step"]
     return Summary(value=values)
