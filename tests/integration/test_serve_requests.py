@@ -205,6 +205,10 @@ def test_metrics_and_description(client: httpx.Client) -> None:
     body = described["components"]["schemas"]["EmbeddingsBody"]["properties"]
     assert {"input", "model", "encoding_format", "dimensions", "overlong"} <= set(body)
     assert "examples" in body["input"]
+    for route in ("/v1/embeddings", "/v1/words", "/v1/usages/search"):
+        right = described["paths"][route]["post"]["responses"]["200"]["content"]["application/json"]
+        assert right["schema"]["$ref"].endswith("Answer")
+        assert right["example"]["object"] == "list"
 
 
 def test_sigterm_answers_what_was_accepted(server: Server) -> None:

@@ -23,7 +23,7 @@ BUDGET = {
     "positions": (930, 11),
     "pruning": (470, 6),
     "scaling": (750, 4),
-    "serving": (2_350, 3),
+    "serving": (2_380, 3),
     "text": (3_700, 8),
     "tracing": (12_050, 57),
     "training": (6_400, 20),

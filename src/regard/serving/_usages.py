@@ -4,11 +4,11 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from regard.concordance import Concordance
 from regard.core.errors import InputError
@@ -52,6 +52,16 @@ class UsagesBody(Body):
     any_word: Annotated[bool, Field(description="Other words that are used so.")] = False
 
 
+class UsagesAnswer(BaseModel):
+    """Lines as `regard find --json` gives them."""
+
+    object: Literal["list"]
+    index: str
+    total: int
+    about: str
+    lines: list[dict[str, Any]]
+
+
 _FOUND: Final = {"object": "list", "index": "corpus", "total": 1, "about": "", "lines": [{"node": "bank"}]}
 
 
@@ -61,7 +71,9 @@ async def by_hand(request: Request) -> Response:
     return HTMLResponse(usages_page(_usages_of(request).name), headers=PAGE_HEADERS)
 
 
-@router.post("/v1/usages/search", responses=answers(_FOUND), tags=["concordance"])
+@router.post(
+    "/v1/usages/search", response_model=UsagesAnswer, responses=answers(_FOUND), tags=["concordance"]
+)
 async def search(body: UsagesBody, request: Request) -> Response:
     """Find the uses of a word in the corpus, those first that mean what it means in a sentence."""
     usages = _usages_of(request)

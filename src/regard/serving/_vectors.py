@@ -177,18 +177,47 @@ class WordsBody(Body):
     overlong: Long = "refuse"
 
 
+class WordVector(BaseModel):
+    """A word with its vector."""
+
+    text: str
+    start: Annotated[int, Field(description="In code points of its text.")]
+    end: int
+    unknown: Annotated[bool, Field(description="Whether the model has read [UNK] for it.")]
+    embedding: list[float] | list[list[float]] | str
+
+
+class TextWords(BaseModel):
+    """The words of a text."""
+
+    index: int
+    words: list[WordVector]
+    truncated: Annotated[int | None, Field(description="The tokens that were left out, if any.")] = None
+
+
+class WordsAnswer(BaseModel):
+    """The words of each text, in order."""
+
+    object: Literal["list"]
+    model: str
+    layers: list[int] | None
+    dimensions: int
+    data: list[TextWords]
+    usage: dict[str, int]
+
+
 _WORD: Final = {"text": "bank", "start": 8, "end": 12, "unknown": False, "embedding": [[0.02], [0.06]]}
 _WORDS: Final = {
     "object": "list",
     "model": "sentence-transformers/all-MiniLM-L6-v2",
     "layers": [0, 4],
     "dimensions": 384,
-    "data": [{"index": 0, "words": [_WORD]}],  # "truncated" too, where tokens of the text were left out
+    "data": [{"index": 0, "words": [_WORD]}],
     "usage": {"prompt_tokens": 5, "total_tokens": 5},
 }
 
 
-@router.post("/v1/words", responses=answers(_WORDS), tags=["words"])
+@router.post("/v1/words", response_model=WordsAnswer, responses=answers(_WORDS), tags=["words"])
 async def words(body: WordsBody, request: Request) -> Response:
     """Embed the words of texts, each in its context, at any layer."""
     service = service_of(request)
