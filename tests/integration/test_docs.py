@@ -89,9 +89,11 @@ def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("document", ["docs/howto/decoding.md"])
 def test_commands_that_write_are_understood(
-    document: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Up to the models, which are not here."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.en").write_text("a river bank\n", encoding="utf-8")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     lines = "".join(block for block in blocks(document, "sh") if "regard generate" in block).splitlines()
     assert len(lines) >= 3
