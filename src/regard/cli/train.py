@@ -100,9 +100,9 @@ def run(
         console().print(f"{name}: {signature}", markup=False, soft_wrap=True)
 
 
-def names(paths: list[Path] | None) -> list[str] | None:
-    """Paths as settings have them."""
-    return [str(path) for path in paths] if paths else None
+def files(**paths: list[Path] | None) -> dict[str, list[str]]:
+    """Paths as settings have them; what was not typed is left to the file."""
+    return {name: [str(path) for path in each] for name, each in paths.items() if each}
 
 
 def _in_words(scores: Mapping[str, Any]) -> str:
@@ -247,13 +247,12 @@ def _of_transformers(objective: str, does: str) -> Callable[..., None]:
         from regard.training import last_checkpoint, read_settings
         from regard.training import train as learn
 
-        files = {"train": data, "train_target": target, "valid": valid, "valid_target": valid_target}
         settings = read_settings(
             objective,
             file=config,
             changes=changes or (),
-            data={name: names(paths) for name, paths in files.items()},
-            tokenizer={"path": None if tokenizer is None else str(tokenizer)},
+            data=files(train=data, train_target=target, valid=valid, valid_target=valid_target),
+            tokenizer={} if tokenizer is None else {"path": str(tokenizer)},
             steps=steps,
             epochs=epochs,
             start=start,
@@ -284,7 +283,7 @@ def _of_words(objective: str, does: str) -> Callable[..., None]:
             objective,
             file=config,
             changes=changes or (),
-            data={"train": names(data)},
+            data=files(train=data),
             epochs=epochs,
             seed=seed,
         )

@@ -68,7 +68,9 @@ def typed(name: str, value: object, kind: Any) -> Any:
     if is_dataclass(kind):
         return value if isinstance(value, kind) else built(name, value, kind)  # type: ignore[arg-type]
     if NoneType in inner:
-        return None if value is None else typed(name, value, inner[0])
+        # TOML has no null, so that a file says "none": of a text it would be one.
+        is_none = value is None or (value == "none" and inner[0] is not str)
+        return None if is_none else typed(name, value, inner[0])
     if origin is Literal:
         return one_of(name, value, inner)
     if origin is tuple:

@@ -24,7 +24,7 @@ def read_settings(
         objective: what is trained for.
         file: its keys are the fields of `Settings`, its tables their sections.
         changes: "a.b=c"; c is read as TOML, or else taken as text.
-        given: fields as in a file; None leaves one as it is.
+        given: fields as in a file; None leaves one as it is, and inside a section it is the value None.
 
     Raises:
         InputError: a file that cannot be read, an unknown key (near ones are named), a value of another type.
@@ -65,7 +65,9 @@ def _given(
         _put(values, key.strip().split("."), _value(text.strip()), change)
     if values.get("objective", objective) != objective:
         raise InputError(f"objective must be {objective!r}; the settings say {values['objective']!r}.")
-    _merge(values, {**given, "objective": objective})
+    _merge(
+        values, {name: value for name, value in given.items() if value is not None} | {"objective": objective}
+    )
     return values
 
 
@@ -85,7 +87,7 @@ def as_mapping(settings: AnySettings) -> dict[str, Any]:
 
 
 def as_toml(settings: AnySettings) -> str:
-    """Settings as a file that `read_settings` reads; what is left to its default of None is a comment.
+    """Settings as a file that `read_settings` reads; a default of None is a comment, another None is "none".
 
     Example:
         >>> print(as_toml(Settings(objective="clm", steps=20)).split("[batch]")[1].split("[")[0].strip())
@@ -97,13 +99,21 @@ def as_toml(settings: AnySettings) -> str:
     """
     values = as_mapping(settings)
     plain = {name: value for name, value in values.items() if not isinstance(value, dict)}
-    tables = [f"[{name}]\n{_lines(table)}" for name, table in values.items() if isinstance(table, dict)]
-    return "\n".join([_lines(plain), *tables])
+    tables = [
+        f"[{name}]\n{_lines(table, getattr(settings, name))}"
+        for name, table in values.items()
+        if isinstance(table, dict)
+    ]
+    return "\n".join([_lines(plain, settings), *tables])
 
 
-def _lines(values: Mapping[str, Any]) -> str:
+def _lines(values: Mapping[str, Any], section: Any) -> str:
+    # A dataclass has its defaults as attributes; a table of `model` or `task` has none.
     return "".join(
-        f"# {name} =\n" if value is None else f"{name} = {_toml(value)}\n" for name, value in values.items()
+        f"# {name} =\n"
+        if value is None and getattr(type(section), name, None) is None
+        else f"{name} = {_toml('none' if value is None else value)}\n"
+        for name, value in values.items()
     )
 
 
@@ -154,5 +164,5 @@ def _merge(values: dict[str, Any], given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if isinstance(value, Mapping) and isinstance(values.setdefault(name, {}), dict):
             _merge(values[name], value)
-        elif value is not None:
+        else:
             values[name] = value

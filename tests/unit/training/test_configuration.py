@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from regard.core.errors import InputError
 from regard.core.schema import built
 from regard.data import Csv
-from regard.training import Settings, as_mapping, read_settings
+from regard.training import Settings, as_mapping, as_toml, read_settings
 
 FILE = """
 steps = 20
@@ -33,8 +34,28 @@ def test_what_is_typed_goes_over_the_file_and_the_file_over_the_defaults(tmp_pat
     data = read_settings("clm", changes=changes).data
     assert (data.csv, data.text) == (Csv(escape="\\", delimiter="\t", header=False), "1")
     assert built("", as_mapping(settings), Settings) == settings
-    given = read_settings("clm", data={"train": ["a.txt"], "valid": None})
-    assert (given.data.train, given.data.valid) == (("a.txt",), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "change", "given"),
+    [
+        ("a.toml", "", (), {"optimiser": {"clip": None}}),
+        ("a.toml", "", ("optimiser.clip=none",), {}),
+        ("a.toml", "[optimiser]\nclip = 'none'", (), {}),
+        ("a.json", '{"optimiser": {"clip": null}}', (), {}),
+        ("a.json", '{"optimiser": {"clip": null}}', (), {"optimiser": {"lr": 1e-3}, "steps": None}),
+    ],
+)
+def test_none_is_a_value_of_a_section(
+    tmp_path: Path, name: str, content: str, change: tuple[str, ...], given: dict[str, Any]
+) -> None:
+    """The default of clip is 1, so that None cannot stand for it."""
+    (tmp_path / name).write_text(content)
+    settings = read_settings("clm", file=tmp_path / name, changes=change, **given)
+    assert settings.optimiser.clip is None
+    (tmp_path / "again.toml").write_text(as_toml(settings))
+    assert read_settings("clm", file=tmp_path / "again.toml") == settings
+    assert read_settings("clm", steps=None).optimiser.clip == 1.0
 
 
 @pytest.mark.parametrize(
@@ -54,6 +75,8 @@ def test_what_is_typed_goes_over_the_file_and_the_file_over_the_defaults(tmp_pat
         ("optimiser.name=sgd", "optimiser.name must be one of adamw, muon; got 'sgd'"),
         ("optimiser.betas=[0.9]", "optimiser.betas must be a list of 2; got [0.9]"),
         ("batch=3", "batch must be a table of settings; got 3"),
+        ("data.valid=none", "data.valid must be a list; got None"),
+        ("optimiser.lr=none", "optimiser.lr must be a finite number; got None"),
         ("batch.rows.deep=3", "batch.rows must be a whole number"),
         (
             "model.attention=linear model.attention.rank=3",
