@@ -129,6 +129,22 @@ def test_closed_streams() -> None:
 
 
 def test_bytes_that_are_no_text() -> None:
+    program = """
+import io, sys
+from regard.cli import main
+for words in (["-"], ["--live", "-"], ["--generate", "-"], ["a", "--target", "\\udcff"]):
+    sys.argv = ["regard", "look", *words]
+    sys.stdin = io.TextIOWrapper(io.BytesIO(b"a \\xff"))
+    try:
+        main()
+    except SystemExit as end:
+        assert end.code == 2
+assert "torch" not in sys.modules
+"""
+    done = run([sys.executable, "-c", program])
+    told = [*[b"stdin must be UTF-8; byte 2 is 0xff"] * 3, b"the text must be UTF-8; byte 0 is 0xff"]
+    assert done.returncode == 0, done.stderr
+    assert all(each in line for each, line in zip(told, done.stderr.splitlines(), strict=True))
     done = run([*REGARD, "explain", b"a \xff", "-w", "a"])
     assert (done.returncode, done.stdout) == (2, b"")
     assert (

@@ -134,17 +134,20 @@ def look(
         for name, words in (("--heads", heads), ("--only", only), ("--values", values))
     )
     measured = [] if measures is None else [name.strip() for name in measures.split(",") if name.strip()]
+    # The texts before the model, whose import takes seconds; of a run, PAIR is a number.
+    texts = [] if form == "run" else read_texts([text] if pair is None else [text, pair])
+    target = None if target is None else as_typed(target)
     from regard.views import check_measures
 
     check_measures(measured)
     if form == "generate":
-        made, facts = _written(text, model, max_length, beams, held, max_mb)
+        made, facts = _written(texts[0], model, max_length, beams, held, max_mb)
     elif form == "run":
         made, facts = _film(text, pair, max_mb)
     elif form == "live":
-        made, facts = _live(text, pair, model)
+        made, facts = _live(texts, model)
     else:
-        trace = _traced(text, pair, target, model)
+        trace = load_model(model).trace(*texts, target=target)
         drawn = {"pictures": [str(file.resolve()) for file in files.values()]} if files else {}
         if files:
             _draw(trace, files.values(), layer or 0, head or 0, kind, heat_map)
@@ -217,8 +220,7 @@ def _written(
 
     rules: Any = {} if max_length is None else {"max_length": max_length}
     choice = None if beams is None else Beams(beams)
-    [begun] = read_texts([text])  # which may stand for stdin
-    found = load_model(model).generate(begun, trace="all", choice=choice, **rules)
+    found = load_model(model).generate(text, trace="all", choice=choice, **rules)
     return found.page(heads=heads, max_mb=max_mb), found.to_json()
 
 
@@ -230,15 +232,10 @@ def _film(run: str, text: str | None, max_mb: float) -> "Made":
     return page, {"largest_difference": page.largest_difference}
 
 
-def _live(text: str, pair: str | None, model: str) -> "Made":
+def _live(texts: Sequence[str], model: str) -> "Made":
     """The model itself, which works out any sentence on the page."""
-    page = load_model(model).live_page(*_texts(text, pair))
+    page = load_model(model).live_page(*texts)
     return page, {"largest_difference": page.live_difference}
-
-
-def _traced(text: str, pair: str | None, target: str | None, model: str) -> "Trace":
-    """What a model does with a text: for its page, and for pictures of a head."""
-    return load_model(model).trace(*_texts(text, pair), target=None if target is None else as_typed(target))
 
 
 def _draw(
@@ -277,7 +274,3 @@ def _page(
         "values": made.values,
         "left_out": dict(made.left_out),
     }
-
-
-def _texts(text: str, pair: str | None) -> list[str]:
-    return read_texts([text] if pair is None else [text, pair])
