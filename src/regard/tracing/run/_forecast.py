@@ -46,7 +46,7 @@ def forecast(
 
     What is kept is a polynomial of the lengths, of degree 2: most tensors have a row for each token; through
     the lens some models make N x N biases, and edits of weights or scores leave N x N weights. Its
-    coefficients are those of traces of at most six tokens, and so exact.
+    coefficients are those of traces of at most three tokens, and so exact.
 
     What the process grows by beside it is estimated, from above:
 
@@ -114,8 +114,9 @@ def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tu
     return lengths
 
 
-# Longer texts are not run: their memory is worked out from texts of these lengths.
-_SHORT = (4, 5, 6)
+# Longer texts are not run. A polynomial of degree 2 follows from its values at three lengths, whichever they
+# are: the shortest cost least, and give all families and all models of the lens to the byte.
+_SHORT = (1, 2, 3)
 
 
 def _of(network: Network, lengths: tuple[int, ...], keeping: KeepPolicy) -> Forecast:

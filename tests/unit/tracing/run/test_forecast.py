@@ -114,7 +114,7 @@ def test_a_trace_that_does_not_fit_is_refused_before_it_runs(monkeypatch: pytest
     run = model.network.forward
 
     def short_only(token_ids: torch.Tensor, **arguments: Any) -> Any:
-        assert token_ids.shape[1] <= 6, "it ran"
+        assert token_ids.shape[1] <= 3, "it ran"
         return run(token_ids, **arguments)
 
     monkeypatch.setattr(model.network, "forward", short_only)
