@@ -198,6 +198,7 @@ def test_langchains_client(server: Server, expected: Any) -> None:
 
 
 def test_metrics_and_description(client: httpx.Client) -> None:
+    assert post(client, input="a bank").status_code == 200  # a route is counted from its first request on
     told = client.get("/metrics").text
     assert 'regard_queue_tokens{model="sentence-transformers/all-MiniLM-L6-v2"} 0.0' in told
     assert 'regard_requests_total{route="/v1/embeddings",status="200"}' in told
