@@ -220,3 +220,5 @@ def test_without_pyarrow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         for level, vectors in (("sentence", 3), ("word", 19)):
             code, out, _ = run("embed", name, "-o", "-", "--level", level)
             assert (code, len(out.splitlines())) == (0, vectors)
+    code, _, _ = run("embed", "a.txt", "-o", "a.npy")  # which no Parquet is made for
+    assert (code, np.load("a.npy").shape) == (0, (5, 384))

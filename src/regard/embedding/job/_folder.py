@@ -22,7 +22,7 @@ from regard.core.files import locked, write_whole
 
 MANIFEST, QUARANTINE = "_manifest.json", "_quarantine.jsonl"
 _PROGRESS, _LOCK = ".progress", ".lock"
-_PART = re.compile(r"part-(\d{5,})\.parquet")
+_PART = re.compile(r"part-(\d{5,})\.(parquet|npy)")
 _UNFINISHED = re.compile(r"\.regard-[0-9a-f]{16}\.tmp")
 
 
@@ -32,14 +32,14 @@ class Folder:
     Made by `Folder.locked`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, ending: str) -> None:
+        self.path, self._ending = path, ending
         self._progress = path / _PROGRESS
 
     @staticmethod
     @contextmanager
-    def locked(path: Path) -> Iterator["Folder"]:
-        """Makes the folder where there is none, and locks it. The lock dies with the process."""
+    def locked(path: Path, ending: str = ".parquet") -> Iterator["Folder"]:
+        """Makes the folder where there is none, and locks it: the lock dies with the process."""
         made = not path.exists()
         _check_names(path)
         try:
@@ -47,7 +47,7 @@ class Folder:
                 with _written(path):
                     path.mkdir(exist_ok=True)
                     held.enter_context(locked(path, _LOCK))
-                folder = Folder(path)
+                folder = Folder(path, ending)
                 folder._begin()
                 yield folder
         finally:
@@ -91,11 +91,11 @@ class Folder:
 
     def part(self, shard: int) -> Path:
         """Where a shard goes."""
-        return self.path / f"part-{shard:05d}.parquet"
+        return self.path / f"part-{shard:05d}{self._ending}"
 
     def unfinished(self, shard: int) -> Path:
         """Where a shard is written to until it is whole."""
-        return self._progress / f"part-{shard:05d}.parquet"
+        return self._progress / f"part-{shard:05d}{self._ending}"
 
     def record(self, shard: int, record: Mapping[str, Any]) -> None:
         """Records that a shard is done, once it is in its place."""

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
@@ -14,7 +13,7 @@ from regard.core.files import write_whole
 from regard.embedding.job._folder import QUARANTINE, Folder
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Spread, Summary, run
-from regard.embedding.job._shards import carried_names, check_names
+from regard.embedding.job._shards import arrays, carried_names, check_names, read_arrays
 from regard.embedding.job._work import Column, Work
 
 
@@ -41,19 +40,20 @@ def run_to_array(
     parts = out.with_name(out.name + ".parts")
     if out.exists() and not parts.exists():
         raise InputError(f"{str(out)!r} is there already; remove it, or choose another name.")
-    names: list[str] = []
 
     def checked(earlier: Any) -> Work:
         work = open_work(earlier)
         _check(inputs, work)
-        names[:] = [name for name in work.sample if name.startswith("vector")]
         return work
 
-    summary = run(inputs, parts, checked, shard_rows=shard_rows, on_progress=on_progress, spread=spread)
-    with Folder.locked(parts) as folder:
+    form = arrays()
+    summary = run(
+        inputs, parts, checked, shard_rows=shard_rows, on_progress=on_progress, spread=spread, form=form
+    )
+    with Folder.locked(parts, form.ending) as folder:
         shards = [folder.part(number) for number in range(summary.shards)]
         if summary.vectors:
-            write_whole(out, lambda path: _write(path, shards, names, shard_rows, summary.rows))
+            write_whole(out, lambda path: _write(path, shards, shard_rows, summary.rows))
         quarantine = out.with_name(out.name + ".quarantine.jsonl")
         if summary.rejected:
             write_whole(quarantine, (parts / QUARANTINE).read_bytes())
@@ -74,31 +74,18 @@ def _check(inputs: Inputs, work: Work) -> None:
         raise InputError("a .npy file holds vectors of floats; for whole numbers give -o a folder.")
 
 
-def _write(path: Path, shards: list[Path], names: list[str], shard_rows: int, rows: int) -> None:
+def _write(path: Path, shards: list[Path], shard_rows: int, rows: int) -> None:
+    _, some = next(block for shard in shards for block in read_arrays(shard))
+    shape, dtype, descr = some.shape[1:], some.dtype, np.lib.format.dtype_to_descr(some.dtype)
     with path.open("wb") as file:
+        header = {"descr": descr, "fortran_order": False, "shape": (rows, *shape)}
+        np.lib.format.write_array_header_1_0(file, header)
         for number, shard in enumerate(shards):
-            there, vectors = _read(shard, names)
             first = number * shard_rows
-            full = np.full((min(shard_rows, rows - first), *vectors.shape[1:]), np.nan, vectors.dtype)
-            full[there - first] = vectors
-            if number == 0:
-                shape = (rows, *vectors.shape[1:])
-                descr = np.lib.format.dtype_to_descr(vectors.dtype)
-                np.lib.format.write_array_header_1_0(
-                    file, {"descr": descr, "fortran_order": False, "shape": shape}
-                )
+            full = np.full((min(shard_rows, rows - first), *shape), np.nan, dtype)
+            for there, vectors in read_arrays(shard):
+                full[there - first] = vectors
             file.write(full.data)
-
-
-def _read(shard: Path, names: list[str]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The numbers of a shard's rows, and their vectors: (rows, width), or (rows, layers, width)."""
-    _, parquet = pyarrow()
-    table = parquet.read_table(shard, columns=["row", *names], partitioning=None)
-    found = []
-    for name in names:
-        column = table.column(name).combine_chunks()
-        found.append(column.flatten().to_numpy().reshape(-1, column.type.list_size))
-    return table.column("row").to_numpy(), found[0] if len(found) == 1 else np.stack(found, axis=1)
 
 
 def json_lines(

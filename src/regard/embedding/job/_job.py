@@ -1,11 +1,13 @@
 """A job: all rows of the inputs, embedded shard by shard into a folder, from wherever it was left."""
 
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,10 +15,9 @@ from typing import Any, TypeVar
 from regard._version import __version__
 from regard.core.arguments import whole
 from regard.core.errors import InputError, OutputError
-from regard.core.extras import pyarrow
 from regard.embedding.job._folder import MANIFEST, Folder, check_inputs, check_same
 from regard.embedding.job._inputs import BLOCK_ROWS, Block, Inputs
-from regard.embedding.job._shards import Shard, result_schema
+from regard.embedding.job._shards import Form, Shard, parquet
 from regard.embedding.job._work import Piece, Work
 
 T = TypeVar("T")
@@ -147,6 +148,7 @@ def run(
     share: tuple[int, int] = (0, 1),
     on_progress: Callable[[Progress], object] | None = None,
     spread: Spread | None = None,
+    form: Form | None = None,
 ) -> Summary:
     """Embeds all rows into a folder of Parquet shards; goes on where an earlier run was left.
 
@@ -163,6 +165,7 @@ def run(
             of its own; their shards together are those of one process.
         on_progress: called after every few thousand rows.
         spread: where blocks are embedded, such as `RayWorkers`; None is here, one after the other.
+        form: what shards are files of; None for Parquet.
 
     Returns:
         The counts, of all runs together.
@@ -174,15 +177,16 @@ def run(
     """
     shard_rows = whole("rows per shard", shard_rows, least=1)
     whole("share", share[0], least=0, most=share[1] - 1)
-    with _system_memory(), Folder.locked(out) as folder:
+    form = parquet() if form is None else form
+    with _system_memory(), Folder.locked(out, form.ending) as folder:
         manifest = folder.manifest()
         if manifest is not None and manifest.get("vectors") == 0 < manifest["rows"]:
             folder.remove()  # nobody has any use for it: the corrected command may have its place
             manifest = None
         work = open_work(None if manifest is None else _earlier(manifest, folder))
         stated, rows = inputs.fingerprint()
-        settings = {**_settings(inputs, work, shard_rows), "share": list(share)}
-        schema = result_schema(inputs, work)
+        settings = {**_settings(inputs, work, shard_rows, form), "share": list(share)}
+        open_rows = form.open(inputs, work)
         begun = manifest is not None
         if manifest is None:
             manifest = {
@@ -200,7 +204,9 @@ def run(
             inputs=inputs,
             folder=folder,
             work=work,
-            schema=schema,
+            open_shard=partial(
+                Shard, open_rows=open_rows, errors=form.errors, has_id=inputs.columns.id is not None
+            ),
             manifest=manifest,
             shard_rows=shard_rows,
             share=share,
@@ -218,8 +224,11 @@ def run(
 
 @contextmanager
 def _system_memory() -> Iterator[None]:
-    """Lets Arrow use the system's allocator: its own keeps tens of MB that are no longer in use."""
-    pa, _ = pyarrow()
+    """Lets Arrow, if it is there, use the system's allocator: its own keeps tens of MB that nobody uses."""
+    pa: Any = sys.modules.get("pyarrow")
+    if pa is None:
+        yield
+        return
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -237,8 +246,7 @@ def _earlier(manifest: Mapping[str, Any], folder: Folder) -> Mapping[str, Any]:
     return settled
 
 
-def _settings(inputs: Inputs, work: Work, shard_rows: int) -> dict[str, Any]:
-    pa, _ = pyarrow()
+def _settings(inputs: Inputs, work: Work, shard_rows: int, form: Form) -> dict[str, Any]:
     columns = inputs.columns
     return {
         "embedding": dict(work.settled),
@@ -250,7 +258,7 @@ def _settings(inputs: Inputs, work: Work, shard_rows: int) -> dict[str, Any]:
         "encoding": inputs.encoding,
         "csv": asdict(inputs.csv),
         "types": {field.name: field.stated for field in inputs.fields},
-        "versions": {"regard": __version__, "pyarrow": pa.__version__},
+        "versions": {"regard": __version__, **dict([form.library])},
     }
 
 
@@ -263,7 +271,7 @@ class _Job:
     inputs: Inputs
     folder: Folder
     work: Work
-    schema: Any
+    open_shard: Callable[[Path, Path], Shard]
     manifest: dict[str, Any]
     shard_rows: int
     share: tuple[int, int]
@@ -301,7 +309,7 @@ class _Job:
         first, step = self.share
         mine = (block for block in rows if block.shard % step == first)
         wanted = (block for block in mine if block.shard not in done)
-        writer = _Writer(self.folder, self.schema, self.inputs.columns.id is not None)
+        writer = _Writer(self.folder, self.open_shard)
         try:
             with ahead(wanted, _DEPTH) as blocks, behind(writer.take, _DEPTH) as write:
                 for block, piece in self.spread(self.work, blocks):
@@ -342,15 +350,16 @@ def _totals(records: list[dict[str, Any]]) -> dict[str, Any]:
 class _Writer:
     """Writes blocks into shards, and records each shard that is whole. Runs in a thread of its own."""
 
-    def __init__(self, folder: Folder, schema: Any, has_id: bool) -> None:
-        self._folder, self._schema, self._has_id = folder, schema, has_id
+    def __init__(self, folder: Folder, open_shard: Callable[[Path, Path], Shard]) -> None:
+        self._folder, self._open_shard = folder, open_shard
         self._shard: Shard | None = None
 
     def take(self, item: tuple[Block, Piece | None]) -> None:
         block, piece = item
         if self._shard is None:
-            places = self._folder.unfinished(block.shard), self._folder.part(block.shard)
-            self._shard = Shard(*places, self._schema, self._has_id)
+            self._shard = self._open_shard(
+                self._folder.unfinished(block.shard), self._folder.part(block.shard)
+            )
         self._shard.add(block, piece)
         if block.closes:
             full, self._shard = self._shard, None

@@ -1,14 +1,17 @@
-"""Writing a shard: a Parquet file whose bytes follow from its rows alone."""
+"""Writing a shard: a file of Parquet, or of NumPy's arrays, whose bytes follow from its rows alone."""
 
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.core.errors import InputError, OutputError
 from regard.core.extras import pyarrow
@@ -76,26 +79,114 @@ def writing(schema: Any) -> dict[str, Any]:
     }
 
 
+class Rows(Protocol):
+    """A file that takes rows of the result."""
+
+    def write(self, block: Block, piece: Piece) -> None:
+        """Adds those of a block."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What shards are files of.
+
+    Args:
+        ending: of their names.
+        library: what writes them, with its version: other versions may write other bytes.
+        open: makes the columns ready, and gives what opens a file; or refuses the columns.
+        errors: what writing raises.
+    """
+
+    ending: str
+    library: tuple[str, str]
+    open: Callable[[Inputs, Work], Callable[[Path], Rows]]
+    errors: tuple[type[Exception], ...] = (OSError,)
+
+
+def parquet() -> Form:
+    """Parquet, with all columns.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+    """
+    pa, _ = pyarrow()
+    return Form(
+        ending=".parquet",
+        library=("pyarrow", pa.__version__),
+        open=lambda inputs, work: partial(_ParquetRows, result_schema(inputs, work)),
+        errors=(OSError, pa.ArrowException),
+    )
+
+
+class _ParquetRows:
+    def __init__(self, schema: Any, path: Path) -> None:
+        self._schema = schema
+        self._writer = pyarrow()[1].ParquetWriter(path, schema, **writing(schema))
+
+    def write(self, block: Block, piece: Piece) -> None:
+        rows = table(self._schema, block.rows, block.columns, piece)
+        self._writer.write_table(rows, row_group_size=rows.num_rows)  # a row group of their own
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def arrays() -> Form:
+    """NumPy's arrays, of row numbers and vectors alone: two for each block, one after the other."""
+    return Form(ending=".npy", library=("numpy", np.__version__), open=lambda inputs, work: _ArrayRows)
+
+
+class _ArrayRows:
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+
+    def write(self, block: Block, piece: Piece) -> None:
+        vectors = [np.asarray(each) for name, each in piece.columns.items() if name.startswith("vector")]
+        np.save(self._file, np.array(block.rows, np.int64)[piece.rows])
+        # (rows, width), or (rows, layers, width)
+        np.save(self._file, vectors[0] if len(vectors) == 1 else np.stack(vectors, axis=1))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_arrays(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """The row numbers and the vectors of a shard, block by block."""
+    with path.open("rb") as file:
+        while file.peek(1):
+            yield np.load(file), np.load(file)
+
+
 class Shard:
     """A shard that is being written, under another name until it is whole."""
 
-    def __init__(self, unfinished: Path, place: Path, schema: Any, has_id: bool) -> None:
+    def __init__(
+        self,
+        unfinished: Path,
+        place: Path,
+        open_rows: Callable[[Path], Rows],
+        errors: tuple[type[Exception], ...],
+        has_id: bool,
+    ) -> None:
         self._unfinished, self._place = unfinished, place
-        self._schema, self._has_id = schema, has_id
+        self._errors, self._has_id = errors, has_id
         self._rows = self._vectors = 0
         self._rejected: list[dict[str, Any]] = []
         self._counts: Counter[str] = Counter()
-        self._writer: Any = None
+        self._file: Rows | None = None
         with self._writing():
-            self._writer = pyarrow()[1].ParquetWriter(unfinished, schema, **writing(schema))
+            self._file = open_rows(unfinished)
 
     def add(self, block: Block, piece: Piece | None) -> None:
-        """Adds the rows of a block, as a row group of their own; a block without texts has no piece."""
+        """Adds the rows of a block; one without texts has no piece."""
         if piece is not None and len(piece.rows):
+            assert self._file is not None
             with self._writing():
-                rows = table(self._schema, block.rows, block.columns, piece)
-                self._writer.write_table(rows, row_group_size=rows.num_rows)
-            self._vectors += rows.num_rows
+                self._file.write(block, piece)
+            self._vectors += len(piece.rows)
         if piece is not None:
             self._counts.update(piece.counts)
         self._rejected += block.without(piece.rejected if piece else {}, has_id=self._has_id)
@@ -105,8 +196,9 @@ class Shard:
         """Moves the file to its place; returns its record."""
         digest, size = hashlib.sha256(), 0
         with self._writing():
-            self._writer.close()
-            self._writer = None
+            assert self._file is not None
+            self._file.close()
+            self._file = None
             with self._unfinished.open("rb+") as file:
                 while data := file.read(1 << 20):
                     digest.update(data)
@@ -126,18 +218,17 @@ class Shard:
 
     def abandon(self) -> None:
         """Drops what was written."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
+        file, self._file = self._file, None
+        if file is not None:
             with suppress(Exception):  # the disk may be full; the file goes in any case
-                writer.close()
+                file.close()
         self._unfinished.unlink(missing_ok=True)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        pa, _ = pyarrow()
         try:
             yield
-        except (OSError, pa.ArrowException) as error:
+        except self._errors as error:
             self.abandon()
             code = getattr(error, "errno", None)
             reason = os.strerror(code) if code else str(error)
