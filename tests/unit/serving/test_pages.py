@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 import regard
 from regard.serving import Settings, app_of
+from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.models.folders import write, write_tokenizer
 from unit.serving.conftest import Ask
 
@@ -89,9 +90,9 @@ def test_what_the_page_is_told_is_the_trace(model: str, ask: Ask, models: dict[s
             scores = np.where(np.tri(count, dtype=bool), scores, -np.inf)
         weights_ = np.exp(scores - scores.max(axis=2, keepdims=True))
         weights_ /= weights_.sum(axis=2, keepdims=True)
-        np.testing.assert_allclose(weights_, trace.weights(layer), atol=2e-6)
+        np.testing.assert_allclose(weights_, trace.weights(layer), atol=WEIGHTS)
         v = floats(answer["blocks"][facts["v"]["values"]], 3, count, 8)
-        np.testing.assert_allclose(weights_ @ v, trace.context(layer), atol=2e-6)
+        assert_close_to_largest(weights_ @ v, trace.context(layer), FP32_OF_LARGEST)
     assert [token["text"] for token in answer["encoded"]["tokens"]] == trace.tokens
     assert "model" not in answer["facts"]  # where it lies is not told
 
