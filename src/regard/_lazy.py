@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from importlib import import_module
 
 from regard._collector import gc_paused
@@ -30,8 +31,9 @@ def lazy_exports(
     def find(name: str) -> object:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        with gc_paused():  # what is imported stays
-            return getattr(import_module(module_of[name]), name)
+        home = module_of[name]
+        with nullcontext() if home in sys.modules else gc_paused():  # what is imported stays
+            return getattr(import_module(home), name)
 
     def names() -> list[str]:
         listed: list[str] = sys.modules[package].__all__
