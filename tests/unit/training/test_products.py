@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +86,28 @@ def test_a_run_goes_on_to_the_same_bits(monkeypatch: pytest.MonkeyPatch, tmp_pat
     goes_on("clm", tmp_path)
 
 
-def _with_processor(monkeypatch: pytest.MonkeyPatch, capability: str) -> None:
+def _with_processor(monkeypatch: pytest.MonkeyPatch, capability: str, maker: str = "AuthenticAMD") -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(_products, "_about_processor", lambda: f"vendor_id : {maker}")
 
 
-def test_only_a_processor_with_wide_registers_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    _with_processor(monkeypatch, "AVX512")
-    assert isinstance(fastest_products(), Products)
-    _with_processor(monkeypatch, "AVX2")
-    assert not isinstance(fastest_products(), Products)
+@pytest.mark.parametrize(
+    ("capability", "maker", "takes_them"),
+    [
+        ("AVX512", "AuthenticAMD", True),
+        ("AVX512", "GenuineIntel", False),
+        ("AVX2", "AuthenticAMD", False),
+        ("AVX2", "GenuineIntel", False),
+    ],
+)
+def test_only_amds_wide_registers_need_them(
+    capability: str, maker: str, takes_them: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _with_processor(monkeypatch, capability, maker)
+    assert isinstance(fastest_products(), Products) == takes_them
+
+
+def test_the_system_names_the_maker() -> None:
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("only these processors say who made them")
+    assert any(maker in _products._about_processor() for maker in ("AuthenticAMD", "GenuineIntel"))
