@@ -66,7 +66,7 @@ def test_json_is_the_record(run: Run) -> None:
 
 
 def test_a_file_line_by_line(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.cli._progress._EVERY", math.inf)
+    monkeypatch.setattr("regard.cli._output._EVERY", math.inf)
     lines = [f"{CAT} {number}." for number in range(11)]
     lines[3:3] = ["", "  ", "bank " * 600]
     file = tmp_path / "texts.txt"
@@ -84,7 +84,7 @@ def test_a_file_line_by_line(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_progress_where_there_is_no_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.cli._progress._EVERY", 0.0)
+    monkeypatch.setattr("regard.cli._output._EVERY", 0.0)
     code, _, err = run("heads", "--repeat", "3", "-l", "0")
     assert code == 0
     assert re.fullmatch("".join(rf"regard: {count} of 3 texts, \d+ s left\n" for count in (1, 2, 3)), err)

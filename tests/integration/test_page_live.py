@@ -21,10 +21,10 @@ from integration.live_models import MOST_TOKENS, live_model
 from integration.test_cli import DEFAULT_MODEL, Run
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.edits import unseen_cosines
-from regard.tracing.pages._ending import beside, word_at
 from regard.tracing.pages._live_page import live_model as packed
 from regard.tracing.pages._names import MOST_WEIGHTS, names_of
 from regard.tracing.pages._page import page_record
+from regard.tracing.pages._story import beside, word_at
 from regard.views import every_head, find_start
 
 run = test_cli.run

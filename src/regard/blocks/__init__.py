@@ -1,7 +1,6 @@
 """The parts that transformers are built from, as modules that carry taps."""
 
-from regard.blocks._attention import Attention
-from regard.blocks._embeddings import Embeddings
+from regard.blocks._embeddings import Embeddings, Identity, Linear, is_native
 from regard.blocks._expire_span import ExpireSpanAttention
 from regard.blocks._feed_forward import (
     ACTIVATIONS,
@@ -9,12 +8,20 @@ from regard.blocks._feed_forward import (
     GatedFeedForward,
     activation_named,
 )
-from regard.blocks._layers import DecoderLayer, LayerState, SelfAttentionLayer
-from regard.blocks._linear import Identity, Linear, is_native
+from regard.blocks._layers import (
+    Attention,
+    DecoderLayer,
+    LayerState,
+    PostNorm,
+    PreNorm,
+    Residual,
+    RMSNorm,
+    SandwichNorm,
+    SelfAttentionLayer,
+)
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.blocks._perceiver import ConcatenatedEmbeddings, CrossAttentionLayer, LatentStack
 from regard.blocks._recurrent import AlignedDecoderLayer, GatedUnit, RecurrentLayer
-from regard.blocks._residual import PostNorm, PreNorm, Residual, RMSNorm, SandwichNorm
 from regard.blocks._sru import SruAttention, SruLayer
 from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Stack
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.blocks._linear import Linear
+from regard.blocks._embeddings import Linear
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.core import Bias, ForgettingCache, KeyValueCache, Mask, Ramp, Taps, Unexpired, of_keys
 from regard.core.errors import InputError

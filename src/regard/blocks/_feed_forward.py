@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from regard.blocks._linear import Linear
+from regard.blocks._embeddings import Linear
 from regard.core import Taps
 from regard.core.errors import InputError
 

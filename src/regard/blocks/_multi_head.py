@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor, nn
 
-from regard.blocks._linear import Linear
+from regard.blocks._embeddings import Linear
 from regard.core import (
     AttentionInputs,
     Bias,

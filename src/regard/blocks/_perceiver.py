@@ -7,11 +7,9 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 
-from regard.blocks._attention import Attention
 from regard.blocks._embeddings import Embeddings
 from regard.blocks._feed_forward import FeedForward, GatedFeedForward
-from regard.blocks._layers import LayerState, SelfAttentionLayer, inner_taps, offer
-from regard.blocks._residual import Residual
+from regard.blocks._layers import Attention, LayerState, Residual, SelfAttentionLayer, inner_taps, offer
 from regard.blocks._stack import Stack
 from regard.core import Mask, Padding, Taps
 from regard.core.errors import InputError

@@ -7,8 +7,8 @@ may say where there is padding, and nothing else.
 import torch
 from torch import Tensor, nn
 
+from regard.blocks._embeddings import Identity, Linear
 from regard.blocks._layers import LayerState, inner_taps, offer
-from regard.blocks._linear import Identity, Linear
 from regard.blocks._multi_head import MultiHeadAttention
 from regard.core import (
     Additive,

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from regard.blocks._embeddings import Linear
 from regard.blocks._layers import LayerState, inner_taps, offer
-from regard.blocks._linear import Linear
 from regard.blocks._multi_head import MultiHeadAttention, context_of, drawn_dropout, split_heads
 from regard.core import (
     AttentionInputs,

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar, overload
 
-from regard.checkpoints._layout import CONFIG
+from regard.checkpoints._hub import CONFIG
+from regard.core.arguments import KINDS, plain, shown
 from regard.core.errors import CheckpointError, InputError
-from regard.core.json import read_object, read_objects
-from regard.core.schema import KINDS, plain, shown
+from regard.core.files import read_object, read_objects
 from regard.core.wording import joined
 
 IGNORED_FIELDS: frozenset[str] = frozenset(

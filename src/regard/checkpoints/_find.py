@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from regard.checkpoints import _hub
-from regard.checkpoints._layout import CONFIG, WEIGHTS, holds_tokenizer, network_folder
+from regard.checkpoints._hub import CONFIG, WEIGHTS, holds_tokenizer, network_folder
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
 from regard.core.wording import joined, reason
 

@@ -32,8 +32,8 @@ from regard.cli import (
     translate,
     tune_layer,
 )
-from regard.cli._errors import Command, UsageError, usage
-from regard.cli._progress import say
+from regard.cli._options import Command, UsageError, usage
+from regard.cli._output import say
 from regard.cli.embed import RayCommand
 from regard.core.errors import InputError, ModelNotFoundError, OtherProcessError, RegardError
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from regard.cli._progress import say, status
+from regard.cli._output import say, status
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from regard.cli._input import open_index
 from regard.cli._options import INDEX, INDEX_MODEL, JSON, WHERE, option
-from regard.cli._output import console, print_json
-from regard.cli._progress import Progress
+from regard.cli._output import Progress, console, print_json
 from regard.cli.senses import SEED, SENSES, WORD
 
 

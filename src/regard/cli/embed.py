@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._errors import Command
-from regard.cli._options import DELIMITER, ENCODING, ESCAPE, JSON, MODEL, NO_HEADER, argument, flag, option
-from regard.cli._output import check_outputs, print_json
-from regard.cli._progress import PassedOver, Progress, say, size, status, stoppable
+from regard.cli._options import (
+    DELIMITER,
+    ENCODING,
+    ESCAPE,
+    JSON,
+    MODEL,
+    NO_HEADER,
+    Command,
+    argument,
+    flag,
+    option,
+)
+from regard.cli._output import PassedOver, Progress, check_outputs, print_json, say, size, status, stoppable
 from regard.core.errors import InputError, RegardError
 from regard.core.progress import duration, left
 from regard.core.wording import printable

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli._options import JSON, argument, option
-from regard.cli._output import console, print_json
-from regard.cli._progress import Progress
+from regard.cli._output import Progress, console, print_json
 from regard.core.wording import printable
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from regard.cli._input import open_index
 from regard.cli._options import INDEX, INDEX_MODEL, JSON, TABLE, WHERE, flag, option
-from regard.cli._output import check_table, print_table
-from regard.cli._progress import Progress, say, status, stoppable
+from regard.cli._output import Progress, check_table, print_table, say, status, stoppable
 from regard.core.errors import InputError
 
 

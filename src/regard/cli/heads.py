@@ -7,8 +7,7 @@ from typing import Any
 
 from regard.cli._input import as_typed, count_lines, load_model, read_lines, read_texts
 from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, option
-from regard.cli._output import check_outputs, console, print_json
-from regard.cli._progress import PassedOver, Progress, say
+from regard.cli._output import PassedOver, Progress, check_outputs, console, print_json, say
 from regard.core.errors import InputError
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import typer
 
 from regard.cli._options import DELIMITER, ESCAPE, JSON, NO_HEADER, argument, flag, option
-from regard.cli._output import print_json
-from regard.cli._progress import Progress, say, status, stoppable
+from regard.cli._output import Progress, print_json, say, status, stoppable
 from regard.core.progress import duration
 
 _NAMED = 10

@@ -2,11 +2,9 @@
 
 import typer
 
-from regard.cli._errors import Command
 from regard.cli._input import load_model
-from regard.cli._options import DEFAULT_MODEL, JSON, argument, option
-from regard.cli._output import console, print_json, print_path
-from regard.cli._progress import size
+from regard.cli._options import DEFAULT_MODEL, JSON, Command, argument, option
+from regard.cli._output import console, print_json, print_path, size
 from regard.core.wording import printable
 
 app = typer.Typer(

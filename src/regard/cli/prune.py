@@ -8,8 +8,7 @@ import typer
 
 from regard.cli._input import load_model, parse_heads, read_lines
 from regard.cli._options import JSON, MODEL, argument, option
-from regard.cli._output import check_outputs, print_json
-from regard.cli._progress import status
+from regard.cli._output import check_outputs, print_json, status
 from regard.core.errors import InputError
 from regard.core.wording import printable
 

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli._options import JSON, flag, option
-from regard.cli._output import check_outputs, console, print_json, print_path
-from regard.cli._progress import Progress
+from regard.cli._output import Progress, check_outputs, console, print_json, print_path
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:

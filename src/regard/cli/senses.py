@@ -9,8 +9,7 @@ import typer
 
 from regard.cli._input import open_index
 from regard.cli._options import INDEX, INDEX_MODEL, JSON, WHERE, argument, flag, option
-from regard.cli._output import check_outputs, console, print_json, print_path
-from regard.cli._progress import Progress, say
+from regard.cli._output import Progress, check_outputs, console, print_json, print_path, say
 from regard.core.errors import InputError
 from regard.core.wording import printable
 

@@ -15,7 +15,7 @@ import typer
 
 from regard.cli._input import load_model
 from regard.cli._options import DEFAULT_MODEL, flag, option
-from regard.cli._progress import say, status
+from regard.cli._output import say, status
 from regard.core.errors import InputError, RegardError
 
 _AS_TYPED: Final = (
@@ -106,7 +106,7 @@ def _imported() -> Any:
             from regard import serving
     except ImportError as error:
         if (error.name or "").partition(".")[0].replace("_", "-") in _PACKAGES:
-            from regard.core.extras import missing
+            from regard.core.errors import missing
 
             raise missing("serving needs", error, *_PACKAGES) from error
         raise RegardError(f"the server cannot start: {error}") from error

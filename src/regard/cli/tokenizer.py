@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from regard.cli._errors import Command
-from regard.cli._options import DELIMITER, ENCODING, ESCAPE, JSON, NO_HEADER, argument, flag, option
-from regard.cli._output import check_new, check_outputs, print_json, print_path
-from regard.cli._progress import Progress
+from regard.cli._options import DELIMITER, ENCODING, ESCAPE, JSON, NO_HEADER, Command, argument, flag, option
+from regard.cli._output import Progress, check_new, check_outputs, print_json, print_path
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
 from regard.core.wording import reason

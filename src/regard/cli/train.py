@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._errors import Command
-from regard.cli._options import JSON, argument, flag, option
-from regard.cli._output import check_outputs, console, print_json, print_path
-from regard.cli._progress import Progress, say
+from regard.cli._options import JSON, Command, argument, flag, option
+from regard.cli._output import Progress, check_outputs, console, print_json, print_path, say
 from regard.core.errors import InputError
 from regard.core.progress import left
 

@@ -14,8 +14,7 @@ import typer
 from regard.cli import _writing_options as writing
 from regard.cli._input import as_typed, check_lines, count_lines, read_lines
 from regard.cli._options import WRITING_MODEL, argument, flag, option
-from regard.cli._output import check_new, check_outputs
-from regard.cli._progress import Progress, say
+from regard.cli._output import Progress, check_new, check_outputs, say
 from regard.core.errors import InputError, OutputError
 from regard.core.files import locked, write_whole
 from regard.core.progress import left

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from regard.cli._input import load_model
 from regard.cli._options import JSON, MODEL, argument, option
-from regard.cli._output import check_outputs, console, print_json, print_path
-from regard.cli._progress import Progress
+from regard.cli._output import Progress, check_outputs, console, print_json, print_path
 
 
 def tune_layer(

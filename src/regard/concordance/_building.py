@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from regard.concordance._store import Store, writer
 from regard.core.arguments import one_of
-from regard.core.errors import InputError
-from regard.core.extras import optional
+from regard.core.errors import InputError, optional
 from regard.data import (
     FORMATS,
     Csv,

@@ -15,7 +15,7 @@ from regard.concordance._teach import learning
 from regard.concordance._vectors import Progress, Span, UsageEmbedder, by_text, span_in, summed
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
-from regard.core.json import read_object
+from regard.core.files import read_object
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from regard.core._inputs import AttentionInputs, as_object, silence_padding
 from regard.core._taps import Taps
-from regard.core._tensors import Positions, as_tensor, check_positions, take
 from regard.core.errors import InputError
+from regard.core.tensors import Positions, as_tensor, check_positions, take
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from regard.core._cache import KeyValueCache
 from regard.core._masks import Conjunction, Mask, Padding
-from regard.core._tensors import on_cpu
 from regard.core.errors import InputError
+from regard.core.tensors import on_cpu
 
 # Room is taken back once a quarter of what is kept has expired: moving the rest costs as much as it holds.
 _WORTH_MOVING = 4

@@ -22,7 +22,7 @@ from regard.core._blocks import Plan, by_blocks, empty_context, plan
 from regard.core._inputs import AttentionInputs, as_object, padding_of, silence_padding
 from regard.core._masks import Causal, Padding
 from regard.core._scorers import DenseBias
-from regard.core._tensors import ON_DEVICE, as_tensor, on_cpu, take
+from regard.core.tensors import ON_DEVICE, as_tensor, on_cpu, take
 
 # Entries of one block of the mask: 2^21 are 8 MB in float32, which stays in today's CPU caches.
 _BLOCK_ENTRIES = 2**21

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.core._cache import KeyValueCache
-from regard.core._dilated import DilatedWindow
 from regard.core._dropout import Dropout
-from regard.core._masks import Causal, Conjunction, Mask, Padding, Segments, Window
+from regard.core._masks import Causal, Conjunction, DilatedWindow, Mask, Padding, Segments, Window
 from regard.core._scorers import Bias, BiasOfHeads, DenseBias, Dot, ScaledDot, Scorer
 from regard.core.errors import InputError
 

@@ -1,10 +1,18 @@
-"""Plain arguments, checked: numbers, names and functions. Each error names the argument."""
+"""Arguments and settings, checked: each error names what was given, "NAME must be ...; got ...".
+
+Files hold tables of plain values, and so does what somebody types; the code has dataclasses. A value must be
+of its field's type: a plain one, `X | None`, a `Literal`, a tuple, a table, or a dataclass, which is a table
+again.
+"""
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
+from types import NoneType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from regard.core.errors import InputError
 
@@ -53,3 +61,107 @@ def check_function(name: str, value: object, what: str, *, optional: bool = Fals
     """Check that a value can be called; `what` describes the function in the message."""
     if not callable(value) and not (optional and value is None):
         raise InputError(f"{name} must be a function, {what}; got {type(value).__name__}.")
+
+
+_T = TypeVar("_T")
+
+KINDS: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a finite number",
+    str: "a text",
+    list: "a list",
+    dict: "a table",
+}
+"""The plain types, as errors call them."""
+
+
+def check_names(given: Iterable[str], known: Collection[str], section: str = "") -> None:
+    """Raise InputError for a key that is not known, with the near ones.
+
+    >>> check_names({"d_mode": 8}, {"d_model"}, "model")
+    Traceback (most recent call last):
+    regard.core.errors.InputError: model.d_mode is not a setting; did you mean model.d_model?
+    """
+    for name in given:
+        if name not in known:
+            near = [_within(section, each) for each in get_close_matches(name, known, n=3, cutoff=0.5)]
+            listed = near or [_within(section, each) for each in sorted(known)] or ["none"]
+            words = f"did you mean {' or '.join(listed)}?" if near else f"there are {', '.join(listed)}."
+            raise InputError(f"{_within(section, name)} is not a setting; {words}")
+
+
+def built(name: str, values: object, kind: type[_T]) -> _T:
+    """A dataclass from a table of its fields; InputError for one that is unknown, missing or wrong."""
+    known, kinds = fields(kind), get_type_hints(kind)  # type: ignore[arg-type]
+    given = table(name, values, {each.name: kinds[each.name] for each in known})
+    for each in known:
+        if each.name not in given and each.default is MISSING and each.default_factory is MISSING:
+            raise InputError(f"{_within(name, each.name)} must be given.")
+    return kind(**given)
+
+
+def table(name: str, values: object, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """A table whose keys are among those of `kinds`, each value as the annotation there has it."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"{name} must be a table of settings; got {shown(values)}.")
+    check_names(values, kinds, name)
+    return {key: typed(_within(name, key), value, kinds[key]) for key, value in values.items()}
+
+
+def typed(name: str, value: object, kind: Any) -> Any:
+    """A value as an annotation has it: a tuple where a list was written; InputError for another."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        return value if isinstance(value, kind) else built(name, value, kind)  # type: ignore[arg-type]
+    if NoneType in inner:
+        # TOML has no null, so that a file says "none": of a text it would be one.
+        is_none = value is None or (value == "none" and inner[0] is not str)
+        return None if is_none else typed(name, value, inner[0])
+    if origin is Literal:
+        return one_of(name, value, inner)
+    if origin is tuple:
+        return _listed(name, [value] if isinstance(value, str) else value, inner)
+    if origin is not None:  # Mapping[str, Any], which is read by whom it is for
+        return plain(name, dict(value) if isinstance(value, Mapping) else value, dict)
+    if kind is str and type(value) is int:  # such as the column 1
+        return str(value)
+    return plain(name, value, kind)
+
+
+def _listed(name: str, values: object, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    is_open = kinds[-1] is Ellipsis
+    if not isinstance(values, list | tuple) or not (is_open or len(values) == len(kinds)):
+        wanted = "a list" if is_open else f"a list of {len(kinds)}"
+        raise InputError(f"{name} must be {wanted}; got {shown(values)}.")
+    return tuple(typed(name, each, kinds[0]) for each in values)
+
+
+def plain(name: str, value: object, kind: type[_T]) -> _T:
+    """A value of a plain type. A whole number is a number too; a bool is none, and neither is infinity.
+
+    >>> plain("lr", 1, float)
+    1.0
+    >>> plain("lr", True, float)
+    Traceback (most recent call last):
+    regard.core.errors.InputError: lr must be a finite number; got True.
+    """
+    if kind is float and type(value) is int:
+        with suppress(OverflowError):
+            value = float(value)
+    is_strange = isinstance(value, bool) is not (kind is bool) or (
+        isinstance(value, float) and not math.isfinite(value)
+    )
+    if isinstance(value, kind) and not is_strange:
+        return value
+    raise InputError(f"{name} must be {KINDS[kind]}; got {shown(value)}.")
+
+
+def shown(value: object) -> str:
+    """A value as errors quote it: its beginning, where it is long."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _within(section: str, name: str) -> str:
+    return f"{section}.{name}" if section else name

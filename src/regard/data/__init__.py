@@ -4,10 +4,9 @@ Read one after the other in constant memory, from the beginning as often as anyb
 """
 
 from regard.data._csv_source import Csv
-from regard.data._line_sources import JsonSource, TextSource
 from regard.data._opening import FORMATS, Opened, unreadable
 from regard.data._parquet_source import ROWS, ParquetSource, column_values, is_text, is_words
-from regard.data._records import LONGEST, no_text, paragraphs
+from regard.data._records import LONGEST, JsonSource, TextSource, no_text, paragraphs
 from regard.data._rows import ParallelRows, Row, Rows, Source, Unit, open_sources
 from regard.data._tagged import Tagged, Word, conllu, vrt
 

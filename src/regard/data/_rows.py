@@ -9,10 +9,9 @@ from typing import Any, Literal, Protocol, get_args
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.data._csv_source import Csv, CsvSource
-from regard.data._line_sources import JsonSource, TextSource
 from regard.data._opening import FORMATS, Opened, files, look_into
 from regard.data._parquet_source import ParquetSource
-from regard.data._records import TEXT, Record, no_text, paragraphs
+from regard.data._records import TEXT, JsonSource, Record, TextSource, no_text, paragraphs
 
 
 class Source(Protocol):

@@ -2,13 +2,12 @@
 
 from regard.decoding._beam import Beams, Hypothesis, Power, Wu, beam_search
 from regard.decoding._choice import Choice, MostLikely, Sampling
-from regard.decoding._decoded import Decoded, Written
 from regard.decoding._fill import Filled, Guess, fill
-from regard.decoding._prepared import Precision, prepared
-from regard.decoding._recommended import recommended
+from regard.decoding._job import recommended
+from regard.decoding._reader import Precision, prepared
 from regard.decoding._rules import RuleChanges, Rules
 from regard.decoding._speculation import Draft, Lookup, Speculation, speculate
-from regard.decoding._steps import Step, greedy, sample, steps
+from regard.decoding._steps import Decoded, Step, Written, greedy, sample, steps
 from regard.decoding._texts import BATCH_TOKENS, Added, along, decode_texts, stream
 from regard.decoding._watching import Branch, Candidate, Watched, WrittenStep, watch_text
 

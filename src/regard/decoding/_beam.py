@@ -9,10 +9,9 @@ from torch import Tensor
 
 from regard.core.arguments import check_function, number, whole
 from regard.core.errors import InputError
-from regard.decoding._decoded import Decoded
 from regard.decoding._reader import Reader
 from regard.decoding._rules import Model, Rules
-from regard.decoding._steps import Until, check_chosen
+from regard.decoding._steps import Decoded, Until, check_chosen
 from regard.models import Loaded
 
 LengthPenalty = Callable[[int], float]

@@ -10,7 +10,7 @@ from regard.core.arguments import whole
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError, RegardError
 from regard.core.wording import excerpt
-from regard.decoding._decoded import Pieces
+from regard.decoding._steps import Pieces
 from regard.models import Loaded
 
 if TYPE_CHECKING:

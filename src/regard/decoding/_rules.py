@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.core.arguments import number, whole
 from regard.core.errors import CheckpointError, InputError
-from regard.core.json import read_object
+from regard.core.files import read_object
 from regard.models import Loaded, Network
 
 RULES = {

@@ -13,11 +13,9 @@ import torch
 
 from regard.core.arguments import whole
 from regard.core.errors import InputError
-from regard.decoding._decoded import Decoded
-from regard.decoding._prepared import at_best
-from regard.decoding._reader import Reader
+from regard.decoding._reader import Reader, at_best
 from regard.decoding._rules import Model, Rules
-from regard.decoding._steps import Growing, Step, Until, last_of
+from regard.decoding._steps import Decoded, Growing, Step, Until, last_of
 from regard.models import Loaded
 
 Next = Callable[[Sequence[int], int], Sequence[int]]

@@ -11,12 +11,11 @@ from regard.core.arguments import whole
 from regard.core.errors import InputError, RegardError
 from regard.decoding._beam import Beams
 from regard.decoding._choice import Choice
-from regard.decoding._decoded import Written
 from regard.decoding._job import Given, How, Job, at_rest
 from regard.decoding._reader import AFTER_PROMPT, rows_of
 from regard.decoding._rules import Model, Rules
 from regard.decoding._speculation import Speculation
-from regard.decoding._steps import Step
+from regard.decoding._steps import Step, Written
 from regard.models import Transformer
 from regard.text import Tokenizer
 

@@ -13,11 +13,11 @@ from torch import Tensor
 from regard.core.errors import RegardError
 from regard.decoding._beam import Beams, Hypothesis
 from regard.decoding._choice import MostLikely
-from regard.decoding._decoded import Decoded, Written
 from regard.decoding._job import How, Job, at_rest
 from regard.decoding._reader import limit_of
 from regard.decoding._rules import Rules
 from regard.decoding._speculation import Speculation
+from regard.decoding._steps import Decoded, Written
 from regard.models import Loaded
 from regard.text import Tokenizer, read_back
 

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from regard.blocks import FeedForward, MultiHeadAttention, PostNorm, Residual, SelfAttentionLayer, Stack
 from regard.core import ScaledDot
-from regard.embedding._arithmetic import (
+from regard.embedding._engine import (
     AttentionBackend,
     MakeProduct,
     Product,

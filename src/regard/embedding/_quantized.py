@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from regard.core.errors import InputError
-from regard.core.extras import missing
-from regard.embedding._arithmetic import AttentionBackend, MakeProduct, Product, TorchProduct
-from regard.embedding._engine import Engine, NetworkEngine, stack_of
+from regard.core.errors import InputError, missing
+from regard.embedding._engine import (
+    AttentionBackend,
+    Engine,
+    MakeProduct,
+    NetworkEngine,
+    Product,
+    TorchProduct,
+    stack_of,
+)
 from regard.embedding._post_norm import PostNormEngine
 from regard.models import Transformer
 

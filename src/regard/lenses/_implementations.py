@@ -20,8 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import Causal, Mask, Padding, Predicate, TensorMask, Window
-from regard.core.errors import InputError
-from regard.core.extras import missing
+from regard.core.errors import InputError, missing
 
 AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]
 

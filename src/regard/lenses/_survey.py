@@ -17,9 +17,171 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.core import AttentionInputs, Mask
-from regard.lenses._arguments import Masks, read_inputs
+from regard.core import AttentionInputs, Bias, Causal, DenseBias, Mask, TensorMask
+from regard.core.errors import InputError
 from regard.lenses._implementations import Call, listening
+
+_READ = {"attention_mask", "scaling", "dropout", "is_causal", "softcap", "position_bias", "s_aux"}
+
+IGNORED_FIELDS = {
+    "sliding_window": "the mask has it; only flash kernels, which get no mask, read the number",
+    "cache_position": "where in a cache the tokens go, which no cache holds here",
+    "position_ids": "read before, by the rotation and the mask; flash kernels find packed texts by it",
+    "position_embeddings": "the rotation, done before",
+    "token_type_ids": "read before, by the embeddings",
+    "cu_seq_lens_q": "bounds of packed texts for flash kernels; the mask has them",
+    "cu_seq_lens_k": "the same",
+    "max_length_q": "the same",
+    "max_length_k": "the same",
+    "cu_seqlens": "the same",
+    "max_seqlen": "the same",
+    "seq_idx": "the same, for state-space layers",
+    "indices": "the keys that a sparse flash kernel picks; the mask has them",
+    "block_indices": "the same by blocks",
+    "deterministic": "which flash kernel runs backward",
+    "layer_idx": "the place in a cache",
+    "layer_head_mask": "named, and not read by any attention function",
+    "num_items_in_batch": "the divisor of a loss",
+    "use_cache": "nothing is cached",
+    "output_attentions": "whether the weights are handed back, which alters no number",
+    "output_hidden_states": "the same for hidden states",
+    "output_router_logits": "the same for routers",
+    "return_dict": "how the model packs its output",
+    "logits_to_keep": "for which positions the head runs",
+    "input_ids": "read before, by the embeddings",
+    "inputs_embeds": "the same",
+}
+"""Arguments that change no number in attention written as a mask and a softmax, with the reason."""
+
+
+def read_inputs(call: Call, masks: "Masks") -> AttentionInputs:
+    """The record of one attention call."""
+    where, arguments = type(call.module).__name__, call.arguments
+    q, k, v = call.q, call.k, call.v
+    for name, value in arguments.items():
+        if name not in _READ and name not in IGNORED_FIELDS and not _is_empty(value):
+            raise InputError(
+                f"hf_model hands {name}={_short(value)} to the attention of {where}, which regard does not "
+                "know: what it does to the weights would be missing from the trace. Ask for it in an issue."
+            )
+    if arguments.get("dropout"):
+        raise InputError(
+            f"hf_model drops attention weights (dropout={arguments['dropout']}) in {where}; "
+            "call hf_model.eval()."
+        )
+    if torch.is_autocast_enabled(q.device.type):
+        # It rounds what enters a product; rotated and normed q and k come in float32.
+        q, k, v = (each.to(torch.get_autocast_dtype(q.device.type)) for each in (q, k, v))
+    bias = arguments.get("position_bias")
+    causal = call.is_causal
+    mask: Mask | None = Causal() if causal else None
+    added: Bias | None = None
+    values = arguments.get("attention_mask")
+    if causal and k.shape[2] > q.shape[2]:
+        # As transformers does: keys after the last query are room that a cache keeps.
+        k, v = k[:, :, : q.shape[2]], v[:, :, : q.shape[2]]
+        bias = None if bias is None else bias[..., : q.shape[2]]
+    if values is not None:
+        _check_mask(values, where)
+        mask, added = masks.read(values, zero_rows=call.name == "sdpa" and bias is None)
+    if bias is not None:
+        summed = bias if added is None else bias + added.learned()[0]
+        added = DenseBias(summed)
+    sinks = arguments.get("s_aux")
+    if sinks is not None and not torch.is_grad_enabled():
+        sinks = sinks.detach()  # a parameter: what is computed from the record later wants no gradient either
+    return AttentionInputs(
+        q=q if q.shape[0] == k.shape[0] else q.expand(k.shape[0], -1, -1, -1),
+        k=k,
+        v=v,
+        mask=mask,
+        bias=added,
+        scale=_number(arguments.get("scaling")),
+        softcap=_number(arguments.get("softcap")),
+        sinks=None if sinks is None else sinks.reshape(-1),
+    )
+
+
+@dataclass(eq=False)
+class Masks:
+    """The masks of one forward pass: most layers get the same tensor, which is read once."""
+
+    known: list[tuple[Tensor, int, Mask | None]] = field(default_factory=list)
+    _read: list[tuple[Tensor, int, bool, tuple[Mask | None, Bias | None]]] = field(default_factory=list)
+
+    def made(self, values: Tensor, mask: Mask | None) -> None:
+        """The model made this tensor; the mask, where it is known, means the same."""
+        self.known.append((values, _version(values), mask))
+
+    def read(self, values: Tensor, *, zero_rows: bool) -> tuple[Mask | None, Bias | None]:
+        """See `read_tensor`."""
+        for seen, version, zero, result in self._read:
+            if zero == zero_rows and _same(seen, version, values):
+                return result
+        mask = next((mask for seen, version, mask in self.known if _same(seen, version, values)), None)
+        result = read_tensor(values, mask, zero_rows=zero_rows)
+        self._read.append((values, _version(values), zero_rows, result))
+        return result
+
+
+def _same(seen: Tensor, version: int, values: Tensor) -> bool:
+    """Whether two are the same numbers at the same place, not written to since."""
+    return version == _version(values) and (
+        seen is values
+        or (seen.data_ptr(), seen.shape, seen.stride(), seen.dtype)
+        == (values.data_ptr(), values.shape, values.stride(), values.dtype)
+    )
+
+
+def _version(values: Tensor) -> int:
+    """How often a tensor was written to; inference mode does not count."""
+    return 0 if values.is_inference() else values._version
+
+
+def _check_mask(values: Any, where: str) -> None:
+    if not isinstance(values, Tensor) or values.ndim != 4:
+        shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        raise InputError(
+            f"hf_model masks the attention of {where} by something other than a tensor (batch, heads, "
+            f"queries, keys): {shape}."
+        )
+    if values.dtype != torch.bool and not values.is_floating_point():
+        raise InputError(
+            f"hf_model masks the attention of {where} by {values.dtype}, not bool or floating point."
+        )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, bool | int | float | str | tuple | list | dict) and not value)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def read_tensor(values: Tensor, known: Mask | None, *, zero_rows: bool) -> tuple[Mask | None, Bias | None]:
+    """The mask, or else the bias, that a tensor broadcastable to (batch, heads, queries, keys) amounts to.
+
+    A model that adds its mask attends to everything alike where a row allows nothing: the lowest number
+    swallows every score. No mask says that; the tensor as a bias does. With `zero_rows` such a row gives
+    zeros, as only a bool mask can. `known` is the object that means the same, if there is one.
+    """
+    if values.dtype == torch.bool:
+        if not zero_rows and bool((~values.any(dim=-1)).any()):
+            lowest = torch.zeros(values.shape, device=values.device)
+            return None, DenseBias(lowest.masked_fill(~values, torch.finfo(torch.float32).min))
+        return known or TensorMask(values), None
+    forbids = TensorMask.forbids(values)
+    if bool(forbids.all(dim=-1).any()) or bool(((values != 0) & ~forbids).any()):
+        return None, DenseBias(values)
+    return known or TensorMask(values), None
 
 
 @dataclass(frozen=True)

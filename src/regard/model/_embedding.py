@@ -7,9 +7,8 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
-from regard.core.arguments import check_function
+from regard.core.arguments import check_function, check_names
 from regard.core.progress import Bar
-from regard.core.schema import check_names
 from regard.embedding import (
     Embeddings,
     KeptEmbedder,

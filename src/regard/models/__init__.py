@@ -7,10 +7,15 @@ share. The files beside that folder are what every network is made of.
 from regard.models._attentions import TakesAttention, attention_named
 from regard.models._config import FamilyConfig
 from regard.models._describe import masks_of, positions_of
-from regard.models._fresh import count_parameters, init_weights, new_network
-from regard.models._heads import LanguageModelHead
-from regard.models._inputs import as_mask
-from regard.models._loaded import Loaded, load_checkpoint
+from regard.models._heads import (
+    LanguageModelHead,
+    Projection,
+    Unembedding,
+    is_linear,
+    read_projection,
+    relative_error,
+)
+from regard.models._loaded import Loaded, count_parameters, init_weights, load_checkpoint, new_network
 from regard.models._network import (
     Change,
     Input,
@@ -19,12 +24,12 @@ from regard.models._network import (
     NetworkConfig,
     Output,
     StackKind,
+    as_mask,
     attention_name,
     keys_of,
     stack_of,
 )
 from regard.models._parity import LayerParity, Parity, bound_of, layer_parity, output_error
-from regard.models._projection import Projection, Unembedding, is_linear, read_projection, relative_error
 from regard.models._saving import save_checkpoint, write_checkpoint
 from regard.models._state import DecoderState
 from regard.models._surgery import (

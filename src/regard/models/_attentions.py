@@ -10,9 +10,8 @@ import torch
 from regard.blocks.attentions import LinearAttention, Linformer, Performer
 from regard.checkpoints import Fields
 from regard.core import DilatedWindow, Kernel, Mask
-from regard.core.arguments import one_of
+from regard.core.arguments import built, one_of
 from regard.core.errors import CheckpointError, InputError
-from regard.core.schema import built
 from regard.models._config import FamilyConfig
 from regard.models._init import RandomProjection, Scheme
 

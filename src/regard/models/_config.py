@@ -1,4 +1,4 @@
-"""What the configs of all families share: fields that say how config.json spells them."""
+"""What configs of all families share: fields that say how config.json spells them, and sizes that can be."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -308,3 +308,39 @@ class DecoderConfig(FamilyConfig):
     head: HeadKind | None = "language-model"
     classifier_dropout_p: float = hf("classifier_dropout", 0.1)
     pad_token_id: int | None = hf("pad_token_id", None)
+
+
+# From the name of a size to the least that it may be; a config has some of them.
+_LEAST = {
+    "vocab_size": 1,
+    "decoder_vocab_size": 1,
+    "d_model": 1,
+    "num_layers": 1,
+    "num_decoder_layers": 1,
+    "num_heads": 1,
+    "num_decoder_heads": 1,
+    "num_kv_heads": 1,
+    "head_dim": 1,
+    "d_embedding": 1,
+    "d_ff": 1,
+    "d_decoder_ff": 1,
+    "max_seq_len": 1,
+    "num_token_types": 0,
+    "num_labels": 1,
+    "norm_eps": 0,
+    "initializer_range": 0,
+}
+
+
+def check_sizes(config: Any) -> None:
+    """Raise InputError for a size or a probability that no transformer can have."""
+    named = (each.name for each in fields(config))
+    present = {name for name in (*_LEAST, *named) if hasattr(config, name)}
+    for name in sorted(present & _LEAST.keys(), key=list(_LEAST).index):
+        value = getattr(config, name)
+        if value is not None and not _LEAST[name] <= value < 2**31:
+            raise InputError(f"{name} must be at least {_LEAST[name]} and below 2^31; got {value}.")
+    for name in sorted(name for name in present if name.endswith("dropout_p")):
+        value = getattr(config, name)
+        if value is not None and not 0.0 <= value < 1.0:
+            raise InputError(f"{name} must be a probability below 1; got {value}.")

@@ -11,8 +11,8 @@ from torch import Tensor
 from regard.core import AttentionInputs, attention_errors
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import RegardError
+from regard.models._heads import Projection
 from regard.models._network import Kind
-from regard.models._projection import Projection
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

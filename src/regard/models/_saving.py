@@ -21,7 +21,7 @@ from regard.checkpoints import (
     write_tensors,
 )
 from regard.core.errors import InputError, OutputError
-from regard.core.json import read_objects
+from regard.core.files import read_objects
 from regard.core.wording import reason
 from regard.models._loaded import Loaded
 from regard.models._network import Network

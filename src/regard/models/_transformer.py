@@ -8,8 +8,16 @@ from torch import Tensor, nn
 from regard.blocks import LatentStack, MultiHeadAttention, Stack
 from regard.core import Mask, Padding, Segments, Taps
 from regard.core.errors import InputError
-from regard.models._heads import Head, LanguageModelHead, LastState, MaskedLMHead
-from regard.models._inputs import as_mask, check_beside, check_ids, check_sizes, for_cross_attention
+from regard.models._config import check_sizes
+from regard.models._heads import (
+    Head,
+    LanguageModelHead,
+    LastState,
+    MaskedLMHead,
+    Projection,
+    Unembedding,
+    read_projection,
+)
 from regard.models._network import (
     Input,
     Kind,
@@ -17,10 +25,13 @@ from regard.models._network import (
     NetworkConfig,
     Output,
     StackKind,
+    as_mask,
     attention_name,
+    check_beside,
+    check_ids,
+    for_cross_attention,
     stack_of,
 )
-from regard.models._projection import Projection, Unembedding, read_projection
 from regard.models._state import DecoderState
 from regard.positions import FourierPositions, LearnedPositions, SinusoidalPositions
 

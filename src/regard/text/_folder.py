@@ -10,10 +10,9 @@ import tokenizers
 from regard.core.errors import CheckpointError
 from regard.core.tokenizer_files import MARIAN, SENTENCEPIECE, TOKENIZER, VOCABULARIES
 from regard.core.wording import joined
-from regard.text._library import read_backend
+from regard.text._library import BYTE_PAIRS, WORD_PIECES, read_backend
 from regard.text._sentencepiece import PIECES, Renumbered, build_marian
 from regard.text._special import Roles, Settings, SpecialIds, read_settings, roles_of
-from regard.text._vocabularies import BYTE_PAIRS, WORD_PIECES
 
 # The class of transformers that reads a family's files, where none is stated.
 _CLASS_OF: Final = {

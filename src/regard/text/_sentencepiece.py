@@ -10,14 +10,12 @@ from typing import Any, Final
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
-from regard.core.errors import CheckpointError
-from regard.core.extras import missing
-from regard.core.json import read_object
+from regard.core.errors import CheckpointError, missing
+from regard.core.files import read_object
 from regard.core.tokenizer_files import TARGET_TABLE
 from regard.core.wording import reason
-from regard.text._library import Row
+from regard.text._library import FAIRSEQ, Row, begin_and_end
 from regard.text._special import Roles, Settings, add_special, around, roles_of, template
-from regard.text._vocabularies import FAIRSEQ, begin_and_end
 
 _BLANK: Final = "▁"
 

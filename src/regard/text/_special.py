@@ -9,7 +9,7 @@ import tokenizers
 from tokenizers import AddedToken, processors
 
 from regard.core.errors import CheckpointError, InputError
-from regard.core.json import read_object
+from regard.core.files import read_object
 
 _T = TypeVar("_T", bool, str, int)
 

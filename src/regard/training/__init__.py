@@ -8,7 +8,7 @@ from regard.training._configuration import (
     read_settings,
     read_word_settings,
 )
-from regard.training._journal import curves, read_journal
+from regard.training._journal import curves, film, read_journal
 from regard.training._losses import NOT_A_TARGET, cross_entropy, kl_divergence, smoothed_entropy
 from regard.training._ranks import is_first_process
 from regard.training._result import Result
@@ -23,7 +23,6 @@ from regard.training._settings import (
     WordSettings,
 )
 from regard.training._train import train
-from regard.training._watch import film
 from regard.training.words import train_words, words_step
 
 __all__ = [

@@ -1,15 +1,182 @@
-"""A micro-batch: the rows that a network reads, and the labels that it should predict."""
+"""Examples on disk, ragged rows of whole numbers; and the micro-batch of them that a network reads."""
 
-from collections.abc import Mapping, Sequence
+import json
+import os
+import secrets
+import shutil
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from pathlib import Path
+from typing import IO, Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard.core import Mask, Padding, Segments
+from regard.core.arguments import one_of
+from regard.core.errors import CheckpointError, InputError, OutputError
+from regard.core.files import read_object
+from regard.core.wording import reason
 from regard.training._losses import NOT_A_TARGET
+
+_ABOUT = "about.json"
+_FLUSHED = 1 << 18
+"""Values that wait in memory."""
+
+
+class Examples:
+    """Examples of several columns, each a sequence of whole numbers below 2 ** 31, of any length.
+
+    A folder of plain files: of each column its values, one example after the other, as int32, and where each
+    example ends, as int64. Opening it reads no values.
+
+    Example:
+        >>> import tempfile
+        >>> rows = [{"tokens": [5, 6, 7], "label": [1]}, {"tokens": [8], "label": [0]}]
+        >>> examples = Examples.write(Path(tempfile.mkdtemp(), "examples"), rows, ("tokens", "label"))
+        >>> len(examples), examples[1], examples.lengths("tokens").tolist()
+        (2, {'tokens': array([8], dtype=int32), 'label': array([0], dtype=int32)}, [3, 1])
+    """
+
+    def __init__(self, folder: Path, count: int, columns: tuple[str, ...]) -> None:
+        """Use `write` or `open`."""
+        self.folder, self.columns = folder, columns
+        self._count = count
+        self._ends = {name: _mapped(folder, name, "ends", np.int64, count) for name in columns}
+        self._values = {
+            name: _mapped(folder, name, "values", np.int32, int(ends[-1]))
+            for name, ends in self._ends.items()
+        }
+
+    @classmethod
+    def write(
+        cls, folder: Path, rows: Iterable[Mapping[str, Sequence[int]]], columns: tuple[str, ...]
+    ) -> Self:
+        """Write rows, read once and in constant memory, and open them: the folder is whole or not there."""
+        if folder.exists():
+            raise OutputError(f"{str(folder)!r} is there already; open it, or choose another folder.")
+        temporary = folder.with_name(f".regard-{secrets.token_hex(8)}.tmp")
+        try:
+            temporary.mkdir()
+            try:
+                _write(temporary, rows, columns)
+                os.replace(temporary, folder)  # under its name it is whole
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise OutputError(f"{str(folder)!r} cannot be written ({reason(error)}).") from error
+        return cls.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open what `write` wrote."""
+        about: Any = read_object(folder / _ABOUT)
+        try:
+            return cls(folder, int(about["count"]), tuple(about["columns"]))
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            raise CheckpointError(
+                f"{str(folder)!r} holds no whole examples ({reason(error)}); remove it, to make them anew."
+            ) from error
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+        """The columns of an example; read-only views of what is on disk."""
+        if not 0 <= index < self._count:
+            raise IndexError(f"there are {self._count} examples, from 0; got {index}")
+        return {
+            name: self._values[name][0 if index == 0 else ends[index - 1] : ends[index]]
+            for name, ends in self._ends.items()
+        }
+
+    def flat(self, column: str) -> np.ndarray:
+        """A column of all examples, one after the other, as one text."""
+        return self._values[self._known(column)]
+
+    def lengths(self, column: str) -> np.ndarray:
+        """How many values a column has in each example, as int64."""
+        return np.diff(self._ends[self._known(column)], prepend=0)
+
+    def _known(self, column: str) -> str:
+        return one_of("column", column, self.columns)
+
+
+class _Column:
+    """A column that is being written."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._files = tuple((folder / f"{name}.{part}").open("xb") for part in ("values", "ends"))
+        self._waiting = (array("i"), array("q"))
+        self._end = 0
+
+    def add(self, values: Sequence[int]) -> None:
+        waiting, ends = self._waiting
+        before = len(waiting)
+        waiting.extend(values)
+        self._end += len(waiting) - before
+        ends.append(self._end)
+        if len(waiting) + len(ends) >= _FLUSHED:
+            self._flush()
+
+    def _flush(self) -> None:
+        for file, waiting in zip(self._files, self._waiting, strict=True):
+            waiting.tofile(file)
+            del waiting[:]
+
+    def close(self, *, whole: bool) -> None:
+        """Close the files; where the column is whole, only once they are on disk."""
+        if whole:
+            self._flush()
+        for file in self._files:
+            _close(file, whole)
+
+
+def _close(file: IO[bytes], whole: bool) -> None:
+    with file:
+        if whole:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _write(folder: Path, rows: Iterable[Mapping[str, Sequence[int]]], columns: tuple[str, ...]) -> None:
+    writers = {name: _Column(folder, name) for name in columns}
+    count, whole = 0, False
+    try:
+        for count, row in enumerate(rows, 1):
+            for name, writer in writers.items():
+                try:
+                    writer.add(row[name])
+                except KeyError:
+                    raise InputError(f"example {count} has no column {name!r}.") from None
+                except (TypeError, OverflowError, ValueError) as error:
+                    raise InputError(
+                        f"example {count}: column {name!r} must hold whole numbers of 32 bits "
+                        f"({reason(error)})."
+                    ) from error
+        if not count:
+            raise InputError("rows must hold at least one example; there is none.")
+        whole = True
+    finally:
+        for writer in writers.values():
+            writer.close(whole=whole)
+    with (folder / _ABOUT).open("xb") as file:
+        file.write(json.dumps({"count": count, "columns": columns}).encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _mapped(folder: Path, name: str, part: str, type: Any, count: int) -> np.ndarray:
+    path = folder / f"{name}.{part}"
+    if path.stat().st_size != count * np.dtype(type).itemsize:
+        raise ValueError(f"{path.name} has {path.stat().st_size} bytes")
+    # An empty file cannot be mapped.
+    mapped = np.memmap(path, type, mode="r", shape=(count,)) if count else np.empty(0, type)
+    return np.asarray(mapped)  # a plain array, whose slices cost less
+
 
 Example = Mapping[str, np.ndarray[Any, np.dtype[np.int64]]]
 """Columns of whole numbers: one text, as the tokenizer and the objective left it."""

@@ -26,8 +26,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
 from regard.core.errors import CheckpointError, OutputError
-from regard.training._errors import why
-from regard.training._folder import CHECKPOINTS
+from regard.training._folder import CHECKPOINTS, why
 from regard.training._ranks import Ranks
 
 _STATE, _SUMS = "state.json", "checksums.json"

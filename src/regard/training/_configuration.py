@@ -8,8 +8,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from regard.core.arguments import built
 from regard.core.errors import InputError
-from regard.core.schema import built
 from regard.training._settings import WORD_OBJECTIVES, Settings, WordSettings
 
 AnySettings = Settings | WordSettings

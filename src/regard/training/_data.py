@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import CheckpointError, InputError
-from regard.core.files import write_whole
-from regard.core.json import read_object
+from regard.core.files import read_object, write_whole
 from regard.core.wording import reason
 from regard.data import ParallelRows, Row, Rows, TextSource, Unit, open_sources
 from regard.models import load_checkpoint
 from regard.text import Tokenizer, train_tokenizer, write_tokenizer
-from regard.training._examples import Examples
+from regard.training._batch import Examples
 from regard.training._feed import generator
 from regard.training._folder import Say
 from regard.training._settings import DataSettings, FormName, Settings, TokenizerSettings

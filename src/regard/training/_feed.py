@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 
 from regard.core.arguments import whole
 from regard.core.errors import InputError
-from regard.training._batch import Batch, Example, Row
-from regard.training._examples import Examples
+from regard.training._batch import Batch, Example, Examples, Row
 from regard.training._losses import NOT_A_TARGET
 from regard.training._settings import BatchSettings
 from regard.training.tasks._task import Task

@@ -1,14 +1,19 @@
-"""The folder of a run: its files, and the settings by which it belongs to one run alone."""
+"""The folder of a run: its files, whose settings it belongs to, and errors of memory and disk."""
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from regard.core.errors import CheckpointError, InputError, OutputError
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.api import CheckpointException
+
+from regard.core.arguments import built
+from regard.core.errors import CheckpointError, InputError, OutputError, RegardError, TrainingError
 from regard.core.files import write_whole
-from regard.core.schema import built
 from regard.core.wording import reason
 from regard.training._configuration import AnySettings, as_mapping, type_of
 
@@ -91,3 +96,63 @@ def _differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
         found = (_differences(theirs.get(name), ours.get(name), f"{path}.{name}") for name in names)
         return [each for one in found for each in one]
     return [] if theirs == ours else [f"{path[1:]} is {theirs!r} there and {ours!r} here"]
+
+
+MORE_ROOM = (
+    "Go on with shard=true on more processes; or begin in another folder with lower batch.tokens, batch.rows "
+    "or batch.length, and batch.accumulate higher by as much."
+)
+"""The way out where memory ran out."""
+
+
+@contextmanager
+def in_words(
+    more_room: str = MORE_ROOM, choose: Callable[[Exception], Exception] = lambda error: error
+) -> Iterator[None]:
+    """Raise errors of memory, disk or other processes as one line with the way out; others as they are.
+
+    `choose` may put another error in their place.
+    """
+    try:
+        yield
+    except Exception as error:
+        told = choose(_in_words(error, more_room))
+        if told is error:
+            raise
+        raise told from error
+
+
+def _in_words(error: Exception, more_room: str) -> Exception:
+    if isinstance(error, RegardError | BrokenPipeError):
+        return error
+    told = str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in told:
+        return TrainingError(f"memory ran out; what was saved stays. {more_room}")
+    if isinstance(error, dist.DistError) or "gloo" in told:
+        return TrainingError(
+            "another process of the run ended without a word, or cannot be reached; what was saved stays. "
+            "Type the same command to go on."
+        )
+    if isinstance(error, UnicodeEncodeError):
+        around = error.object[max(0, error.start - 20) : error.end + 20]
+        return InputError(f"names of files must be valid Unicode; got {around!r}. Rename it.")
+    if isinstance(error, OSError):
+        where = "the folder of the run" if error.filename is None else repr(str(error.filename))
+        return OutputError(
+            f"{where} cannot be written ({reason(error)}); what was saved stays. Mend that, then type the "
+            "same command to go on."
+        )
+    return error
+
+
+def why(error: BaseException) -> str:
+    """Why a checkpoint failed, in a few words: of several processes, by the first error.
+
+    Example:
+        >>> why(RuntimeError("unexpected pos 704 vs 598"))  # torch's writer drops what the system said
+        'is the disk full? unexpected pos 704 vs 598'
+    """
+    if isinstance(error, CheckpointException):
+        error = next((each for each, *_ in error.failures.values()), error)
+    told = reason(error)
+    return f"is the disk full? {told}" if "unexpected pos" in told else told

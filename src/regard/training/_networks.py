@@ -10,10 +10,9 @@ from typing import Any, get_type_hints
 import torch
 
 from regard.checkpoints import HeadKind
-from regard.core.arguments import one_of
+from regard.core.arguments import one_of, plain, table
 from regard.core.errors import InputError
 from regard.core.memory import check_room
-from regard.core.schema import plain, table
 from regard.models import (
     FAMILIES,
     FamilyConfig,

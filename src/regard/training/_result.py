@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from regard._version import __version__
-from regard.core.json import read_object
+from regard.core.files import read_object
 from regard.models import load_checkpoint, write_checkpoint
 from regard.training._checkpoints import Checkpoints, Progress
 from regard.training._configuration import AnySettings, as_toml

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard.core.arguments import one_of
 from regard.core.errors import InputError, RegardError
-from regard.core.json import read_object
+from regard.core.files import read_object
 from regard.data import unreadable
 from regard.models import Loaded, Network, load_checkpoint
 from regard.training._batch import Batch

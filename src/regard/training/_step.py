@@ -17,8 +17,7 @@ from regard.training._batch import Batch
 from regard.training._checkpoints import Progress, what_stays
 from regard.training._feed import Picked, seed_of
 from regard.training._ranks import full_tensor
-from regard.training._run import Run
-from regard.training._schedules import rate_of
+from regard.training._run import Run, rate_of
 from regard.training._settings import OptimiserSettings
 
 

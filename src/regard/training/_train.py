@@ -13,17 +13,15 @@ from torch.autograd.graph import saved_tensors_hooks
 from regard.core.memory import check_room
 from regard.training._batch import Row
 from regard.training._checkpoints import Checkpoints
-from regard.training._errors import in_words
 from regard.training._feed import Feed, generator
-from regard.training._folder import CHECKPOINTS, Say
-from regard.training._journal import Journal
+from regard.training._folder import CHECKPOINTS, Say, in_words
+from regard.training._journal import Journal, Watch
 from regard.training._ranks import Ranks
 from regard.training._result import Result, check_model, describe, finish, write_model
 from regard.training._run import Run, prepare
 from regard.training._scoring import check_best, evaluate
 from regard.training._settings import Settings
 from regard.training._step import optimisers, set_learning_rate, take_step
-from regard.training._watch import Watch
 
 Report = Mapping[str, Any]
 """Of a step or a score: "step", then numbers by name."""

@@ -5,11 +5,10 @@ attention over hundreds of tokens is one file of a few megabytes.
 """
 
 from regard.views._arrays import view
-from regard.views._blocks import MOST_POSITIONS, plain
-from regard.views._budget import MOST_MB
+from regard.views._blocks import MOST_POSITIONS, plain, value_contexts
+from regard.views._budget import MOST_MB, MOST_MEASURES, matrix_bytes
 from regard.views._contents import page_contents
 from regard.views._curves import CurvePicture, Panel, Series
-from regard.views._figure import check_format, new_figure, plot_positions, write_figure
 from regard.views._layer_record import (
     LayerRecord,
     MaskRecord,
@@ -18,9 +17,7 @@ from regard.views._layer_record import (
     ScorerRecord,
     weight_rows,
 )
-from regard.views._live import LiveMeasures, LiveRun, Work
-from regard.views._live_record import LivePooling, LiveRecord, LiveWeights, ServedRecord
-from regard.views._measures import MOST_MEASURES, matrix_bytes
+from regard.views._live import LiveMeasures, LivePooling, LiveRecord, LiveRun, LiveWeights, ServedRecord, Work
 from regard.views._page import Page, render_page, usages_page
 from regard.views._picture import HeadPicture, PictureForm
 from regard.views._points import Cloud, PointPicture
@@ -43,8 +40,8 @@ from regard.views._records import (
     check_measures,
     every_head,
 )
+from regard.views._sheet import check_format, new_figure, plot_positions, write_figure
 from regard.views._start import find_start
-from regard.views._values import value_contexts
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
 __all__ = [

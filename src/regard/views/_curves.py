@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.views._assets import palette, read
-from regard.views._figure import save_sheet
-from regard.views._svg import Box, Curve, Shape, Sheet, Text, svg_of
+from regard.views._sheet import Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
 
 _INK, _SOFT, _RULE = (palette()[name] for name in ("ink", "soft", "rule"))
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT, _GAP, _BELOW = 720, 64, 20, 50, 170, 46, 50

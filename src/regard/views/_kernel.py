@@ -13,12 +13,11 @@ import numpy.typing as npt
 
 from regard.core.errors import InputError, RegardError
 from regard.views._blocks import Facts, facts_of, plain
-from regard.views._contents import add_story, head_statistics
+from regard.views._contents import add_story, binned, head_statistics, sampled
 from regard.views._layer_record import LayerRecord, bias_rows, weight_rows
 from regard.views._live import LiveRun, Measured, NotKept
 from regard.views._records import RecordKind, every_head
 from regard.views._start import start_of
-from regard.views._thumbnails import binned, sampled
 
 # Weights of a head that are kept for the columns of it: a smaller head is worked out once, whole.
 _MOST_WHOLE = 1 << 22

@@ -11,17 +11,13 @@ from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.views import _assets
 from regard.views._assets import digest
-from regard.views._blocks import Blocks, Facts, as_json, block
-from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads, only_heads
-from regard.views._contents import begin, put_heads, round_up
-from regard.views._live import LiveRun
-from regard.views._live_record import LiveRecord, ServedRecord
-from regard.views._measures import norm_bytes
+from regard.views._blocks import MOST_BYTES, Blocks, Facts, Held, add_values, as_json, block, wanted_bytes
+from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads, norm_bytes, only_heads
+from regard.views._contents import add_thumbnails, begin, put_heads, round_up, thumbnail_bytes
+from regard.views._live import LiveRecord, LiveRun, ServedRecord
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 from regard.views._start import start_of
-from regard.views._thumbnails import add_thumbnails, thumbnail_bytes
-from regard.views._values import MOST_BYTES, Held, add_values, wanted_bytes
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
 

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from regard.core.errors import InputError
 from regard.core.wording import excerpt, printable
 from regard.views._assets import drawing, palette
-from regard.views._figure import save_sheet
-from regard.views._svg import BASELINE, Box, Curve, Shape, Sheet, Text, svg_of
+from regard.views._sheet import BASELINE, Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
 
 PictureForm = Literal["lines", "map"]
 """Lines between the tokens, or a heat map."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.views._assets import palette, read
-from regard.views._figure import save_sheet
-from regard.views._svg import Box, Shape, Sheet, Text, svg_of
+from regard.views._sheet import Box, Shape, Sheet, Text, save_sheet, svg_of
 
 _INK, _SOFT, _PAPER = (palette()[name] for name in ("ink", "soft", "paper"))
 _SIDE, _GAP, _LEFT, _TOP, _BELOW, _INSIDE = 170, 16, 20, 62, 40, 12

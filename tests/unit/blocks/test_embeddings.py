@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from regard.blocks import Embeddings
+from regard.blocks import Embeddings, Linear, _embeddings
+from regard.blocks._embeddings import is_native
 from regard.core import Taps
 from regard.positions import LearnedPositions, SinusoidalPositions
 from tolerances import FP64, assert_close_to_largest
@@ -232,3 +234,88 @@ def test_dropout_is_before_the_projection() -> None:
     zero = dropped.abs() < FP64
     assert 400 < int(zero.sum()) < 600
     assert_close_to_largest(dropped[~zero], 2 * made.tokens.weight[3][~zero], FP64)
+
+
+HALVES = (torch.bfloat16, torch.float16)
+
+
+def layer(dtype: torch.dtype, *, bias: bool = True) -> Linear:
+    torch.manual_seed(3)
+    return Linear(11, 29, bias=bias).to(dtype).requires_grad_(False)
+
+
+def rounded_once(of: Linear, x: torch.Tensor) -> torch.Tensor:
+    """The product in double precision, rounded to the layer's type at the end."""
+    bias = 0.0 if of.bias is None else of.bias.double()
+    return (x.double() @ of.weight.double().T + bias).to(x.dtype)
+
+
+@pytest.fixture
+def without_arithmetic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that has none for half precision."""
+    monkeypatch.setattr(_embeddings, "is_native", lambda dtype: False)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("entries", [2**21, 5 * 11])
+@pytest.mark.usefixtures("without_arithmetic")
+def test_rounds_once_and_in_pieces(
+    dtype: torch.dtype, bias: bool, entries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the weights are converted whole or five rows at a time: the exact product, rounded once."""
+    monkeypatch.setattr(_embeddings, "_ENTRIES", entries)
+    linear, x = layer(dtype, bias=bias), torch.randn(2, 7, 11).to(dtype)
+    result = linear(x)
+    assert result.dtype == dtype
+    assert result.shape == (2, 7, 29)
+    # Float32's own rounding may tip a tie, by one unit in the last place of the half type.
+    exact = rounded_once(linear, x)
+    assert (result == exact).float().mean() > 0.99
+    assert torch.allclose(result.double(), exact.double(), rtol=torch.finfo(dtype).eps, atol=1e-6)
+
+
+@pytest.mark.usefixtures("without_arithmetic")
+def test_a_row_or_two_and_gradients_take_torchs_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Converting pays for neither."""
+    linear, x = layer(torch.bfloat16), torch.randn(3, 11).to(torch.bfloat16)
+    wide: list[int] = []
+    monkeypatch.setattr(Linear, "_in_float32", lambda self, x: wide.append(len(x)) or x)
+    linear(x[:2])
+    linear(x.requires_grad_())
+    assert wide == []
+    with torch.no_grad():
+        linear(x)
+    assert wide == [3]
+
+
+def test_float32_is_torchs_own_bit_for_bit() -> None:
+    """Nothing changes for other types."""
+    linear, x = layer(torch.float32), torch.randn(5, 11)
+    assert torch.equal(linear(x), F.linear(x, linear.weight, linear.bias))
+
+
+def test_a_layer_of_another_type_than_its_input_is_refused_as_torch_does() -> None:
+    """No silent conversion."""
+    with pytest.raises(RuntimeError, match="dtype"):
+        layer(torch.float32)(torch.randn(5, 11).to(torch.bfloat16))
+
+
+@pytest.mark.parametrize(
+    ("machine", "has", "native"),
+    [
+        ("x86_64", {}, False),
+        ("AMD64", {"avx2": True}, False),
+        ("x86_64", {"avx512_bf16": True}, True),
+        ("x86_64", {"amx_bf16": True}, True),
+        ("aarch64", {}, True),
+    ],
+)
+def test_reads_what_the_processor_has(
+    machine: str, has: dict[str, bool], native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of processors that are not x86 nothing is known: torch's own way."""
+    monkeypatch.setattr(_embeddings.platform, "machine", lambda: machine)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    assert is_native.__wrapped__(torch.bfloat16) is native
+    assert is_native.__wrapped__(torch.float32) is True

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from regard.cli import _progress
+from regard.cli import _output
 from regard.cli._app import app
 from regard.cli.embed import JobProgress, Limit, ray_workers, speed, with_address
 from regard.core.errors import InputError, RegardError
@@ -55,7 +55,7 @@ def test_lines_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     with JobProgress() as progress:
         progress.report(HALF)
         assert capsys.readouterr().err == ""
-        monkeypatch.setattr(_progress, "_EVERY", 0.0)
+        monkeypatch.setattr(_output, "_EVERY", 0.0)
         progress.report(HALF)
     assert capsys.readouterr().err == "regard: 6,000 of 10,000 texts, 2,500 tokens/s, 40 s left\n"
 

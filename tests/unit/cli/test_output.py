@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli import _output, _progress
+from regard.cli import _output
 from regard.core.errors import OutputError
 
 
@@ -49,6 +49,6 @@ def test_results_have_at_most_100_columns(monkeypatch: pytest.MonkeyPatch, colum
 def test_spinner_takes_any_name_and_is_silent_off_a_terminal(
     capfd: pytest.CaptureFixture[str], message: str
 ) -> None:
-    with _progress.status(message):
+    with _output.status(message):
         pass
     assert capfd.readouterr() == ("", "")

@@ -10,9 +10,9 @@ from regard.core import (
     AttentionInputs,
     _blocks,
     _fused,
-    _tensors,
     fused_attention,
     reference_attention,
+    tensors,
 )
 from unit.core.cases import Form
 
@@ -42,5 +42,5 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> For
         monkeypatch.setattr(_fused, "_KEPT_ENTRIES", 0)
         monkeypatch.setattr(_blocks, "_FEWEST_ROWS", 2)
     if request.param == "fused on a device":
-        monkeypatch.setattr(_tensors, "_CPU", "another device")
+        monkeypatch.setattr(tensors, "_CPU", "another device")
     return _reference if request.param == "reference" else fused_attention

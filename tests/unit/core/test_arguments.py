@@ -1,13 +1,15 @@
 """Plain arguments: what passes, and that all else is refused by name."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
 
-from regard.core.arguments import check_function, number, one_of, whole
+from regard.core.arguments import built, check_function, number, one_of, plain, whole
 from regard.core.errors import InputError
 
 NOTHING = (None, "a", "2", b"2", [], [2], (), {}, object(), slice(2), 1j, torch.zeros(2), np.zeros(2))
@@ -50,3 +52,67 @@ def test_names() -> None:
     for bad in (*NOTHING, "", "xyz"):
         with pytest.raises(InputError, match=r"^kind must be one of bpe, unigram; got [^?]*$"):
             one_of("kind", bad, ("bpe", "unigram"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    rate: float = 0.5
+    betas: tuple[float, float] = (0.9, 0.98)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer:
+    name: str
+    kind: Literal["cosine", "linear"] | None = None
+    files: tuple[str, ...] = ()
+    more: Mapping[str, Any] = field(default_factory=dict)
+    inner: Inner = field(default_factory=Inner)
+    most: int | None = 3
+    shuffles: bool = False
+
+
+def test_a_table_becomes_what_the_code_declares() -> None:
+    given = {
+        "name": 1,
+        "kind": "linear",
+        "files": "a",
+        "more": {"x": [1]},
+        "most": None,
+        "inner": {"rate": 2},
+    }
+    assert built("", given, Outer) == Outer(
+        name="1", kind="linear", files=("a",), more={"x": [1]}, inner=Inner(rate=2.0), most=None
+    )
+    assert built("", {"name": "a", "inner": Inner(rate=2.0)}, Outer).inner == Inner(rate=2.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "run.name must be given."),
+        ([], "run must be a table of settings; got []."),
+        ({"kind": "linea"}, "run.kind must be one of cosine, linear; got 'linea'. Did you mean 'linear'?"),
+        ({"kinds": "linear"}, "run.kinds is not a setting; did you mean run.kind?"),
+        ({"files": 3}, "run.files must be a list; got 3."),
+        ({"more": "x"}, "run.more must be a table; got 'x'."),
+        ({"most": True}, "run.most must be a whole number; got True."),
+        ({"most": 3.0}, "run.most must be a whole number; got 3.0."),
+        ({"shuffles": 1}, "run.shuffles must be true or false; got 1."),
+        ({"shuffles": None}, "run.shuffles must be true or false; got None."),
+        ({"inner": {"rate": "x" * 99}}, f"run.inner.rate must be a finite number; got '{'x' * 56}...."),
+        ({"inner": {"betas": [0.9]}}, "run.inner.betas must be a list of 2; got [0.9]."),
+        ({"inner": {"betas": [0.9, "b"]}}, "run.inner.betas must be a finite number; got 'b'."),
+        ({"inner": {"zzz": 1}}, "run.inner.zzz is not a setting; there are run.inner.betas, run.inner.rate."),
+    ],
+    ids=str,
+)
+def test_what_is_refused_and_how_it_is_said(given: Any, told: str) -> None:
+    with pytest.raises(InputError) as error:
+        built("run", given, Outer)
+    assert str(error.value) == told
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400, "1", None])
+def test_a_number_is_finite(value: object) -> None:
+    with pytest.raises(InputError, match=r"^rate must be a finite number; got"):
+        plain("rate", value, float)

@@ -12,7 +12,7 @@ from tokenizers import models, pre_tokenizers, processors
 from regard.core.errors import InputError
 from regard.decoding import Beams, Draft, Lookup, Rules, Sampling, along, decode_texts, greedy, stream
 from regard.text import Tokenizer
-from unit.decoding.test_decoded import MAKERS
+from unit.decoding.test_steps import MAKERS
 from unit.decoding.toy import decoder, pair
 
 WORDS = ["<pad>", "</s>", "a", "b", "c", "d", "e", "f", "g"]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard import kernels
-from regard.embedding._arithmetic import AttentionBackend
+from regard.embedding._engine import AttentionBackend
 from regard.embedding._quantized import KernelAttention
 from regard.kernels._attention_float32 import FLOAT32
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest

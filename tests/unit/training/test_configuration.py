@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from regard.core.arguments import built
 from regard.core.errors import InputError
-from regard.core.schema import built
 from regard.data import Csv
 from regard.training import Settings, as_mapping, as_toml, read_settings
 

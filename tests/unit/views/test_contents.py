@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, render_page, weight_rows
-from regard.views._contents import head_statistics
+from regard.views._contents import binned, head_statistics, sampled
 from unit.views.conftest import facts_of
 
 TOKENS = 7
@@ -84,3 +84,12 @@ def test_a_record_may_bring_its_own() -> None:
     own = np.array([[0.123456789, np.nan, 1e-9]], np.float32)
     record = replace(_record(3), statistics={"encoder": {"spread": own}})
     assert _facts(record) == {"spread": [[0.123457, None, 1e-9]]}
+
+
+def test_queries_are_evenly_spaced() -> None:
+    assert sampled(np.arange(10), 3).tolist() == [1, 5, 8]
+
+
+def test_a_bin_has_its_largest_number() -> None:
+    rows = np.array([[1.0, 5.0, 2.0, 3.0]])
+    assert binned(rows, np.array([0, 2, 3]), 2).tolist() == [[2.0, 3.0]]

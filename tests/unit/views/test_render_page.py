@@ -14,7 +14,7 @@ import pytest
 
 from regard.views import AttentionRecord, PageToken, _assets, render_page
 from regard.views._contents import round_up
-from regard.views._live_record import ServedRecord
+from regard.views._live import ServedRecord
 from unit.views.conftest import encoder_record, facts_of, steps_of
 
 STATIC = Path(_assets.__file__).parent / "static"

@@ -3,6 +3,6 @@
 The forward pass needs none of it; traces do.
 """
 
-from regard.core.rows._groups import Groups
+from regard.core.rows._blocks import Groups
 from regard.core.rows._statistics import RowStatistics, row_statistics
 from regard.core.rows._weights import AttentionErrors, attention_errors, attention_scores, attention_weights

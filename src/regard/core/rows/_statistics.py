@@ -24,10 +24,20 @@ from torch import Tensor
 from regard.core._attention import at_least_float32, without_autocast
 from regard.core._blocks import plan
 from regard.core._inputs import AttentionInputs
-from regard.core._tensors import ON_DEVICE, as_tensor, on_cpu
 from regard.core.errors import InputError
-from regard.core.rows._blocks import BlockSums, MaskAndBias, Place, at_places, largest, places, write_products
-from regard.core.rows._groups import Groups, GroupSums, Members
+from regard.core.rows._blocks import (
+    BlockSums,
+    Groups,
+    GroupSums,
+    MaskAndBias,
+    Members,
+    Place,
+    at_places,
+    largest,
+    places,
+    write_products,
+)
+from regard.core.tensors import ON_DEVICE, as_tensor, on_cpu
 
 # Entries of one head's block, and of all heads' that are worked on at once. Two blocks are alive, 16 MB in
 # float32, about what a processor's last cache holds. Half of it costs as much in calls as this in misses,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.core._attention import at_least_float32, score_rows, softmax_or_zero, without_autocast
 from regard.core._inputs import AttentionInputs, silence_keys, silence_padding
-from regard.core._tensors import Positions, as_tensor, check_positions, take
+from regard.core.tensors import Positions, as_tensor, check_positions, take
 
 
 @without_autocast

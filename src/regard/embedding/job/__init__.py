@@ -7,8 +7,7 @@ The job knows the model only as a `Work`.
 """
 
 from regard.embedding.job._chunks import Columns
-from regard.embedding.job._estimate import estimate
-from regard.embedding.job._forms import json_lines, run_to_array
+from regard.embedding.job._forms import estimate, json_lines, run_to_array
 from regard.embedding.job._inputs import Inputs
 from regard.embedding.job._job import SHARD_ROWS, Progress, Summary, run
 from regard.embedding.job._ray import RayWorkers

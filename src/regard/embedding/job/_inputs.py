@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.core.errors import InputError
-from regard.core.extras import pyarrow
+from regard.core.errors import InputError, pyarrow
 from regard.data import Csv, Opened, open_sources, unreadable
 from regard.embedding.job._chunks import Carried, Chunk, Columns, chunks, fields
 

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core.errors import InputError, OutputError
-from regard.core.extras import pyarrow
+from regard.core.errors import InputError, OutputError, pyarrow
 from regard.embedding._embeddings import arrow
 from regard.embedding.job._inputs import Block, Inputs
 from regard.embedding.job._work import Column, Piece, Work

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from regard.core.errors import InputError
-from regard.core.fingerprints import fingerprint
 from regard.core.memory import trim_malloc
+from regard.core.tensors import fingerprint
 from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings, Report, by_layer
 from regard.embedding._passages import Truncate, Window, Windows

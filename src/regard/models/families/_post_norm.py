@@ -25,7 +25,7 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, HeadKind, Rename, Shared
 from regard.models._attentions import TakesAttention
-from regard.models._config import EncoderConfig, hf
+from regard.models._config import EncoderConfig, check_sizes, hf
 from regard.models._heads import (
     Activation,
     Classifier,
@@ -36,7 +36,6 @@ from regard.models._heads import (
     output_layer,
     token_classifier,
 )
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.positions import LearnedPositions, RelativeBias
 

@@ -9,10 +9,9 @@ from torch import nn
 from regard.blocks import AlignedDecoderLayer, Embeddings, Pattern, RecurrentLayer, Stack
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal
-from regard.models._config import FamilyConfig, hf
+from regard.models._config import FamilyConfig, check_sizes, hf
 from regard.models._heads import LanguageModelHead, output_layer
 from regard.models._init import Constant, Normal, Orthogonal, Scheme, XavierUniform
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 
 

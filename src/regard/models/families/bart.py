@@ -22,10 +22,9 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal
-from regard.models._config import FamilyConfig, hf
+from regard.models._config import FamilyConfig, check_sizes, hf
 from regard.models._heads import Head, LanguageModelHead, output_layer
 from regard.models._init import Scheme, Sinusoids, XavierUniform
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.models.families._encoder_decoder import SHARED_RULES, Parts, end_classifier, names_of_attention
 from regard.positions import LearnedPositions, SinusoidalPositions

@@ -9,9 +9,8 @@ from torch import nn
 from regard.blocks import Embeddings, FeedForward, PostNorm, SelfAttentionLayer, Stack
 from regard.checkpoints import ID_BUFFERS, Fields, HeadKind, KeyMap, Rename, Shared
 from regard.core.errors import CheckpointError
-from regard.models._config import hf
+from regard.models._config import check_sizes, hf
 from regard.models._heads import Activation, Classifier, Head, first_position, token_classifier
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.models.families._deberta_layers import (
     C2P,

@@ -17,10 +17,9 @@ from regard.blocks import (
 from regard.checkpoints import KeyMap, Rename
 from regard.core import Causal
 from regard.core.errors import InputError
-from regard.models._config import DecoderConfig, hf
+from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._init import Constant, Scheme
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.models.families.llama import LLAMA_KEYS
 from regard.positions import Rotary

@@ -18,9 +18,8 @@ from regard.blocks import (
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal, Mask, Window
 from regard.core.errors import CheckpointError, InputError
-from regard.models._config import DecoderConfig, hf
+from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.models.families._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models.families._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope

@@ -17,9 +17,8 @@ from regard.blocks import (
 from regard.checkpoints import Fields, KeyMap, Rename
 from regard.core import Causal, Window
 from regard.models._attentions import CAUSAL, TakesAttention
-from regard.models._config import DecoderConfig, hf
+from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.models.families._layer_types import (
     FULL,

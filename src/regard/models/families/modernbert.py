@@ -18,7 +18,7 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, KeyMap, Rename
 from regard.core import Window
-from regard.models._config import EncoderConfig, hf
+from regard.models._config import EncoderConfig, check_sizes, hf
 from regard.models._heads import (
     Activation,
     Classifier,
@@ -30,7 +30,6 @@ from regard.models._heads import (
     output_layer,
 )
 from regard.models._init import Constant, Normal, Scheme, residual_std
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.models.families._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models.families._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope

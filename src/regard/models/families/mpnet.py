@@ -9,8 +9,7 @@ from torch import nn
 from regard.blocks import CountTokens
 from regard.checkpoints import ID_BUFFERS, Fields, KeyMap, Rename
 from regard.core.errors import CheckpointError, InputError
-from regard.models._config import hf
-from regard.models._inputs import check_sizes
+from regard.models._config import check_sizes, hf
 from regard.models._transformer import Transformer
 from regard.models.families._post_norm import (
     DENSE_CLASSIFIER_RULES,

@@ -18,7 +18,7 @@ from regard.blocks import (
     SelfAttentionLayer,
 )
 from regard.checkpoints import HeadKind, KeyMap, Rename
-from regard.models._config import EncoderConfig, hf
+from regard.models._config import EncoderConfig, check_sizes, hf
 from regard.models._heads import (
     Classifier,
     Head,
@@ -28,7 +28,6 @@ from regard.models._heads import (
     token_classifier,
 )
 from regard.models._init import Normal, Scheme, XavierUniform
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.positions import FourierPositions, LearnedPositions
 

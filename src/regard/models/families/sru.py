@@ -7,10 +7,9 @@ from typing import ClassVar
 from regard.blocks import Embeddings, Pattern, SruAttention, SruLayer, Stack
 from regard.checkpoints import KeyMap, Rename
 from regard.core import Causal
-from regard.models._config import DecoderConfig, hf
+from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._init import Constant, Normal, Scheme, XavierUniform
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 
 

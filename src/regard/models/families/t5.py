@@ -21,10 +21,9 @@ from regard.blocks import (
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal
 from regard.core.errors import CheckpointError, InputError
-from regard.models._config import FamilyConfig, hf
+from regard.models._config import FamilyConfig, check_sizes, hf
 from regard.models._heads import Head, LanguageModelHead, output_layer, token_classifier
 from regard.models._init import Constant, Normal, Scheme
-from regard.models._inputs import check_sizes
 from regard.models._transformer import Transformer
 from regard.models.families._encoder_decoder import SHARED_RULES, Parts, end_classifier, names_of_attention
 from regard.positions import RelativeBias

@@ -1,9 +1,15 @@
 """Interventions: edits of what a model computes, and patching between texts."""
 
-from regard.tracing.edits._ablation import ablation, unseen, unseen_cosines
 from regard.tracing.edits._changes import Add, Mean, Replace, Resample, Scale, Write, Zero
-from regard.tracing.edits._edit import Edit, Part
-from regard.tracing.edits._importance import ExampleMetric, ImportanceMethod, Likeness, head_importance
+from regard.tracing.edits._edit import Edit, Layers, Part, Positions, SiteName
+from regard.tracing.edits._importance import (
+    ExampleMetric,
+    ImportanceMethod,
+    Likeness,
+    ablation,
+    head_importance,
+    unseen,
+    unseen_cosines,
+)
 from regard.tracing.edits._network import edited
 from regard.tracing.edits._patching import Patching, PatchingMethod, Per, Progress, patch
-from regard.tracing.edits._sites import Layers, Positions, SiteName

@@ -10,8 +10,7 @@ from torch import Tensor
 from regard.core import Causal, Mask, Padding, Window, padding_of
 from regard.core.arguments import check_function, number, whole
 from regard.core.errors import InputError
-from regard.tracing.edits._edit import Edit, Part
-from regard.tracing.edits._sites import Axis, Positions, stack_along
+from regard.tracing.edits._edit import Axis, Edit, Part, Positions, stack_along
 from regard.tracing.record import Trace
 
 

@@ -15,8 +15,7 @@ from regard.core.arguments import whole
 from regard.core.errors import InputError, RegardError
 from regard.models import Change, Loaded, Network, Output, StackKind, as_mask
 from regard.text import Encoding, Tokenizer
-from regard.tracing.edits._edit import Edit, Part, Target, Texts
-from regard.tracing.edits._sites import SITES, at_tap, captured, taps_of
+from regard.tracing.edits._edit import SITES, Edit, Part, Target, Texts, at_tap, captured, taps_of
 from regard.tracing.record import Trace, numbers_of
 from regard.tracing.run import check_mode, rerun
 

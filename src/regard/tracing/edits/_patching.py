@@ -14,8 +14,7 @@ from regard.core.errors import InputError
 from regard.models import Kind, Loaded, StackKind
 from regard.text import Encoding
 from regard.tracing.edits._changes import Replace
-from regard.tracing.edits._network import outputs_of
-from regard.tracing.edits._sites import (
+from regard.tracing.edits._edit import (
     SITES,
     Layer,
     Layers,
@@ -25,6 +24,7 @@ from regard.tracing.edits._sites import (
     stack_along,
     taps_of,
 )
+from regard.tracing.edits._network import outputs_of
 from regard.tracing.record import Trace
 from regard.tracing.run import Metric, check_mode, gradients_at, number_of, seen_at
 

@@ -9,9 +9,17 @@ from regard.tracing.measures._gradients import (
     integrated_gradients,
     relevance,
 )
-from regard.tracing.measures._logit_lens import LogitLens, TokenLens, logit_lens
 from regard.tracing.measures._parity import parity
-from regard.tracing.measures._readout import check_head, logits_of_layers, loss, outermost, projection_of
+from regard.tracing.measures._readout import (
+    LogitLens,
+    TokenLens,
+    check_head,
+    logit_lens,
+    logits_of_layers,
+    loss,
+    outermost,
+    projection_of,
+)
 from regard.tracing.measures._rollout import flow, rollout, rollout_steps
 from regard.tracing.measures._statistics import Statistics, statistics
 from regard.tracing.measures._values import (

@@ -1,20 +1,28 @@
-"""What a measure reads of a trace and its network: states, projections, logits, and the loss of these.
+"""What a measure reads of a trace and its network: states, projections, logits, the loss; and the logit lens.
 
 What is not there is refused by its name, with what to do.
 """
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from typing import TypeVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
 
 from regard.core import Taps
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.models import Kind, Network, Projection, StackKind, attention_name, stack_of
-from regard.tracing.record import Trace
+from regard.text import Tokenizer
+from regard.tracing.record import Selector, Trace, chosen_of
 from regard.tracing.run import rerun
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -179,3 +187,221 @@ def loss(trace: Trace) -> Tensor:
         targets = torch.tensor(ids[1:], device=wide.device)
         found[1:] = torch.nn.functional.cross_entropy(wide, targets, reduction="none").float().cpu()
     return found
+
+
+_COLUMNS = 6
+"""Positions that are drawn."""
+
+_MOST = 1000
+"""Best tokens that are kept of each position; a token further down is asked for by `of`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LogitLens(Displayable):
+    """The best tokens at each layer and position.
+
+    Args:
+        layers: of the hidden states, as `Trace.embedding` counts them: "input", which layer 0 reads, then 1
+            to L, which is what the model says.
+        positions: which tokens of the text, P of them.
+        tokens: what they are.
+        ids: int64 (L + 1, P, k), the best tokens, best first.
+        logits: float32 (L + 1, P, k), their logits.
+        log_probabilities: float32 (L + 1, P, k), their logarithms after the softmax over the vocabulary.
+        tokenizer: names the ids; None where there is none.
+    """
+
+    layers: tuple[int | str, ...]
+    positions: tuple[int, ...]
+    tokens: tuple[str, ...]
+    ids: Tensor
+    logits: Tensor
+    log_probabilities: Tensor
+    tokenizer: Tokenizer | None = field(default=None, repr=False)
+
+    @cached_property
+    def pieces(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
+        """The ids as the vocabulary writes them; ids as text where there is no tokenizer."""
+
+        def written(number: int) -> str:
+            return (None if self.tokenizer is None else self.tokenizer.piece_of(number)) or str(number)
+
+        return tuple(tuple(tuple(map(written, place)) for place in layer) for layer in self.ids.tolist())
+
+    def __repr__(self) -> str:
+        layers, positions, k = self.ids.shape
+        return f"LogitLens({layers} layers x {positions} positions, the best {k})"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row for each layer, position and rank."""
+        return [
+            {
+                "layer": str(layer),
+                "position": position,
+                "token": self.tokens[at],
+                "rank": rank + 1,
+                "id": int(self.ids[row, at, rank]),
+                "piece": piece,
+                "logit": float(self.logits[row, at, rank]),
+                "log_probability": float(self.log_probabilities[row, at, rank]),
+            }
+            for row, layer in enumerate(self.layers)
+            for at, position in enumerate(self.positions)
+            for rank, piece in enumerate(self.pieces[row][at])
+        ]
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        best = [[place[0] for place in layer] for layer in self.pieces]
+        yield from _by_layer(self.layers, self.tokens, best)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class TokenLens(Displayable):
+    """How a chosen token fares at each layer and position.
+
+    Args:
+        layers, positions, tokens: as in `LogitLens`.
+        of: the id of the chosen token at each position, (P,).
+        logits: float32 (L + 1, P), its logits.
+        log_probabilities: float32 (L + 1, P), after the softmax over the vocabulary.
+        ranks: int64 (L + 1, P), 1 for the best token: one more than the tokens with a larger logit.
+    """
+
+    layers: tuple[int | str, ...]
+    positions: tuple[int, ...]
+    tokens: tuple[str, ...]
+    of: tuple[int, ...]
+    logits: Tensor
+    log_probabilities: Tensor
+    ranks: Tensor
+
+    @property
+    def probabilities(self) -> Tensor:
+        """float32 (L + 1, P)."""
+        return self.log_probabilities.exp()
+
+    def __repr__(self) -> str:
+        first, last = (int(row.min()) for row in (self.ranks[0], self.ranks[-1]))
+        layers, positions = self.ranks.shape
+        return f"TokenLens({layers} layers x {positions} positions, best rank {first} -> {last})"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row for each layer and position."""
+        return [
+            {
+                "layer": str(layer),
+                "position": position,
+                "token": self.tokens[at],
+                "of": self.of[at],
+                "rank": int(self.ranks[row, at]),
+                "logit": float(self.logits[row, at]),
+                "log_probability": float(self.log_probabilities[row, at]),
+            }
+            for row, layer in enumerate(self.layers)
+            for at, position in enumerate(self.positions)
+        ]
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        if len(self.positions) > 1:
+            yield from _by_layer(
+                self.layers, self.tokens, [list(map(str, row)) for row in self.ranks.tolist()]
+            )
+            return
+        cells = zip(self.layers, self.logits[:, 0], self.probabilities[:, 0], self.ranks[:, 0], strict=True)
+        rows = [[str(layer), f"{a:.3f}", f"{b:.4f}", str(int(rank))] for layer, a, b, rank in cells]
+        yield plain_table(["layer", "logit", "probability", "rank"], rows)
+
+
+def _by_layer(
+    layers: tuple[int | str, ...], tokens: tuple[str, ...], cells: list[list[str]]
+) -> "Iterator[RenderableType]":
+    rows = ([str(layer), *row[:_COLUMNS]] for layer, row in zip(layers, cells, strict=True))
+    yield plain_table(["layer", *tokens[:_COLUMNS]], rows)
+    if len(tokens) > _COLUMNS:
+        yield f"The first {_COLUMNS} of {len(tokens)} positions."
+
+
+@overload
+def logit_lens(trace: Trace, token: Selector | None = None, *, of: None = None, k: int = 5) -> LogitLens: ...
+@overload
+def logit_lens(
+    trace: Trace, token: Selector | None = None, *, of: int | str | list[int | str] | list[int]
+) -> TokenLens: ...
+def logit_lens(
+    trace: Trace,
+    token: Selector | None = None,
+    *,
+    of: int | str | list[int | str] | list[int] | None = None,
+    k: int = 5,
+) -> LogitLens | TokenLens:
+    """Apply the last norm and the head to the hidden state after every layer.
+
+        logits_l = head(norm(x_l)),  l = 0 .. L;  logits_L are the model's own
+
+    On regard's own models norm and head run alone; through the lens the whole model runs once a layer, with
+    x_l in the place of what its last layer hands on. x_0 is embedding layer "input", which layer 0 reads.
+
+    Args:
+        token: which positions, of the decoder where there is one: an index, a slice or a word; None: all.
+        of: a token of the vocabulary, by id or as the vocabulary writes it, whose logit, rank and probability
+            are wanted; or a list with a token for each position. None gives the best tokens.
+        k: how many of the best tokens, at most 1,000.
+
+    Returns:
+        See `LogitLens`; with `of`, `TokenLens`.
+
+    Raises:
+        InputError: no head over the vocabulary, no hidden states, a token that is not there, or a k that is
+            not from 1 to the size of the vocabulary, or to 1,000.
+
+    Example:
+        >>> import torch
+        >>> import regard
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> config = GPT2Config(vocab_size=31, n_embd=6, n_layer=2, n_head=3, n_positions=17)
+        >>> trace = regard.lens(GPT2LMHeadModel(config).eval()).trace(token_ids=[3, 1, 4])
+        >>> trace.logit_lens(-1, k=2)
+        LogitLens(3 layers x 1 positions, the best 2)
+        >>> fares = trace.logit_lens(slice(0, 2), of=[1, 4])  # the next tokens
+        >>> fares.layers, fares.ranks.shape
+        (('input', 1, 2), torch.Size([3, 2]))
+
+    Source: nostalgebraist 2020, "interpreting GPT: the logit lens", LessWrong.
+    """
+    loaded = trace.require_model()
+    kind = outermost(loaded.network)
+    check_head(trace)
+    traced = trace.stack(kind)
+    rows = chosen_of("token", traced.encoding, token)
+    depth = len(hidden_of(trace, kind))
+    which = None if of is None else vocabulary_ids("of", trace, of, len(rows))
+    first: list[Tensor] = []
+    logits, logs = [], []
+    for layer in logits_of_layers(trace, range(depth), rows):
+        # A sum over the vocabulary in half precision would lose its small terms.
+        wide = layer.float() if layer.dtype.itemsize < 4 else layer
+        if which is None:
+            most = min(_MOST, wide.shape[1])
+            if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= most:
+                raise InputError(
+                    f"k must be from 1 to {most}; got {k!r}. A chosen token is asked for by of=."
+                )
+            found, ids = wide.topk(k, dim=1)
+            first.append(ids.cpu())
+        else:
+            found = wide[range(len(rows)), which][:, None]
+            first.append((1 + (wide > found).sum(dim=1)).cpu())
+            found = found[:, 0]
+        logits.append(found.float().cpu())
+        whole = wide.logsumexp(dim=1)
+        logs.append((found - (whole[:, None] if which is None else whole)).float().cpu())
+    common: dict[str, Any] = {
+        "layers": ("input", *range(1, depth)),
+        "positions": rows,
+        "tokens": tuple(traced.tokens[row] for row in rows),
+        "logits": torch.stack(logits),
+        "log_probabilities": torch.stack(logs),
+    }
+    if which is None:
+        return LogitLens(ids=torch.stack(first), tokenizer=loaded.tokenizer, **common)
+    return TokenLens(of=tuple(which), ranks=torch.stack(first), **common)

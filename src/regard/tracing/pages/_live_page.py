@@ -13,9 +13,9 @@ from regard.blocks import MultiHeadAttention
 from regard.core import attention_weights
 from regard.core.errors import InputError
 from regard.models import LanguageModelHead, Loaded, Transformer, attentions
-from regard.tracing.pages._ending import sentences
 from regard.tracing.pages._names import MOST_WEIGHTS, live_names
 from regard.tracing.pages._page import page_record
+from regard.tracing.pages._story import sentences
 from regard.tracing.run import TraceOfRun
 from regard.views import LivePooling, LiveRecord, LiveWeights, Page, render_page
 

@@ -17,9 +17,9 @@ from regard.models import Loaded
 from regard.text import Tokenizer
 from regard.tracing.edits import Edit, Write, Zero, edited, unseen
 from regard.tracing.measures import logits_of_layers, outermost
-from regard.tracing.pages._ending import beside, sentences, word_at
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
 from regard.tracing.pages._page import page_record
+from regard.tracing.pages._story import beside, sentences, word_at
 from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import TraceOfRun
 from regard.views import LivePooling, Page, ServedRecord, page_contents, render_page

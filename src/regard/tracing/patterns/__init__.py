@@ -1,8 +1,8 @@
 """What each head does over a text or a corpus: patterns, how strongly a head follows them, and how surely."""
 
-from regard.tracing.patterns._bootstrap import FEWEST_UNITS, query_draws
 from regard.tracing.patterns._card import HeadCard, HeadExample, HeadFinding
-from regard.tracing.patterns._heads import HeadOptions, heads, heads_of_trace
+from regard.tracing.patterns._counter import FEWEST_UNITS, query_draws
+from regard.tracing.patterns._heads import HeadOptions, TextOrIds, heads, heads_of_trace, repeated_tokens
 from regard.tracing.patterns._patterns import (
     Alignment,
     Broadcast,
@@ -16,5 +16,4 @@ from regard.tracing.patterns._patterns import (
     Sides,
     default_patterns,
 )
-from regard.tracing.patterns._reading import TextOrIds, repeated_tokens
 from regard.tracing.patterns._table import HeadTable, check_heads_file

@@ -44,8 +44,7 @@ from regard.models.families.deberta import DisentangledBias, DistanceTerm
 from regard.positions import Alibi, BucketBias
 from regard.text import Encoding, Token, Word
 from regard.tracing.record._keep import KeepPolicy, Partial, ScoreInputs
-from regard.tracing.record._origin import Origin, origin_of
-from regard.tracing.record._stacks import AttentionTrace, ScoreTrace, Stacks, TracedStack
+from regard.tracing.record._stacks import AttentionTrace, Origin, ScoreTrace, Stacks, TracedStack, origin_of
 
 SCHEMA: dict[str, tuple[Any, str]] = {
     "Passage": (

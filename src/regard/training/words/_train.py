@@ -15,11 +15,9 @@ import torch
 
 from regard.checkpoints import SafetensorsFile, write_tensors
 from regard.core.arguments import one_of
-from regard.core.errors import InputError, TrainingError
-from regard.core.extras import missing
+from regard.core.errors import InputError, TrainingError, missing
 from regard.core.files import locked
-from regard.training._errors import in_words
-from regard.training._folder import DATA, MODEL, lock_settings, make_folder
+from regard.training._folder import DATA, MODEL, in_words, lock_settings, make_folder
 from regard.training._journal import Journal
 from regard.training._ranks import Ranks
 from regard.training._result import Result, word_card_of

@@ -78,7 +78,7 @@ def test_what_a_projection_is_needed_for_says_so(monkeypatch: pytest.MonkeyPatch
     trace = traced(NETWORKS["encoder"]())
     with pytest.raises(InputError, match="needs the parameters of tiny, and the trace came without"):
         replace(trace, loaded=None).norm_weighted(0)
-    monkeypatch.setattr("regard.models._projection._matrix", lambda module: None)
+    monkeypatch.setattr("regard.models._heads._matrix", lambda module: None)
     for ask in (trace.norm_weighted, trace.norm_weighted_layer):
         with pytest.raises(InputError, match="in encoder layer 1 of tiny none can be seen"):
             ask(1)

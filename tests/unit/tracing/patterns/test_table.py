@@ -11,7 +11,7 @@ import torch
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.tracing import KeepPolicy, Offset, heads, heads_of_trace, repeated_tokens, trace_ids, trace_text
-from regard.tracing.patterns._bootstrap import Bootstrap, Draws
+from regard.tracing.patterns._counter import Bootstrap, Draws
 from regard.tracing.patterns._rows import Rows
 from tolerances import FP64, WEIGHTS
 from unit.models import tiny

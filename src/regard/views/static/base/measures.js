@@ -1,7 +1,7 @@
 // What can be drawn of attention: the weights, or one of the measures that the page holds beside them.
 //
 // A measure has a row and a column as the weights have, and one number that a full line stands for. Python's form of
-// these is views/_measures.py; by the name of each the method of a trace is found.
+// these is views/_budget.py; by the name of each the method of a trace is found.
 
 import { decodeRows, decodeValues } from "./numbers.js";
 

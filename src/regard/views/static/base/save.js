@@ -8,7 +8,7 @@
 //            { kind: "image", x, y, width, height, address, sharp }: what was drawn on a canvas; sharp: with hard pixels
 //            { kind: "drawing", x, y, width, height, copy }: an SVG of the page, by styled()
 //
-// views/_svg.py draws the same shapes for Python.
+// views/_sheet.py draws the same shapes for Python.
 
 import DRAWING from "../drawing.json";
 import { makeButton } from "./controls.js";

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from regard.core.errors import CheckpointError, InputError, OutputError
-from regard.training import _examples
-from regard.training._examples import Examples
+from regard.training import _batch
+from regard.training._batch import Examples
 
 COLUMNS = ("tokens", "label")
 
@@ -31,7 +31,7 @@ def rows(seed: int = 0, count: int = 50) -> list[dict[str, list[int]]]:
 
 @pytest.mark.parametrize("waiting", [1, 5, 1 << 18])
 def test_what_is_written_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: int) -> None:
-    monkeypatch.setattr(_examples, "_FLUSHED", waiting)
+    monkeypatch.setattr(_batch, "_FLUSHED", waiting)
     wanted = rows()
     written = Examples.write(tmp_path / "a", iter(wanted), COLUMNS)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -8,7 +8,7 @@ import torch
 
 from regard import InputError, MissingExtraError
 from regard.decoding import Rules, greedy, prepared
-from regard.decoding import _prepared as module
+from regard.decoding import _reader as module
 from regard.kernels import FewRowsLinear
 from regard.models import Transformer, new_network
 from regard.models.families.bart import original_transformer

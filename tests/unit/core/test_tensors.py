@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from regard.core.fingerprints import fingerprint
+from regard.core.tensors import fingerprint
 
 
 def test_what_a_mark_is_of() -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from regard.core.errors import InputError
-from regard.training._schedules import SCHEDULES, learning_rate
+from regard.training._run import SCHEDULES, learning_rate
 
 PEAK, FLOOR, WARMUP, STEPS = 2.0, 0.2, 10, 109  # what falls reaches the floor at 110
 ON_THE_WAY = {
