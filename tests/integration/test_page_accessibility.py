@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
 from integration import head_page
+from integration.axe import axe
 from regard.concordance import Concordance, build_index
 from regard.tracing import Trace, comparison_page
 from regard.training import film
@@ -154,12 +154,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def _complaints(page: BrowserPage, part: str | None = None, colours: bool = True) -> list[str]:
     """What axe says of what is on show, or of a part of it, with every rule it has, or all but contrast's."""
-    rules = {"color-contrast": {"enabled": colours}}
-    found = Axe().run(page, part, {"resultTypes": ["violations"], "rules": rules}).response
-    assert len(found["passes"]) > 5
+    found = axe(page, part, rules={"color-contrast": {"enabled": colours}})
+    assert found.passes > 5
     return [
         f"{each['id']} ({each['impact']}): {each['help']}: {[node['target'] for node in each['nodes'][:4]]}"
-        for each in found["violations"]
+        for each in found.violations
     ]
 
 

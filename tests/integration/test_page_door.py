@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import ViewportSize, expect
 
 import regard
 from integration import head_page
+from integration.axe import axe
 from integration.first_screen import first_screen
 from regard.tracing.edits import unseen_cosines
 from regard.views import PageToken, render_page
@@ -59,7 +59,7 @@ def test_the_first_screen_is_short(open_page: OpenPage, bank: tuple[Path, Any], 
     assert bottom["y"] + bottom["height"] < size["height"]
     # The counter counts: "All views" is what it was.
     page.get_by_role("button", name="All views").click()
-    assert Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"] == []
+    assert axe(page).violations == []
     found = first_screen(page)
     assert found.words > 60
     assert found.numbers > 10
@@ -160,7 +160,7 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
     expect(third).to_be_focused()  # though it was drawn anew
     # What becomes of the words is known of the first head alone.
     expect(page.locator(".answer-without")).to_contain_text("regard look --live")
-    assert Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"] == []
+    assert axe(page).violations == []
     page.get_by_role("button", name="Why?").click()
     expect(page.locator(".answer-why")).to_be_hidden()
 

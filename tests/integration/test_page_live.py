@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
 from integration import test_cli
+from integration.axe import axe
 from integration.first_screen import first_screen
 from integration.live_models import MOST_TOKENS, live_model
 from integration.test_cli import DEFAULT_MODEL, Run
@@ -146,7 +146,7 @@ def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, reg
     expect(field).to_have_value("The horse raced past the barn fell.")
     _settle(page)
     expect(words.first).to_have_text("The")
-    assert Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"] == []
+    assert axe(page).violations == []
 
 
 def test_the_story_of_what_is_typed_has_its_end(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
@@ -524,11 +524,11 @@ def test_axe_finds_nothing(theme: str, open_live: OpenPage) -> None:
     page.get_by_role("slider", name="Drag the weight of bank", exact=True).press("ArrowRight")
     _settle(page)
     # In the dark only colours are others.
-    options = {"resultTypes": ["violations"]} | ({"runOnly": ["color-contrast"]} if theme == "dark" else {})
+    options = {"runOnly": ["color-contrast"]} if theme == "dark" else {}
     for _ in range(2):
-        found = Axe().run(page, options=options).response
-        assert len(found["passes"]) > (0 if theme == "dark" else 10)
-        assert [(each["id"], each["nodes"][0]["target"]) for each in found["violations"]] == []
+        found = axe(page, **options)
+        assert found.passes > (0 if theme == "dark" else 10)
+        assert [(each["id"], each["nodes"][0]["target"]) for each in found.violations] == []
         for size in (PHONE, DESK):
             page.set_viewport_size(size)
             assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

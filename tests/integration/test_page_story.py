@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 from integration import tiny
+from integration.axe import axe
 from regard.tracing import Trace
 from regard.tracing.pages import page_record
 from regard.views import render_page
@@ -281,12 +281,10 @@ def test_axe_finds_nothing_in_any_step(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#view=story&theme=light&pin=query-3")
     for step in range(1, 9):
         _tables(page, step)
-        found = Axe().run(page, ".story-drawing", {"resultTypes": ["violations"]}).response["violations"]
+        found = axe(page, ".story-drawing").violations
         if step in (4, 7):  # with two tables and more; what is around them is the same in every step
             # Contrast takes most of the time; of the tables, which are alike, another test asks it.
-            rules = {"color-contrast": {"enabled": False}}
-            asked = {"resultTypes": ["violations"], "rules": rules}
-            found += Axe().run(page, "main", asked).response["violations"]
+            found += axe(page, "main", rules={"color-contrast": {"enabled": False}}).violations
         assert [(step, each["id"], each["nodes"][0]["target"]) for each in found] == []
 
 

@@ -15,12 +15,12 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
 from pydantic import SecretStr
 
 import regard
+from integration.axe import axe
 from integration.live_models import live_model
 from integration.served import Served, posted, wait_for
 from regard.concordance import Concordance, Reading, build_index
@@ -120,7 +120,7 @@ def _settle(page: BrowserPage) -> None:
 
 
 def _violations(page: BrowserPage) -> list[tuple[str, Any]]:
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    found = axe(page).violations
     return [(each["id"], each["nodes"][0]["target"]) for each in found]
 
 
