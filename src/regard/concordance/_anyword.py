@@ -90,8 +90,6 @@ class AnyWord:
         return Found(kept[:k]), min(total, others or 0)
 
     def _under(self, found: Uses, where: Sequence[str]) -> Uses:
-        if not where:
-            return found
         condition, values = conditions(self._store, where)
         query = f"SELECT u.id FROM json_each(?) w CROSS JOIN {JOINED} WHERE u.id = w.value AND {condition}"
         rows = self._store.rows(f"{query} ORDER BY w.key", [numbers(found), *values])

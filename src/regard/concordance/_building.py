@@ -231,13 +231,11 @@ def build_index(
 def _identified(sources: Sequence[tuple[Source, str]]) -> dict[str, tuple[str, Source, str]]:
     """The files by what they hold, each with its name: with folders, where names alone are not enough."""
     parts = [(*(each.opened.path or Path()).absolute().parts[:-1], each.opened.label) for each, _ in sources]
-    labels: list[str] = []
-    for depth in range(1, max(map(len, parts)) + 1):
-        labels = ["/".join(each[-depth:]) for each in parts]
-        if len(set(labels)) == len(labels):
-            break
+    deepest = max(map(len, parts))
+    depth = next((n for n in range(1, deepest) if len({each[-n:] for each in parts}) == len(parts)), deepest)
     found: dict[str, tuple[str, Source, str]] = {}
-    for label, (source, kind) in zip(labels, sources, strict=True):
+    for part, (source, kind) in zip(parts, sources, strict=True):
+        label = "/".join(part[-depth:])
         with source.opened.reading(raw=True) as file:
             mark = file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
         first = found.setdefault(mark, (label, source, kind))

@@ -189,7 +189,7 @@ def keywords(store: Store, where: Sequence[str], against: Sequence[str], *, by: 
     b = every - a if rest else _counted(store, by, against)
     if where and not rest and _counted(store, by, [*where, *against]):
         raise InputError("against must have no text of where; rest stands for all that are not in where.")
-    return _compared(by, {}, a, b, k, f"{_called(where)} against {_called(against)}")
+    return _compared(by, {}, a, b, k, f"{', '.join(where) or REST} against {', '.join(against)}")
 
 
 def collocates(
@@ -268,7 +268,3 @@ def _told(word: str | None, uses: int, size: int, where: Sequence[str]) -> str:
     if word is None:
         return f"{uses:,} words{under}"
     return f"{word}{under}: {uses:,} of {size:,} words, {1e6 * uses / max(size, 1):,.1f} per million"
-
-
-def _called(where: Sequence[str]) -> str:
-    return ", ".join(where) or REST

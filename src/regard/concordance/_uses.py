@@ -259,17 +259,15 @@ def sort_order(store: Store, found: Found, keys: Sequence[str]) -> NDArray[np.in
         raise InputError(f"sort must be of L1 to L9, node and R1 to R9; got {odd[0]!r}.")
     reach = max(int(key[1]) if key != "NODE" else 0 for key in keys)
     around = neighbours(store, found, reach, reach)
-    names = dict(store.rows("SELECT id, key FROM form"))
+    names = dict(store.rows("SELECT id, key FROM form")) | {0: ""}
     columns = []
     for key in keys:
+        forms = np.zeros(len(found.uses), np.int64)
         if key == "NODE":
-            query = "SELECT w.key, u.form FROM json_each(?) w CROSS JOIN use u ON u.id = w.value"
-            there = store.rows(query, [numbers(found.uses)])
+            query = "SELECT u.form FROM json_each(?) w CROSS JOIN use u ON u.id = w.value ORDER BY w.key"
+            forms[:] = [form for (form,) in store.rows(query, [numbers(found.uses)])]
         else:
             at = around.distance == int(key[1]) * (1 if key[0] == "R" else -1)
-            there = np.stack([around.row, around.form])[:, at].T.tolist()
-        column = np.full(len(found.uses), "", object)
-        for row, form in there:
-            column[row] = names[form]
-        columns.append(column)
-    return np.lexsort([column.astype(str) for column in reversed(columns)])
+            forms[around.row[at]] = around.form[at]
+        columns.append(np.array([names[form] for form in forms.tolist()]))
+    return np.lexsort(columns[::-1])
