@@ -10,9 +10,11 @@ other words (ten folds by word), of the development pairs by a fit on the traini
 chance would give if the probabilities were exact: the median over 200 draws of answers from them.
 
 *Line and serve*: is a use's sense that of its nearest other use, or of most of the five nearest? Each use is
-left out in its turn. Then with few labels, 2, 5, 10, 20 and 50 uses a sense: a logistic head; the same
-averaged over the nearest uses, as `regard senses --teach` labels, with its calibration error; and neighbours
-among the labelled uses. Scored on all other uses, the mean of ten draws.
+left out in its turn. Then with few labels, 2, 5, 10, 20 and 50 uses a sense: a logistic head; the same with
+what the nearest uses and the words of the texts say, as `regard senses` labels by a file, with its
+calibration error; and neighbours among the labelled uses. Scored on all other uses, the mean of ten draws.
+Last the same number of labels in all, of the uses that `--teach` asks for and of uses by chance, each time
+among half of the uses, the mean of four halves.
 
 Baselines: the most frequent sense, the static embedding (layer 0), and the last layer alone.
 """
@@ -34,8 +36,8 @@ import regard
 from regard.checkpoints import DEFAULT_MODEL
 from regard.concordance import usage_vectors
 from regard.concordance._meaning import Calibration, voted
+from regard.concordance._teach import Words, decided, next_use, words_of
 from regard.concordance._teach import fit as fit_head
-from regard.concordance._teach import shared
 from regard.concordance._tuning import (
     calibration_error,
     drawn_pairs,
@@ -47,7 +49,7 @@ from regard.concordance._tuning import (
 )
 from regard.concordance._vectors import Span, UsageEmbedder, span_in
 
-LABELS, DRAWS, WORDS = (2, 5, 10, 20, 50), 10, ("line", "serve")
+LABELS, DRAWS, ASKED, HALVES, WORDS = (2, 5, 10, 20, 50), 10, (2, 5, 10, 20), 4, ("line", "serve")
 
 Array = np.ndarray[Any, Any]
 
@@ -108,30 +110,56 @@ def said_of_pairs(calibration: Calibration, vectors: Array, senses: Array) -> fl
     return calibration_error(calibration((vectors[pairs[:, 0]] * vectors[pairs[:, 1]]).sum(1)), same)
 
 
-def with_labels(vectors: Array, senses: Array, labels: int) -> dict[str, float]:
+def taught(vectors: Array, senses: Array, words: Words, known: Array) -> dict[str, float]:
+    """What labels of some uses are worth on the others: the head alone, and as the concordance labels."""
+    rest, names = np.setdiff1d(np.arange(len(senses)), known), sorted(set(senses[known]))
+    alone = fit_head(vectors[known], senses[known].astype(str).tolist()).predict_proba(vectors)
+    both = decided(alone, vectors, words, {row: names.index(senses[row]) for row in known.tolist()})
+    right = [np.array(names)[p[rest].argmax(1)] == senses[rest] for p in (alone, both)]
+    scores = {"head": right[0].mean(), "taught": right[1].mean()}
+    return scores | {"calibration error": calibration_error(both[rest].max(1), right[1])}
+
+
+def with_labels(vectors: Array, senses: Array, words: Words, labels: int) -> dict[str, float]:
     """The head and the neighbours with so many labels a sense, the mean of draws."""
-    names = ("head", "taught", "calibration error", "1 neighbour", "5 neighbours")
-    scores: dict[str, list[float]] = {name: [] for name in names}
+    scores = []
     for seed in range(DRAWS):
         draw = np.random.default_rng(seed)
-        known = [
-            draw.choice(np.flatnonzero(senses == each), labels, replace=False) for each in sorted(set(senses))
+        each = [
+            draw.choice(np.flatnonzero(senses == of), labels, replace=False) for of in sorted(set(senses))
         ]
-        taught = np.concatenate(known)
-        rest = np.setdiff1d(np.arange(len(senses)), taught)
-        truth = senses[rest]
-        head = fit_head(vectors[taught], senses[taught].astype(str).tolist())
-        alone = head.probabilities(vectors)
-        both = shared(alone, vectors)
-        for name, p in (("head", alone), ("taught", both)):
-            scores[name].append(float((np.array(head.names)[p[rest].argmax(1)] == truth).mean()))
-        right = np.array(head.names)[both[rest].argmax(1)] == truth
-        scores["calibration error"].append(calibration_error(both[rest].max(1), right))
-        likeness = vectors[rest] @ vectors[taught].T
+        known = np.concatenate(each)
+        row, rest = taught(vectors, senses, words, known), np.setdiff1d(np.arange(len(senses)), known)
+        likeness = vectors[rest] @ vectors[known].T
         for count, name in ((1, "1 neighbour"), (5, "5 neighbours")):
-            found = np.array(voted(likeness, senses[taught].tolist(), count), object)
-            scores[name].append(float((found == truth).mean()))
-    return {name: float(np.mean(each)) for name, each in scores.items()}
+            found = np.array(voted(likeness, senses[known].tolist(), count), object)
+            row[name] = (found == senses[rest]).mean()
+        scores.append(row)
+    return {name: float(np.mean([row[name] for row in scores])) for name in scores[0]}
+
+
+def asked_for(vectors: Array, senses: Array, bodies: Sequence[str]) -> list[dict[str, Any]]:
+    """As many answers, to what `--teach` asks and to chance: the mean of draws of half of the uses."""
+    scores: dict[tuple[int, str], list[dict[str, float]]] = {}
+    kinds = len(set(senses))
+    for seed in range(HALVES):
+        draw = np.random.default_rng(seed)
+        own = np.sort(draw.permutation(len(senses))[: len(senses) // 2])
+        of, truth, words = vectors[own], senses[own], words_of([bodies[row] for row in own])
+        asked: list[int] = []
+        while len(asked) < max(ASKED) * kinds:
+            head = fit_head(of[asked], truth[asked].tolist()) if len(set(truth[asked])) > 1 else None
+            asked.append(next_use(of, asked, head))  # type: ignore[arg-type]  # there are more uses
+        chance = draw.permutation(len(own))
+        for labels in ASKED:
+            for name, known in (("asked", np.array(asked)), ("by chance", chance)):
+                row = taught(of, truth, words, known[: labels * kinds])
+                scores.setdefault((labels, name), []).append(row)
+    return [
+        {"labels": labels, "answers": labels * kinds, "which": name}
+        | {what: float(np.mean([row[what] for row in rows])) for what in rows[0]}
+        for (labels, name), rows in scores.items()
+    ]
 
 
 def curve(p: Array, same: Array) -> str:
@@ -226,6 +254,8 @@ def main() -> None:
 
     for word in WORDS:
         uses, senses = senseval(given.data / "senseval" / f"{word}.pos.gz")
+        bodies = [use.text for use in uses]
+        words = words_of(bodies)
         of, one = layers_of(loaded, uses, every), np.full(len(uses), word, object)
         majority = max(Counter(senses).values()) / len(senses)
         print(f"\n{word}: {len(uses):,} uses, {len(set(senses))} senses; the most frequent {majority:.3f}")
@@ -239,12 +269,14 @@ def main() -> None:
             rows.append({"task": word, "what": name, "layers": chosen} | scored)
             print(f"{name:<20}", "   ".join(f"{what} {share:.3f}" for what, share in scored.items()))
         for labels in LABELS:
-            taught = with_labels(mean, senses, labels)
-            rows.append({"task": word, "what": "labels", "labels": labels} | taught)
+            row = with_labels(mean, senses, words, labels)
+            rows.append({"task": word, "what": "labels", "labels": labels} | row)
             print(
-                f"{labels:>3} labels a sense ",
-                "   ".join(f"{what} {share:.3f}" for what, share in taught.items()),
+                f"{labels:>3} labels a sense ", "   ".join(f"{of} {share:.3f}" for of, share in row.items())
             )
+        for row in asked_for(mean, senses, bodies):
+            rows.append({"task": word, "what": "answers"} | row)
+            print(f"{row['answers']:>3} answers, {row['which']}: {row['taught']:.3f}, head {row['head']:.3f}")
     finish("eval_senses", machine("numpy", "scikit-learn"), rows, keep=given.keep)
 
 

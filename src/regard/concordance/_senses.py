@@ -17,12 +17,13 @@ from regard.concordance._store import Store
 from regard.concordance._teach import (
     UNSURE,
     Examples,
+    decided,
     head_of,
     learning,
     marked,
     read_examples,
-    shared,
     span_at,
+    words_of,
     write_examples,
 )
 from regard.concordance._uses import Found, places
@@ -242,12 +243,17 @@ def _labelled(
 ) -> list[Line]:
     """Lines with the sense that the examples give them; those that are examples keep what the user said."""
     said = {(span.text, span.start): name for name, spans in examples.items() for span in spans}
+    own = [said.get((line.place.body, line.place.start)) for line in lines]
     head = head_of(embed, examples)
+    names = head.classes_.tolist()
+    known = {row: names.index(name) for row, name in enumerate(own) if name is not None}
+    words = words_of(line.place.body for line in lines)
+    shares = decided(head.predict_proba(vectors), vectors, words, known)
     found = []
-    for line, shares in zip(lines, shared(head.probabilities(vectors), vectors), strict=True):
-        own, best = said.get((line.place.body, line.place.start)), int(shares.argmax())
-        name = own or (head.names[best] if shares[best] >= SURE else UNSURE)
-        found.append(replace(line, label=name, probability=None if own else float(shares[best])))
+    for line, name, row in zip(lines, own, shares, strict=True):
+        likely = names[row.argmax()] if row.max() >= SURE else UNSURE
+        probability = None if name else float(row.max())
+        found.append(replace(line, label=name or likely, probability=probability))
     return found
 
 

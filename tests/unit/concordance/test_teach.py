@@ -1,12 +1,12 @@
 """Senses from labels: the head learns them, and asks first about what decides most."""
 
-from typing import cast
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from regard.concordance._meaning import voted
-from regard.concordance._teach import Head, fit, next_use, shared
+from regard.concordance._teach import decided, fit, next_use, words_of
 from regard.core.errors import InputError
 
 
@@ -25,12 +25,12 @@ def test_beats_the_neighbours_and_its_probabilities_hold() -> None:
     vectors, labels = cones(600)
     learned, known = vectors[:60], labels[:60]
     head = fit(learned, known)
-    shares = head.probabilities(vectors[60:])
+    shares = head.predict_proba(vectors[60:])
     np.testing.assert_allclose(shares.sum(1), 1)
-    guesses = [head.names[best] for best in shares.argmax(1)]
-    right = np.array(guesses) == labels[60:]
+    guesses = head.classes_[shares.argmax(1)]
+    right = guesses == labels[60:]
     by_neighbours = np.array(voted(vectors[60:] @ learned.T, known)) == labels[60:]
-    assert head.names == ("a", "b", "c")
+    assert head.classes_.tolist() == ["a", "b", "c"]
     assert right.mean() > by_neighbours.mean()
     told, error = shares.max(1), 0.0
     for low in np.arange(0.3, 1.0, 0.1):
@@ -63,22 +63,61 @@ def test_asks_about_what_is_new_and_not_known() -> None:
 
 def test_asks_where_the_head_is_unsure() -> None:
     class Known:
-        def probabilities(self, vectors: np.ndarray) -> np.ndarray:
+        def predict_proba(self, vectors: np.ndarray) -> np.ndarray:
             sure = np.where(np.arange(len(vectors)) == 3, 0.55, 0.9)
             return np.stack([sure, 1 - sure], axis=1)
 
-    assert next_use(np.eye(6, dtype=np.float32), [0, 1], cast(Head, Known())) == 3
+    assert next_use(np.eye(6, dtype=np.float32), [0, 1], Known()) == 3
 
 
-def test_neighbours_share_what_the_head_says() -> None:
-    vectors, labels = cones(400, spread=0.4)
-    head = fit(vectors[:9], labels[:9])
-    alone = head.probabilities(vectors)
-    both = shared(alone, vectors)
+def by_hand(
+    alone: np.ndarray, vectors: np.ndarray, bodies: list[list[str]], known: dict[int, int]
+) -> np.ndarray:
+    """What `decided` says, use by use and word by word."""
     nearest = np.argsort(-(vectors @ vectors.T - 3 * np.eye(len(vectors))), axis=1)[:, :10]
-    by_hand = ((alone + alone[nearest].mean(1)) / 2) ** 1.35
-    np.testing.assert_allclose(both, by_hand / by_hand.sum(1, keepdims=True), rtol=1e-6)
-    truth = np.array(labels)
-    right = [(np.array(head.names)[each.argmax(1)] == truth)[9:].mean() for each in (alone, both)]
-    assert right[1] > right[0] + 0.02
-    assert (shared(alone[:1], vectors[:1]) == alone[:1]).all()
+
+    def averaged(p: np.ndarray) -> np.ndarray:
+        mean = ((p + p[nearest].mean(1)) / 2) ** 1.35
+        return mean / mean.sum(1, keepdims=True)
+
+    shares = averaged(alone)
+    for row, sense in known.items():
+        shares[row] = np.arange(alone.shape[1]) == sense
+    texts = Counter(word for body in bodies for word in set(body))
+    kept = [[word for word in set(body) if texts[word] > 1] for body in bodies]
+    every = sum(map(len, kept))
+    both = np.log(alone)
+    for row, words in enumerate(kept):
+        for sense in range(alone.shape[1]):
+            count, total = Counter[str](), 0.0
+            for other, of in enumerate(kept):
+                if other != row:
+                    count.update(dict.fromkeys(of, shares[other, sense]))
+                    total += len(of) * shares[other, sense]
+            for word in words:
+                rate = (count[word] + 300 * texts[word] / every) / (total + 300)
+                both[row, sense] += np.log(rate) / np.sqrt(len(words))
+    odds = np.exp(both)
+    return averaged(odds / odds.sum(1, keepdims=True))
+
+
+def test_neighbours_and_words_help_the_head() -> None:
+    vectors, labels = cones(60, spread=0.5)
+    draw = np.random.default_rng(1)
+    bodies = [
+        [*(f"{draw.choice([label, 'x'])}{n}" for n in draw.integers(0, 8, 4)), f"once{row}"]
+        for row, label in enumerate(labels)
+    ]
+    head = fit(vectors[:9], labels[:9])
+    alone, truth = head.predict_proba(vectors), np.array(labels)
+    known = {row: "abc".index(label) for row, label in enumerate(labels[:9])}
+    found = decided(alone, vectors, words_of(map(" ".join, bodies)), known)
+    np.testing.assert_allclose(found, by_hand(alone, vectors, bodies, known), rtol=1e-6)
+    wordless = decided(alone, vectors, words_of("" for _ in bodies), {})
+    right = [(head.classes_[p.argmax(1)] == truth)[9:].mean() for p in (alone, wordless, found)]
+    assert right[0] < right[1] < right[2] - 0.02
+
+
+def test_one_use_has_neither_neighbours_nor_words() -> None:
+    alone = np.array([[0.3, 0.7]])
+    np.testing.assert_allclose(decided(alone, np.eye(1, dtype=np.float32), words_of(["a word"]), {}), alone)
