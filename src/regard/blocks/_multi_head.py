@@ -136,6 +136,7 @@ class MultiHeadAttention(nn.Module):
             each.name for each in fields(scorer) if isinstance(getattr(scorer, each.name), Tensor)
         ]
         for name in self._of_scorer:
+            # A copy: several layers may be made with one scorer.
             self.register_parameter(f"scorer_{name}", nn.Parameter(getattr(scorer, name).detach().clone()))
         self.q_norm, self.k_norm = q_norm, k_norm
         self.kernel = kernel
@@ -270,6 +271,7 @@ def drawn_dropout(attention: nn.Module) -> SeededDropout | None:
     dropout_p: float = getattr(attention, "dropout_p", 0.0)
     if not attention.training or dropout_p <= 0:
         return None
+    # A number for the pass, not a matrix: every block draws its own part, and in the backward pass again.
     return SeededDropout(dropout_p, seed=int(torch.randint(2**62, ())))
 
 

@@ -59,7 +59,7 @@ def by_blocks(inputs: AttentionInputs, block: Block, blocks: Plan, learned: tupl
 
 
 def _forward(inputs: AttentionInputs, block: Block, blocks: Plan, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    if len(blocks) == 1:
+    if len(blocks) == 1:  # without a copy into another context
         ((rows, keys),) = blocks
         return block(inputs, *parts(q, k, v, rows, keys), rows, keys)
     context = empty_context(q, v)
@@ -111,6 +111,7 @@ class _Blocks(torch.autograd.Function):
             own = [part.detach().requires_grad_() for part in parts(q, k, v, rows, keys)]
             with torch.enable_grad(), torch.autocast(q.device.type, enabled=False):
                 context = ctx.block(ctx.inputs, *own, rows, keys)
+                # A parameter may have no part in a block.
                 gradients = torch.autograd.grad(
                     context, [*own, *wanted], upstream[:, :, _slice(rows)], allow_unused=True
                 )

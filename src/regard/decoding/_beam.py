@@ -177,6 +177,7 @@ def beam_search(
         at = is_end.to(torch.int8).argsort(dim=1, stable=True)[:, :beams]  # those that go on, in their order
         sums = totals.masked_fill(is_end, -torch.inf).gather(1, at)
         going_on, gained_on = (each.gather(1, _wide(at, each)) for each in (written, gained))
+        # Ends beyond the `beams` likeliest are of ways that the search does not follow.
         has_end = (is_end & (totals > -torch.inf))[:, :beams]
         alive = sums > -torch.inf
         any_end = has_end.any(dim=1).tolist()
@@ -198,6 +199,7 @@ def beam_search(
         if not left:
             return [each.ranked(best) for each in found]
         kept = torch.tensor(left, device=device)
+        # Texts that are done leave the batch, so that no pass is spent on them.
         rows = (kept[:, None] * ways + parents.gather(1, at)[kept]).flatten()
         sums, written, gained = sums[kept], going_on[kept], gained_on[kept]
         reader.pick(rows, sources=kept)

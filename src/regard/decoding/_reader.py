@@ -201,11 +201,13 @@ class Reader:
             for place, (row, read) in enumerate(zip(rows, begun, strict=True))
         ]
         device = next(network.parameters()).device
+        # Padding in front: each row then goes on from its last position.
         self._next, self._real = _side_by_side(begun, device, left=True)
         self.read = self._next if self._real is None else self._next.where(self._real, -1)
         self._source: Tensor | None = None
         self._source_real: Tensor | None = None
         if self._two:
+            # Behind, since an encoder counts positions from the first of a row.
             self._source, self._source_real = _side_by_side(rows, device, left=False)
         self._state = None
         if cached:
@@ -223,6 +225,7 @@ class Reader:
     def add(self, ids: Tensor) -> None:
         """Hand in the next token of every row, int64 (rows,)."""
         if self._state is not None:
+            # The state knows of padding that was read, and a token is none.
             self._next, self._real = ids[:, None], None
             return
         self._next = torch.cat((self._next, ids[:, None]), dim=1)
@@ -257,6 +260,7 @@ class Reader:
     def _read_on(self) -> Tensor:
         assert isinstance(self._network, Transformer)
         assert self._state is not None
+        # Of a prompt's other positions nobody asks the logits, each as long as the vocabulary.
         logits = self._network.decode(self._next, self._state, mask=self._real, last=True).logits
         assert logits is not None, "checked"
         return logits[:, -1]

@@ -282,6 +282,7 @@ def steps(
     growing = [Growing(rules, reader.limits[way // count], way // count, until) for way in range(len(keys))]
     found: dict[int, Decoded] = {}
     ways = list(range(len(keys)))  # those that go on
+    # All ways of a text share what is read before its first token; then each has a row of its own.
     rows = torch.arange(len(texts), device=device).repeat_interleave(count)  # the reader's, of each way
     read = reader.read[rows]
     length = 0

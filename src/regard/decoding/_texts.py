@@ -258,6 +258,7 @@ class _Way:
 
     def __init__(self, job: Job, given: Given, place: int, top: int) -> None:
         self._pieces = job.pieces(given)
+        # Tokens are spelled after all that was written, what stops it included.
         self._plain = replace(job, stops=()).pieces(given)
         self._tokenizer, self._ends = job.tokenizer.target, job.rules.end_ids
         self._place, self._top = place, top

@@ -222,6 +222,7 @@ class Embedder:
                     whole.append(place)
                     places.append(text)
                 else:
+                    # A copy: a view would keep the vectors of its whole pack.
                     parts[text, part.start] = pooled[place].clone()
             out.put(places, pooled[whole])
 
@@ -383,7 +384,7 @@ class _Rows:
         self._rows: NDArray[np.float32] | None = None
 
     def put(self, places: Sequence[int] | NDArray[np.int64], vectors: Tensor) -> None:
-        with self._lock:
+        with self._lock:  # for the making of room alone: no two threads write one row
             if self._rows is None:
                 self._rows = np.empty((self._count, *vectors.shape[1:]), np.float32)
         self._rows[places] = vectors.float().cpu().numpy()

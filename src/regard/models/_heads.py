@@ -29,6 +29,7 @@ class Projection:
 
     def of_contexts(self, context: Tensor) -> Tensor:
         """(.., heads, positions, v_dim) -> (.., positions, d_model), in float64."""
+        # In float64: what is measured is the model's rounding, and this sum must not add its own.
         output = context.double().transpose(-3, -2).flatten(-2) @ self.weight.flatten(0, 1)
         return output if self.bias is None else output + self.bias
 
@@ -151,6 +152,7 @@ def mean_of_tokens(read: LastState) -> Tensor:
     real = padding_of(read.mask)
     if real is None:
         return read.state.mean(dim=1)
+    # Not multiplied by 0: what stands at padding may be no number.
     total = torch.where(real[:, :, None], read.state, 0.0).sum(dim=1)
     return total / real.sum(dim=1, keepdim=True).clamp(min=1)
 

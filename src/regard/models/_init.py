@@ -58,6 +58,7 @@ class Normal:
     cutoff: float | None = None
 
     def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
+        # The device is named: within `with torch.device(...)` another is the default.
         values = torch.empty(shape, device="cpu")
         if self.cutoff is None or not self.std:
             return nn.init.normal_(values, std=self.std, generator=generator)
@@ -166,7 +167,7 @@ def _parameters(network: nn.Module) -> list[tuple[str, nn.Parameter, nn.Module]]
 def _usual(owner: nn.Module, name: str, std: float) -> Draw:
     if name.endswith("bias"):
         return Constant(0.0)
-    if isinstance(owner, RMSNorm):
+    if isinstance(owner, RMSNorm):  # it multiplies by weight + offset
         return Constant(1.0 - owner.offset)
     return Constant(1.0) if isinstance(owner, nn.LayerNorm) else Normal(std)
 

@@ -217,13 +217,14 @@ def _read(
     unread = asked.not_its(stored, config, family.keys, tensors.names())
     tensors = tensors.without(unread)
     try:
-        with blank():
+        with blank():  # memory comes with the stored tensors
             network = family.build(config)
             cut_as_stored(network, pruned, fields.file)
     except (InputError, RuntimeError) as error:  # torch raises the latter for a table of 2^62 rows
         raise CheckpointError(f"{fields.file}: {error}") from error
-    if dtype is None:
+    if dtype is None:  # else all are converted to one that layers compute in
         _check_types(folder, tensors)
+    # A tensor may be missing of a head that was asked for; of a stored one that is damage.
     new = ("head.", "pooler.") if config is not stored else ()
     report = load_into(network, tensors, family.keys, dtype=dtype, device=device, may_begin=new)
     if report.begun:

@@ -164,7 +164,7 @@ def _write(
         text = json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False)
         (temporary / "config.json").write_text(text + "\n", encoding="utf-8")
         beside(temporary)
-        if "auto_map" in fields:
+        if "auto_map" in fields:  # then transformers looks for its classes in the folder
             shutil.copyfile(Path(__file__).with_name(f"{CODE}.py"), temporary / f"{CODE}.py")
         (temporary / "README.md").write_text(card, encoding="utf-8")
         write_tensors(tensors, temporary / "model.safetensors")
@@ -207,6 +207,7 @@ def _copy_beside(folder: Path, target: Path) -> None:
         if re.fullmatch(r"[0-9A-Za-z_-]+", path) and (folder / path).is_dir():
             shutil.copytree(folder / path, target / path)
     if inside != folder:
+        # The network is written into the folder itself, wherever it lay before.
         text = json.dumps([modules[0] | {"path": ""}, *modules[1:]], indent=2)
         (target / MODULES).write_text(text + "\n", encoding="utf-8")
 

@@ -169,6 +169,7 @@ def _check_layer(part: Part, layer: int, attention: MultiHeadAttention, removed:
             f"heads must leave {where} at least one of its {attention.num_heads} heads; a layer without "
             "attention is another architecture. Leave the least harmful one."
         )
+    # Grouped attention has groups of one size; a key head without any query head goes too.
     size = attention.num_heads // attention.num_kv_heads
     left = [sum(head // size == group for head in kept) for group in range(attention.num_kv_heads)]
     if len(set(left) - {0}) > 1:
@@ -331,7 +332,7 @@ def pruned_fields(network: Transformer, family: Family) -> dict[str, Any]:
     written: dict[str, Any] = {_PRUNED: _on_disk(network, removed)}
     if family.name in WITHOUT_CODE:
         return written
-    with blank():
+    with blank():  # only shapes are compared
         whole = family.build(network.config)
     before = to_hf(whole, family.keys, prefix="")
     after = to_hf(network, family.keys, prefix="")

@@ -102,6 +102,7 @@ class Transformer(Network):
         """The most positions that a stack can take; None for no limit."""
         stack = self.stack(kind)
         rows = _rows(stack)
+        # Some tables have rows before the first position's: BART two, RoBERTa up to its padding's.
         return None if rows is None else rows - stack.numbering.first
 
     @property
@@ -310,6 +311,7 @@ class Transformer(Network):
             encoded_mask = for_cross_attention(padding, decoder_mask)
         if logits and self.head is not None and self.head.of_text:
             _refuse_segments(padding)
+        # The taps of a model with one stack have no prefix.
         outer = taps if taps is None or second is None else taps.at("encoder")
         state = entry(first.ids, mask=padding, positions=first.positions, token_types=token_types, taps=outer)
         encoder_state = state if self.encoder is not None else None

@@ -123,6 +123,7 @@ def _packed(examples: list[int], sizes: list[int], room: int) -> list[Whole]:
     by_room: list[list[int]] = [[] for _ in range(room + 1)]
     there = 0  # bit n is set where a row with room for n more tokens is
     for example, size in zip(examples, sizes, strict=True):
+        # The lowest bit is the row that the example leaves least room in: found at once, however many rows.
         fitting = there >> size
         if fitting:
             left = size + (fitting & -fitting).bit_length() - 1

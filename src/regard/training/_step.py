@@ -37,6 +37,7 @@ def take_step(
     # Every target of the step weighs the same, whichever micro-batch and process it is in: so the sums of
     # losses are divided by the targets of all of them, which must be known before the first backward pass.
     own = {name: float(sum(batch.counts[name] for batch in batches)) for name in names}
+    # A process that has no batch left runs a stand-in, without examples, whose tokens were not read.
     own |= {"tokens": float(sum(batch.tokens for batch in batches if batch.examples))}
     counts = run.ranks.sums(own)
     losses = run.ranks.sums(_add_gradients(run, module, batches, places, counts, progress.epoch))
@@ -92,6 +93,7 @@ def _add_gradients(
         with nullcontext() if is_last else run.ranks.without_exchange(module):
             with run.computing():
                 sums = module(batch.to(run.ranks.device))
+            # A step may have no target of a kind, as where no word was masked: its loss is 0 then.
             terms = {name: sums[name] / max(1.0, counts[name]) for name in weights}
             loss = sum(weight * terms[name] for name, weight in weights.items())
             # DDP and FSDP take the mean over processes of what is a sum.

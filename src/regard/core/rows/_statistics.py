@@ -218,6 +218,7 @@ class _Pass:
         self.asked = asked
         self.dtype = at_least_float32(inputs.q)
         # What padding may hold in a key reaches its own scores only, which are all overwritten.
+        # Converted once: every block reads all keys that it may see.
         self.k = inputs.k.to(self.dtype).contiguous()
         self.sinks = None if inputs.sinks is None else inputs.sinks.to(self.dtype)
         # What a hidden score becomes: far below every other, and finite, since 0 * -inf would be NaN.
@@ -298,6 +299,8 @@ class _Pass:
         empty = most <= self.floor / 2
         # Fewer where a block has fewer keys; the room that is left says that there are none.
         top = scores.topk(min(self.asked.top_k, len(keys)), dim=2) if self.asked.top_k else None
+        # With m the largest score, the largest weight is exp(0) / Z, Z = sum exp(x - m), and gives log Z.
+        # Then H = log Z - sum p (x - m) takes one product, in the memory of the scores, and no logarithms.
         scores.sub_(most[..., None])
         torch.softmax(scores, dim=-1, out=weights)
         at_most = weights.gather(2, at[..., None])[..., 0]
@@ -359,6 +362,7 @@ class _Written(_Pass):
             )
         self.weights = inputs.weights
         heads = list(inputs.written_heads)
+        # Of q and k only how many there are counts: the scores come from what was written.
         q, k = inputs.q[:, heads, :, :1], inputs.k[:, :1, :, :1]
         sinks = None if inputs.sinks is None else inputs.sinks[heads]
         super().__init__(AttentionInputs(q=q, k=k, v=k, sinks=sinks), asked)
