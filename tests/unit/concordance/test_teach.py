@@ -78,7 +78,7 @@ def by_hand(
 
     def averaged(p: np.ndarray) -> np.ndarray:
         mean = ((p + p[nearest].mean(1)) / 2) ** 1.35
-        return mean / mean.sum(1, keepdims=True)
+        return np.asarray(mean / mean.sum(1, keepdims=True))
 
     shares = averaged(alone)
     for row, sense in known.items():
