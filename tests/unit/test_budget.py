@@ -11,7 +11,7 @@ BUDGET = {
     "blocks": (2_760, 16),
     "checkpoints": (2_230, 0),
     "cli": (3_460, 0),
-    "concordance": (3_220, 12),
+    "concordance": (3_225, 12),
     "core": (4_720, 29),
     "data": (1_360, 3),
     "decoding": (2_810, 31),
