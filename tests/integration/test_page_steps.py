@@ -178,9 +178,12 @@ def test_a_decoder_beside_an_encoder(open_page: OpenPage, tmp_path: Path) -> Non
 
 
 def test_rows_play_to_the_end(open_page: OpenPage, tmp_path: Path) -> None:
-    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, "&row=7")
+    trace = tiny.trace(tmp_path, "gpt2")
+    page = _page(open_page, trace, tmp_path, "&row=7", color_scheme="light")  # alone with its clock
+    page.clock.install()
     page.get_by_role("button", name="Play the rows").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    page.clock.run_for(10_000)
     _row(page, TOKENS)
     player = page.get_by_role("button", name="Play the rows")
     expect(player).to_be_visible()
@@ -188,11 +191,11 @@ def test_rows_play_to_the_end(open_page: OpenPage, tmp_path: Path) -> None:
     _row(page, 1)
     page.get_by_role("button", name="Pause").click()
     stopped = _written(page)
-    page.wait_for_timeout(1200)
+    page.clock.run_for(1200)
     assert _written(page) == stopped
     player.click()
     page.get_by_role("tab", name="Model").click()
-    page.wait_for_timeout(1200)
+    page.clock.run_for(1200)
     assert _written(page) == stopped
 
 
