@@ -23,7 +23,7 @@ BUDGET = {
     "positions": (930, 11),
     "pruning": (460, 6),
     "scaling": (740, 4),
-    "serving": (2_380, 3),
+    "serving": (2_360, 3),
     "text": (3_690, 8),
     "tracing": (11_940, 57),
     "training": (6_350, 20),

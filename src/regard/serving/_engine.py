@@ -14,13 +14,12 @@ from regard.model import Model, load
 from regard.serving._jobs import (
     END,
     TURN_TOKENS,
-    CallJob,
     Embedded,
     EmbedJob,
     Job,
     Overlong,
     Queue,
-    StreamJob,
+    StepJob,
     give_all,
     shares,
 )
@@ -107,13 +106,18 @@ class Engine:
 
     async def call(self, function: Callable[[Model], T], *, tokens: int) -> T:
         """What `function(model)` gives or raises, run alone; it counts as so many tokens; else as `embed`."""
-        return cast(T, await self._answer(CallJob(function, tokens)))
+
+        def once(model: Model) -> Generator[None, None, T]:
+            yield from ()
+            return function(model)
+
+        return cast(T, await self._answer(StepJob(once, tokens)))
 
     async def stream(
         self, function: Callable[[Model], Generator[T, None, Any]], *, tokens: int
     ) -> AsyncGenerator[T, None]:
         """What the generator `function(model)` yields, a step a turn; `aclose` closes it; else as `embed`."""
-        job = StreamJob(function, tokens)
+        job = StepJob(function, tokens)
         with self._admitted(job):
             while True:
                 async with asyncio.timeout(self._settings.timeout):
@@ -123,13 +127,13 @@ class Engine:
                     return
                 yield piece
 
-    async def _answer(self, job: Job) -> Any:
+    async def _answer(self, job: EmbedJob | StepJob) -> Any:
         with self._admitted(job):
             async with asyncio.timeout(self._settings.timeout):
                 return await job.future
 
     @contextmanager
-    def _admitted(self, job: Job) -> Iterator[None]:
+    def _admitted(self, job: EmbedJob | StepJob) -> Iterator[None]:
         """Wait with a job: it is lined up, and forgotten at the end."""
         self.start()
         self._open.add(job)  # first: if the thread dies now, it is told
@@ -227,7 +231,7 @@ class Engine:
         self._metrics.fill.observe(tokens / TURN_TOKENS)
         self._metrics.tokens.inc(tokens)
 
-    def _step(self, job: Job) -> None:
+    def _step(self, job: StepJob) -> None:
         if job.is_left:
             job.close()
             return

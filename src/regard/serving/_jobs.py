@@ -32,11 +32,10 @@ END: Final = object()
 
 
 class Embedded(NamedTuple):
-    """Vectors of the texts of a request, the tokens of each, and how many of these were cut off."""
+    """Vectors of the texts of a request, and what was read of each."""
 
     vectors: NDArray[np.float32]
-    tokens: list[int]
-    cut: list[int]
+    passages: list[Passage]
 
 
 class Job:
@@ -52,13 +51,6 @@ class Job:
     def is_left(self) -> bool:
         """Whether nobody waits for it any more."""
         return self.future.done()
-
-    def step(self, model: Model) -> None:
-        """Take a turn, alone."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """It ends here; from the worker's thread."""
 
     def fail(self, error: BaseException) -> None:
         """Raise an error where somebody waits; from the worker's thread."""
@@ -92,20 +84,8 @@ def give_all(results: Mapping[Job, Any]) -> None:
         job._tell(settle, loop)
 
 
-class CallJob(Job):
-    """A function of the model, run alone."""
-
-    def __init__(self, function: Callable[[Model], Any], tokens: int) -> None:
-        super().__init__(tokens)
-        self._function = function
-
-    def step(self, model: Model) -> None:
-        """Do it."""
-        give_all({self: self._function(model)})
-
-
-class StreamJob(Job):
-    """A generator over a model: a step a turn, so that others come between."""
+class StepJob(Job):
+    """A generator over a model, run alone: a step a turn, so that others come between."""
 
     def __init__(self, function: Callable[[Model], Generator[Any, None, Any]], tokens: int) -> None:
         super().__init__(tokens)
@@ -115,7 +95,7 @@ class StreamJob(Job):
         self.future.add_done_callback(lambda _: self.pieces.put_nowait(END))
 
     def step(self, model: Model) -> None:
-        """Take a step."""
+        """Take a step; from the worker's thread."""
         if self._generator is None:
             self._generator = self._function(model)
         try:
@@ -175,7 +155,7 @@ class EmbedJob(Job):
         if self._next < len(self.passages):
             return None
         whole = self._vectors[0] if len(self._vectors) == 1 else np.concatenate(self._vectors)
-        return Embedded(whole, [each.tokens for each in self.passages], [each.cut for each in self.passages])
+        return Embedded(whole, self.passages)
 
 
 def shares(jobs: Sequence[EmbedJob]) -> dict[EmbedJob, list[Passage]]:
@@ -232,7 +212,7 @@ class Queue:
     def __init__(self, most: int) -> None:
         self.tokens, self._most = 0, most
         self._texts: deque[EmbedJob] = deque()
-        self._others: deque[Job] = deque()
+        self._others: deque[StepJob] = deque()
         self._changed = Condition()
         self._closed = self._was_texts = False
 
@@ -240,7 +220,7 @@ class Queue:
         """Whether so many more may wait."""
         return not self.tokens or self.tokens + tokens <= self._most
 
-    def admit(self, job: Job) -> None:
+    def admit(self, job: EmbedJob | StepJob) -> None:
         """Count a new job's tokens, and line it up."""
         with self._changed:
             self.tokens += job.tokens
@@ -253,7 +233,7 @@ class Queue:
             self.tokens -= job.counted
             job.counted = job.tokens = 0
 
-    def put(self, job: Job) -> None:
+    def put(self, job: EmbedJob | StepJob) -> None:
         """Line up a job for a turn, at the end."""
         with self._changed:
             if isinstance(job, EmbedJob):
@@ -271,7 +251,7 @@ class Queue:
                     job.counted = job.tokens
             self._texts.extendleft(reversed(jobs))
 
-    def take(self) -> list[EmbedJob] | Job | None:
+    def take(self) -> list[EmbedJob] | StepJob | None:
         """Wait for a turn's work: many that want texts embedded, or one of the others; None at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._texts or self._others or self._closed)

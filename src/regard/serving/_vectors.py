@@ -101,11 +101,11 @@ async def embedded(body: EmbeddingsBody, service: Service) -> Response:
         {"object": "embedding", "index": index, "embedding": vector}
         for index, vector in enumerate(shown(vectors))
     ]
-    for place, cut in enumerate(made.cut):
-        if cut:
-            data[place]["truncated"] = cut
-    told = {"object": "list", "data": data, "model": engine.name}
-    return answered(told | _usage(sum(made.tokens) - sum(made.cut)))
+    for told, passage in zip(data, made.passages, strict=True):
+        if passage.cut:
+            told["truncated"] = passage.cut
+    usage = _usage(sum(passage.tokens - passage.cut for passage in made.passages))
+    return answered({"object": "list", "data": data, "model": engine.name} | usage)
 
 
 def _checked(given: Any, service: Service) -> list[str] | list[list[int]]:
