@@ -1,5 +1,5 @@
 // A word beside one of another text, on their ways through the layers, in one flat picture. Python's form, which says why
-// these axes, is tracing/comparison/_movement.py, and tracing/pages/_ending.py chooses the words.
+// these axes, is tracing/comparison/_movement.py, and tracing/pages/_story.py chooses the words.
 
 import { isRead } from "../base/shares.js";
 import { wordVectors } from "./moved.js";

@@ -1,4 +1,4 @@
-// A BERT, DistilBERT or GPT-2 in the browser: the weights that Python packed (views/_live_record.py, which says how),
+// A BERT, DistilBERT or GPT-2 in the browser: the weights that Python packed (views/_live.py, which says how),
 // and the forward pass. A pass gives what a page shows of a run, and takes the edits that a reader makes.
 
 import { likeliest, softmax } from "./arithmetic.js";

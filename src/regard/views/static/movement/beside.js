@@ -5,7 +5,7 @@ import { drawPaths } from "./drawing.js";
 
 /**
  * @param {{ words: string[], texts: string[], steps: string[], points: number[][][], far: number[], share: number[],
- *   apart: number | null }} found as tracing/pages/_ending.py and live/beside.js write it
+ *   apart: number | null }} found as tracing/pages/_story.py and live/beside.js write it
  * @param {import("../base/colours.js").Colours} colours
  * @param {number} most pixels across
  */
