@@ -6,7 +6,7 @@ of its own.
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 from torch import Tensor
@@ -32,9 +32,12 @@ from regard.kernels._ir import (
 from regard.kernels._products import KernelProduct, Sizes, by_panels, panel_of, rows_of
 from regard.kernels._target import ADDRESS, NUMBER, Target, compiled, here
 
+_LINE: Final = 16
+"""Floats of a cache line."""
 
-def kernels(target: Target) -> Any:
-    """The module, to be compiled, with the function
+
+def kernels(target: Target, depth: int) -> Any:
+    """The module for rows of so many entries, to be compiled, with the function
 
         product(x, weights, base, step, out, out_step, rows, width, depth, block, with_gelu)
 
@@ -43,11 +46,11 @@ def kernels(target: Target) -> Any:
 
         out[i * out_step + o] = base[i * step + o] + sum over j of x[i, j] W[o, j]
 
-    and GELU of that where with_gelu is not 0; base may be out.
+    and GELU of that where with_gelu is not 0; base may be out, and depth is that of the module.
     """
     module = ir.Module()
     most = rows_of(target)
-    tile_of = {count: _tile(module, target, count) for count in range(1, most + 1)}
+    tile_of = {count: _tile(module, target, depth, count) for count in range(1, most + 1)}
     function, b = exported(module, "product", PTR, PTR, PTR, I64, PTR, *[I64] * 6)
     x, weights, base, step, out, *numbers = function.args
     sizes = Sizes(*numbers)
@@ -56,7 +59,6 @@ def kernels(target: Target) -> Any:
         at = b.add(first, row)
         arguments = [
             place(b, x, b.mul(at, sizes.depth), F32),
-            sizes.depth,
             place(b, weights, b.mul(column, sizes.depth), F32),
             place(b, base, b.add(b.mul(at, step), column), F32),
             step,
@@ -70,17 +72,22 @@ def kernels(target: Target) -> Any:
     return module
 
 
-def _tile(module: Any, target: Target, count: int) -> Any:
-    """So many rows, and the columns of a panel."""
+def _tile(module: Any, target: Target, depth: int, count: int) -> Any:
+    """So many rows, and the columns of a panel.
+
+    Where depth is a constant, the distances of the rows are part of the loads: added up at every step, they
+    would take turns with the products.
+    """
     floats, panel = vector(F32, target.lanes), panel_of(target)
-    function, b = internal(module, f"tile{count}", PTR, I64, PTR, PTR, I64, PTR, I64)
-    x, depth, weights, base, step, out, out_step = function.args
-    rows = [place(b, x, b.mul(whole(row), depth), F32) for row in range(count)]
+    function, b = internal(module, f"tile{count}", PTR, PTR, PTR, I64, PTR, I64)
+    x, weights, base, step, out, out_step = function.args
+    rows = [place(b, x, whole(row * depth), F32) for row in range(count)]
     halves = [whole(0), whole(target.lanes)]
-    with summing(b, depth, 1, [zeros(floats)] * (2 * count)) as (k, sums, added):
+    with summing(b, whole(depth), 1, [zeros(floats)] * (2 * count)) as (k, sums, added):
         here = place(b, weights, b.mul(k, whole(panel)), F32)
         # The panel after this one: the processor foresees the end of a panel, and not that it goes on.
-        fetch(module, b, place(b, here, b.mul(depth, whole(panel)), F32))
+        for number in range(0, panel, _LINE):
+            fetch(module, b, place(b, here, whole(depth * panel + number), F32))
         columns = [load(b, here, half, floats) for half in halves]
         for row in rows:
             own = spread(b, load(b, row, k, F32), floats)
@@ -110,14 +117,14 @@ class Float32Product(KernelProduct):
     doi:10.1145/1356052.1356053, section 4.
     """
 
-    _entries: ClassVar[int] = 48 * 1536
-
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         target = here()
         panel = panel_of(target)
         width, depth = weight.shape
         panels = weight.detach().view(width // panel, panel, depth).transpose(1, 2).contiguous()
-        super().__init__(_product(target), [panels], width, depth, bias)
+        super().__init__(_product(target, depth), [panels], width, depth, bias)
+        # Processors with AVX-512 have a second cache of twice the size and more.
+        self._entries = (96 if target.lanes == 16 else 48) * 1536
 
     @staticmethod
     def takes(weight: Tensor) -> bool:
@@ -129,6 +136,6 @@ class Float32Product(KernelProduct):
 
 
 @cache
-def _product(target: Target) -> Callable[..., None]:
+def _product(target: Target, depth: int) -> Callable[..., None]:
     """The kernel; compiled once a process, which takes some 0.1 s."""
-    return compiled(lambda: kernels(target), "product", *[ADDRESS] * 3, NUMBER, ADDRESS, *[NUMBER] * 6)
+    return compiled(lambda: kernels(target, depth), "product", *[ADDRESS] * 3, NUMBER, ADDRESS, *[NUMBER] * 6)

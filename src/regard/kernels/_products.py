@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,9 +65,9 @@ def by_panels(
                 tile(count, first, row, column)
 
             tiles(b, here, most, at)
-        with b.if_then(b.icmp_signed("!=", sizes.with_gelu, whole(0))):
-            made = place(b, out, b.mul(first, sizes.out_step), F32)
-            b.call(activate, [made, here, sizes.width, sizes.out_step])
+            with b.if_then(b.icmp_signed("!=", sizes.with_gelu, whole(0))):
+                made = place(b, out, b.add(b.mul(first, sizes.out_step), column), F32)
+                b.call(activate, [made, here, whole(panel_of(target)), sizes.out_step])
 
 
 class KernelProduct(ABC):
@@ -77,8 +77,8 @@ class KernelProduct(ABC):
     and `factors` are its last arguments; bias: float32 (width,), or None.
     """
 
-    _entries: ClassVar[int] = 96 * 1536
-    """Of rows that are multiplied, or get GELU, while they are in the second cache: 288 KiB in 16 bits."""
+    _entries = 96 * 1536
+    """Of rows that are multiplied while they are in the second cache: 288 KiB in 16 bits."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class KernelProduct(ABC):
         assert base.stride(-1) == out.stride(1) == 1, (base.stride(), out.stride())
         assert x.shape == (len(out), self._depth), (x.shape, self._depth)
         assert base.shape[-1] == out.shape[1] == self.width, (base.shape, out.shape, self.width)
-        at_once = self._at_once(len(x), with_gelu=with_gelu)
+        at_once = self._at_once(len(x))
         room = self._room(at_once)
         self._kernel(
             *(each.data_ptr() for each in (x, *room, *self._weights, base)),
@@ -133,6 +133,6 @@ class KernelProduct(ABC):
     def _room(self, rows: int) -> tuple[Tensor, ...]:
         """Memory for what the kernel makes of so many rows before it multiplies them: codes and scales."""
 
-    def _at_once(self, rows: int, *, with_gelu: bool) -> int:
-        """Rows whose codes, and results where GELU reads them again, stay in the second cache."""
-        return max(1, min(rows, self._entries // max(self._depth, with_gelu * self.width)))
+    def _at_once(self, rows: int) -> int:
+        """Rows whose codes stay in the second cache."""
+        return max(1, min(rows, self._entries // self._depth))
