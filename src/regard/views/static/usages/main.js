@@ -27,7 +27,7 @@ const form = make(
   { role: "search", class: "usages-form" },
   makeField("sentence", "A sentence, its word marked", "She sat on the *bank* of the stream."),
   makeField("word", "or a word", "bank"),
-  makeField("where", "where", "genre=news; date>=1990"),
+  makeField("where", "where", "genre=news"),
   make("button", { class: "button" }, "Search"),
 );
 const status = make("p", { class: "note", role: "status" }, "");
