@@ -4,6 +4,7 @@ Nothing is ever padded, so a text's vectors are a function of the text: what run
 order in which the processor adds.
 """
 
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -17,9 +18,11 @@ import torch
 BATCH_TOKENS = 512
 
 # Towards the end packs get smaller, so that no core is left alone with a large one: so small a part of what
-# is left. Not by the cores that there are: the same packs give the same bits on any machine of a kind.
+# is left, and at last an even number of packs of one size, which two cores and four end together. Not by the
+# cores that there are: the same packs give the same bits on any machine of a kind.
 _PART = 8
-_FEWEST_TOKENS = 256  # a pack of fewer is slow
+_LAST_TOKENS = 256
+_FEWEST_TOKENS = 128  # so few stay in one pack: halves of them would be slow
 
 # Tokens squared, summed over the rows of a pack: what attention that is written out would need of memory.
 _MOST_SCORES = 2**22
@@ -40,27 +43,28 @@ Pack = tuple[Run, ...]
 def pack(lengths: Sequence[int], *, tokens: int = BATCH_TOKENS, mixed: bool = False) -> list[Pack]:
     """Rows of so many tokens into packs, the longest rows first; the last packs are smaller.
 
-    A pack has at most `tokens`, but for one row that is longer by itself. A `mixed` engine takes runs of
-    different lengths in one pack. The packs follow from the arguments alone.
+    A pack has at most `tokens`, but for one longer row; it ends before the row whose middle is beyond its
+    share. A `mixed` engine takes runs of different lengths. The packs follow from the arguments alone.
     """
     packs: list[Pack] = []
     runs: list[Run] = []
     rows: list[int] = []
     held = scores = 0
     left = sum(lengths)
-    budget = _budget(left, tokens)
+    share, last = _share(left, tokens, 0)
     # sorted is stable: rows of equal length stay in the order of the texts.
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         length = lengths[row]
         other = bool(rows) and lengths[rows[0]] != length
-        full = held + length > budget or scores + length * length > _MOST_SCORES
+        full = held + length / 2 > share or held + length > tokens or scores + length * length > _MOST_SCORES
         if rows and (full or other):
             runs.append(Run(tuple(rows), lengths[rows[0]]))
             rows = []
             if full or not mixed:
                 packs.append(tuple(runs))
                 left -= held
-                runs, held, scores, budget = [], 0, 0, _budget(left, tokens)
+                runs, held, scores = [], 0, 0
+                share, last = _share(left, tokens, last)
         rows.append(row)
         held += length
         scores += length * length
@@ -71,8 +75,18 @@ def pack(lengths: Sequence[int], *, tokens: int = BATCH_TOKENS, mixed: bool = Fa
     return packs
 
 
-def _budget(left: int, tokens: int) -> int:
-    return min(tokens, max(_FEWEST_TOKENS, left // _PART))
+def _share(left: int, tokens: int, last: int) -> tuple[float, int]:
+    """What the next pack should have of the tokens left, and how many the last packs still are, it included.
+
+    `last` is that number of the pack before; 0 while packs are an eighth of what is left.
+    """
+    if left >= _PART * _LAST_TOKENS:
+        return min(tokens, left // _PART), 0
+    if last:
+        last = max(1, last - 1)
+    else:
+        last = 2 * math.ceil(left / (2 * _LAST_TOKENS)) if left >= _FEWEST_TOKENS else 1
+    return left / last, last
 
 
 _CGROUP: Final = Path("/sys/fs/cgroup")

@@ -44,18 +44,37 @@ def test_no_rows_are_no_packs() -> None:
     assert pack([], tokens=5) == []
 
 
+def _sizes(lengths: list[int], *, mixed: bool = True) -> list[int]:
+    return [sum(len(run.rows) * run.length for run in each) for each in pack(lengths, mixed=mixed)]
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 def test_packs_get_smaller_towards_the_end(mixed: bool) -> None:
-    """So that no core is left alone with a large one: of what is left an eighth at most, or 256 tokens."""
-    sizes = [sum(len(run.rows) * run.length for run in each) for each in pack([7] * 2003, mixed=mixed)]
-    assert sum(sizes) == 7 * 2003
+    """So that no core is left alone with a large one: an eighth of what is left, and at last equal packs."""
+    sizes = _sizes([7] * 2003, mixed=mixed)
     left = sum(sizes)
-    for size in sizes:
-        wanted = min(512, max(256, left // 8))
-        assert size == min(left, wanted - wanted % 7)
+    assert left == 7 * 2003
+    while left >= 8 * 256:
+        size = sizes.pop(0)
+        assert abs(size - min(512, left // 8)) < 7
         left -= size
-    assert sizes[0] == 511
-    assert sizes[-2] == 252
+    assert len(sizes) == 8
+    assert max(sizes) - min(sizes) <= 7
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([31] * 4, [124]),  # under 128 tokens
+        ([32] * 4, [64, 64]),
+        ([26] * 32, [208, 208, 208, 208]),
+        ([60, 40, 30, 10], [60, 80]),
+        ([100, 100, 100], [200, 100]),
+        ([300, 20, 20], [300, 40]),
+    ],
+)
+def test_few_texts_are_an_even_number_of_like_packs(lengths: list[int], expected: list[int]) -> None:
+    assert sorted(_sizes(lengths)) == sorted(expected)
 
 
 PACKS = [(Run((row,), 1),) for row in range(4)]
