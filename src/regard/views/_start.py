@@ -95,7 +95,10 @@ def _strongest(
             links = own_links(weights, seen, far, keys.ranks >= min(least, _MARK)) * (
                 1 - _by_place(record, kind, layer, head)
             )
-            row, key = np.unravel_index(np.lexsort((-weights.ravel(), -links.ravel()))[0], links.shape)
+            links[~far] = -np.inf  # also where a head that goes by place alone makes it no number
+            strongest = np.flatnonzero(links == links.max())
+            link = strongest[weights.ravel()[strongest].argmax()]
+            row, key = np.unravel_index(link, links.shape)
             ranked = place, -float(links[row, key]), -float(weights[row, key])
             if best is None or ranked < best[0]:
                 pin, at = int(queries.starts[asked[row]]), int(keys.starts[key])
