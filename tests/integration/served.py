@@ -78,13 +78,13 @@ class Served:
         settings = {"drain_delay": 0.0, "drain": 5.0, "started": lambda: None, "stopping": lambda told: None}
         self.ended.append(serve(self._app, on, **settings))
 
-    def _vectors(self, passages: Sequence[Passage]) -> Any:
+    def _vectors(self, passages: Sequence[Passage], **named: bool) -> Any:
         self._go.wait(PATIENCE_S)
         time.sleep(self.pause)
         if self._fault is not None:
             raise self._fault
         self.computed.append(len(passages))
-        return self._real(passages)
+        return self._real(passages, **named)
 
     def hold(self) -> None:
         """Let the model wait before its next run."""

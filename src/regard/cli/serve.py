@@ -58,8 +58,8 @@ def serve(
 ) -> None:
     """Serve models over HTTP: OpenAI's embeddings API, attention, and the concordance.
 
-    One thread a model computes what all clients ask for, together. SIGTERM ends it without losing what was
-    accepted. /health/ready and /metrics are for who operates it, /openapi.json describes the rest.
+    What all clients ask for is computed together. SIGTERM ends it without losing what was accepted.
+    /health/ready and /metrics are for who operates it, /openapi.json describes the rest.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # which pays for many texts at once only
     if sys.platform == "linux":

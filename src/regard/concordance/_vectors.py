@@ -106,7 +106,7 @@ def summed(embedder: "Embedder", texts: Sequence[str], at: NDArray[np.int64]) ->
 
 def _leaves_token(embedder: "Embedder", text: str) -> bool:
     try:
-        embedder.check(text)
+        embedder.read([text])
     except InputError:
         return False
     return True

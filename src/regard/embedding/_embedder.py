@@ -152,14 +152,6 @@ class Embedder:
         table = network.limit(stack_of(network))
         return network.config.max_seq_len if table is None else table
 
-    def check(self, text: str) -> None:
-        """Whether a text can be embedded.
-
-        Raises:
-            InputError: it cannot, and why.
-        """
-        self._bulk.pieces([text])
-
     def sentences(
         self, texts: Sequence[str], *, first: int = 0, told: Callable[[int], object] | None = None
     ) -> Sentences:
@@ -206,8 +198,14 @@ class Embedder:
         parts = parts_of(window or self._request.window, len(ids), self.limit, ())
         return Passage(list(ids), parts, Frame(before=(), after=()))
 
-    def vectors(self, texts: Sequence[Passage], *, told: Callable[[int], object] | None = None) -> Sentences:
-        """One vector for each text that was read: as `sentences`."""
+    def vectors(
+        self,
+        texts: Sequence[Passage],
+        *,
+        told: Callable[[int], object] | None = None,
+        alone: bool = False,
+    ) -> Sentences:
+        """One vector for each text that was read: as `sentences`; `alone`: by this thread, beside others."""
         passages = Passages.of(texts)
         skip = self._skip
         out = _Rows(len(texts))
@@ -226,7 +224,7 @@ class Embedder:
                     parts[text, part.start] = pooled[place].clone()
             out.put(places, pooled[whole])
 
-        self._run(passages, take, told)
+        self._run(passages, take, told, alone)
         for text, passage in enumerate(passages.texts):
             if len(passage.parts) > 1:
                 made = added(kinds, [parts[text, part.start] for part in passage.parts])
@@ -317,11 +315,13 @@ class Embedder:
         passages: Passages,
         take: Callable[[list[int], Tensor], None],
         told: Callable[[int], object] | None,
+        alone: bool = False,
     ) -> None:
         """Compute all rows; `take` gets those of a pack with their vectors (tokens, layers, width)."""
         here, ended = get_ident(), []
         lengths = [passages.length(row) for row in range(len(passages.rows))]
-        packs = pack(lengths, tokens=self._request.batch_tokens, mixed=self._engine.mixed)
+        most = self._request.batch_tokens
+        packs = pack(lengths, tokens=most, mixed=self._engine.mixed, alone=alone)
 
         def compute(one: Pack) -> None:
             rows = [row for run in one for row in run.rows]
@@ -332,7 +332,7 @@ class Embedder:
             if told is not None and get_ident() == here:  # a notebook shows nothing from another thread
                 told(sum(ended))
 
-        over(packs, compute, threads=self._threads)
+        over(packs, compute, threads=1 if alone else self._threads)
         if told is not None:
             told(len(passages.texts))
 

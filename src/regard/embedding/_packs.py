@@ -40,17 +40,20 @@ Pack = tuple[Run, ...]
 """What one call of an engine computes."""
 
 
-def pack(lengths: Sequence[int], *, tokens: int = BATCH_TOKENS, mixed: bool = False) -> list[Pack]:
+def pack(
+    lengths: Sequence[int], *, tokens: int = BATCH_TOKENS, mixed: bool = False, alone: bool = False
+) -> list[Pack]:
     """Rows of so many tokens into packs, the longest rows first; the last packs are smaller.
 
     A pack has at most `tokens`, but for one longer row; it ends before the row whose middle is beyond its
-    share. A `mixed` engine takes runs of different lengths. The packs follow from the arguments alone.
+    share. A `mixed` engine takes runs of different lengths. For one thread `alone` no pack is made smaller.
+    The packs follow from the arguments alone.
     """
     packs: list[Pack] = []
     runs: list[Run] = []
     rows: list[int] = []
     held = scores = 0
-    left = sum(lengths)
+    left = math.inf if alone else sum(lengths)
     share, last = _share(left, tokens, 0)
     # sorted is stable: rows of equal length stay in the order of the texts.
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
@@ -75,13 +78,13 @@ def pack(lengths: Sequence[int], *, tokens: int = BATCH_TOKENS, mixed: bool = Fa
     return packs
 
 
-def _share(left: int, tokens: int, last: int) -> tuple[float, int]:
+def _share(left: float, tokens: int, last: int) -> tuple[float, int]:
     """What the next pack should have of the tokens left, and how many the last packs still are, it included.
 
     `last` is that number of the pack before; 0 while packs are an eighth of what is left.
     """
     if left >= _PART * _LAST_TOKENS:
-        return min(tokens, left // _PART), 0
+        return min(tokens, left / _PART), 0
     if last:
         last = max(1, last - 1)
     else:

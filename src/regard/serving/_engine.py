@@ -1,15 +1,15 @@
-"""A model at work: one thread that reads and computes what waits."""
+"""A model at work: threads that read and compute what waits, one a core."""
 
 import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from threading import Thread
+from threading import Thread, get_ident
 from typing import Any, TypeVar, cast
 
 from regard.checkpoints import find
-from regard.embedding import Embedder, Passage, Request, read_sentence_settings
+from regard.embedding import Embedder, Request, read_sentence_settings
 from regard.model import Model, load
 from regard.serving._jobs import (
     END,
@@ -33,11 +33,12 @@ _PATIENCE = 5.0  # seconds for a thread to end
 
 
 class Engine:
-    """A model, or the name by which it is loaded when needed, and the thread that alone computes with it.
+    """A model, or the name by which it is loaded when needed, and the threads that alone compute with it.
 
-    Texts of all requests are embedded together, as many as fill a turn; functions run alone, between two
-    turns. Nothing hangs: if the thread ends, `dead` says why, and all who wait get an error. Who keeps
-    something of the loaded model does so in `kept`, which is emptied when the model is let go of.
+    Texts of all requests are embedded together, as many as fill a turn of a thread; each thread takes what
+    waits as soon as it is free, so that no core waits for another. Functions run alone, between turns.
+    Nothing hangs: if a thread ends, `dead` says why, and all who wait get an error. Who keeps something of
+    the loaded model does so in `kept`, which is emptied when the model is let go of.
     """
 
     model: Model
@@ -56,28 +57,32 @@ class Engine:
             self.bytes = sum(file.stat().st_size for file in find(model).folder.glob("*.safetensors"))
         self.kept: dict[str, Any] = {}
         self.dead: BaseException | None = None
-        self.busy: float | None = None  # since when it computes, or loads the model
+        self.busy: dict[int, float] = {}  # since when each thread computes, or loads the model
         self.is_loaded = False
         self.touched = self.worked = 0.0  # when it was last asked for, and computed
         self._settings = settings
         self._metrics = metrics.of(name, lambda: self.queue.tokens)
         self._open: set[Job] = set()
-        self._thread: Thread | None = None
-        self._speed = 0.0  # tokens a second
+        self._threads: list[Thread] = []
+        self._speed = 0.0  # tokens a second of one thread
 
     def start(self) -> None:
         """Load the model, warm up and wait for work; once."""
-        if self._thread is None:
-            self._thread = Thread(target=self._guarded, name=self.name, daemon=True)
-            self._thread.start()
+        if not self._threads:
+            self._begin(self._load)
+
+    def _begin(self, work: Callable[[], None]) -> None:
+        self._threads.append(Thread(target=self._guarded, args=(work,), name=self.name, daemon=True))
+        self._threads[-1].start()
 
     def stop(self) -> None:
-        """Finish what waits, end the thread, and let go of the model; a later `start` begins anew."""
-        if self._thread is None:
+        """Finish what waits, end the threads, and let go of the model; a later `start` begins anew."""
+        if not self._threads:
             return
         self.queue.close()
-        self._thread.join(_PATIENCE)
-        self._thread = None
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+        self._threads = []
         self.is_loaded = False
         self.queue = Queue(self._settings.max_queue)
         self.kept.clear()
@@ -88,7 +93,7 @@ class Engine:
     @property
     def is_started(self) -> bool:
         """Whether the model is in memory, or about to be."""
-        return self._thread is not None
+        return bool(self._threads)
 
     @property
     def is_idle(self) -> bool:
@@ -153,7 +158,8 @@ class Engine:
     def check_room(self, tokens: int) -> None:
         """Refuse (429) what cannot be answered in time now, not when its time is over."""
         # Half of the time is for waiting: tokens are estimated, and the speed was that of other texts.
-        wait, most = self.queue.tokens / self._speed if self._speed else 0.0, self._settings.timeout / 2
+        speed, most = self._speed * self.queue.threads, self._settings.timeout / 2
+        wait = self.queue.tokens / speed if speed else 0.0
         if wait > most or not self.queue.has_room(tokens):
             raise ApiError(
                 429,
@@ -170,13 +176,13 @@ class Engine:
             return ApiError(504, f"{told}; send less at once.", code="timeout")
         return ApiError(503, f"{told}: too much waits; try again later.", code="timeout", retry_after=5)
 
-    def _guarded(self) -> None:
+    def _guarded(self, work: Callable[[], None]) -> None:
         try:
-            self._work()
+            work()
         except BaseException as error:
             self._die(error)
         finally:
-            self.busy = None
+            self.busy.pop(get_ident(), None)
 
     def _die(self, error: BaseException) -> None:
         self.dead = error
@@ -185,12 +191,12 @@ class Engine:
 
     def check(self) -> None:
         """Count as dead once a computation hangs."""
-        busy = self.busy
-        if self.dead is None and busy is not None and time.monotonic() - busy > self._settings.stall:
+        busy = min(list(self.busy.values()), default=math.inf)
+        if self.dead is None and time.monotonic() - busy > self._settings.stall:
             self._die(TimeoutError(f"a computation has taken more than {self._settings.stall:g} seconds"))
 
-    def _work(self) -> None:
-        self.busy = math.inf  # to load may take as long as it takes
+    def _load(self) -> None:
+        self.busy[get_ident()] = math.inf  # it may take as long as it takes
         if isinstance(self._source, str):
             self.model = load(self._source)
         self.embedder = Embedder(self.model.loaded, Request(precision=self._settings.precision))
@@ -198,26 +204,40 @@ class Engine:
         trained = read_sentence_settings(self.model.loaded.source.folder).dimensions
         shorter = {size for size in (*self._settings.dimensions, *trained) if size < self.width}
         self.dimensions = sorted({self.width, *shorter})
-        self.busy = None
+        del self.busy[get_ident()]
+        self.queue.threads = self.embedder.settled["threads"]
         self.is_loaded = True
-        while (work := self.queue.take()) is not None:
-            begun = self.busy = time.monotonic()
-            if isinstance(work, list):
-                self._embed_some(work, begun)
-            else:
-                self._step(work)
-            self.busy, self.worked = None, time.monotonic()
+        for _ in range(self.queue.threads - 1):
+            self._begin(self._work)
+        self._work()
+
+    def _work(self) -> None:
+        while (work := self.queue.take()) is not None and self.dead is None:
+            begun = self.busy[get_ident()] = time.monotonic()
+            try:
+                if isinstance(work, list):
+                    self._embed_some(work, begun)
+                else:
+                    self._step(work)
+            except BaseException as error:
+                self.dead = error  # before another thread takes what waits
+                raise
+            finally:
+                del self.busy[get_ident()]
+                self.worked = time.monotonic()
+                self.queue.done()
 
     def _embed_some(self, jobs: list[EmbedJob], begun: float) -> None:
-        waiting = [job for job in jobs if not job.is_left and self._is_read(job)]
+        waiting = [job for job in jobs if not (job.is_left or job.is_ended) and self._is_read(job)]
         if waiting:
-            parts = shares(waiting)
-            self._begin(*parts)
+            parts = shares(waiting, self.queue.idle)
+            self.queue.put_back([job for job in waiting if job.tokens])
+            self._turn_of(*parts)
             self._embed(parts)
-            self.queue.put_back([job for job in waiting if not job.is_ended])
-            self._measure(sum(sum(passage.rows) for each in parts.values() for passage in each), begun)
+            rows = (sum(job.passages[place].rows) for job, part in parts.items() for place in part)
+            self._measure(sum(rows), begun)
 
-    def _begin(self, *jobs: Job) -> None:
+    def _turn_of(self, *jobs: Job) -> None:
         for job in jobs:
             if not job.begun:
                 job.begun = True
@@ -235,7 +255,7 @@ class Engine:
         if job.is_left:
             job.close()
             return
-        self._begin(job)
+        self._turn_of(job)
         try:
             job.step(self.model)
         except Exception as error:
@@ -243,21 +263,23 @@ class Engine:
         if not job.is_ended:
             self.queue.put(job)
 
-    def _embed(self, parts: dict[EmbedJob, list[Passage]]) -> None:
+    def _embed(self, parts: dict[EmbedJob, range]) -> None:
+        passages = [job.passages[place] for job, part in parts.items() for place in part]
         try:
-            vectors = self.embedder.vectors([each for some in parts.values() for each in some]).vectors
+            # A text by itself is done by all cores: it may be read in many windows.
+            vectors = self.embedder.vectors(passages, alone=len(passages) > 1).vectors
         except Exception as error:
             # One request's fault is not another's: each by itself.
-            for job, some in parts.items():
+            for job, part in parts.items():
                 if len(parts) == 1:
                     job.fail(error)
                 else:
-                    self._embed({job: some})
+                    self._embed({job: part})
             return
         start, done = 0, dict[Job, Embedded]()
-        for job, some in parts.items():
-            made = job.put(vectors[start : start + len(some)])
-            start += len(some)
+        for job, part in parts.items():
+            made = job.put(part, vectors[start : start + len(part)])
+            start += len(part)
             if made is not None:
                 done[job] = made
         give_all(done)

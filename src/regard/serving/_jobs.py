@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
+from operator import itemgetter
 from threading import Condition
 from typing import Any, Final, Literal, NamedTuple
 
@@ -18,9 +19,11 @@ from regard.serving._limits import ApiError
 Overlong = Literal["refuse", "truncate", "windows"]
 """What becomes of a text that is longer than the model takes."""
 
-TURN_TOKENS: Final = 2048
-"""What is computed before those who wait are asked again: as many tokens as keep all cores busy."""
-_TURN_SCORES: Final = 2**24  # and as many tokens squared: what attention over long texts costs
+TURN_TOKENS: Final = 512
+"""What a thread computes before those who wait are asked again: as many tokens as keep one core busy."""
+_TURN_SCORES: Final = 2**22  # and as many tokens squared: what attention over long texts costs
+_LEAST: Final = 0.25  # of a turn: half of less than that would be slow
+_SHORT: Final = 0.125  # of a turn: so little need not wait for what is long
 _MOST: Final = 256  # requests in a turn: to look at thousands costs more than to compute some
 
 _ROUNDING: Final = 1e-9
@@ -117,7 +120,7 @@ class EmbedJob(Job):
         self._inputs, self._overlong = inputs, overlong
         self.passages: list[Passage] = []
         self.cost, self._next = 0.0, 0
-        self._vectors: list[NDArray[np.float32]] = []
+        self._made: list[tuple[int, NDArray[np.float32]]] = []  # by several threads, in any order
 
     def read(self, embedder: Embedder, most: int) -> None:
         """Tokenise; a text that cannot be embedded, or more tokens than `most`, are refused (ApiError)."""
@@ -136,8 +139,8 @@ class EmbedJob(Job):
             if self._overlong == "refuse" and len(passage.parts) > 1:
                 raise too_long(place, f"{passage.tokens:,} tokens, and this model takes {embedder.limit:,}")
 
-    def take(self, room: float, *, least: int = 0) -> list[Passage]:
-        """The next texts: as many as fit into a part of a turn, but no fewer than `least`."""
+    def take(self, room: float, *, least: int = 0) -> range:
+        """The next passages: as many as fit into a part of a turn, but no fewer than `least`."""
         first = self._next
         for passage in self.passages[first:]:
             cost = _cost(passage)
@@ -147,26 +150,32 @@ class EmbedJob(Job):
             self._next += 1
             self.cost -= cost
             self.tokens -= sum(passage.rows)
-        return self.passages[first : self._next]
+        return range(first, self._next)
 
-    def put(self, vectors: NDArray[np.float32]) -> Embedded | None:
-        """Vectors of texts that were taken; what is asked for, if they were the last."""
-        self._vectors.append(vectors)
-        if self._next < len(self.passages):
+    def put(self, part: range, vectors: NDArray[np.float32]) -> Embedded | None:
+        """Vectors of passages that were taken; what is asked for, if they were the last."""
+        self._made.append((part.start, vectors))
+        if sum(len(each) for _, each in self._made) < len(self.passages):
             return None
-        whole = self._vectors[0] if len(self._vectors) == 1 else np.concatenate(self._vectors)
-        return Embedded(whole, self.passages)
+        parts = [each for _, each in sorted(self._made, key=itemgetter(0))]
+        return Embedded(parts[0] if len(parts) == 1 else np.concatenate(parts), self.passages)
 
 
-def shares(jobs: Sequence[EmbedJob]) -> dict[EmbedJob, list[Passage]]:
-    """What each gets of a turn: all, if that is no more than an equal part; the rest goes to the oldest."""
-    parts: dict[EmbedJob, list[Passage]] = {}
-    room = 1.0
-    for job in sorted(jobs, key=lambda job: job.cost > 1 / len(jobs)):  # which keeps their order
-        before = job.cost
-        if passages := job.take(room, least=0 if parts else 1):
-            parts[job] = passages
-        room -= before - job.cost
+def shares(jobs: Sequence[EmbedJob], threads: int = 1) -> dict[EmbedJob, range]:
+    """What each gets of a turn: half of it goes to short requests first, the rest to the oldest.
+
+    The turn is smaller where less waits than so many threads can do at once.
+    """
+    parts: dict[EmbedJob, range] = {}
+    room = min(1.0, max(_LEAST, sum(job.cost for job in jobs) / threads))
+    taken = 0.0
+    short_first = sorted(jobs, key=lambda job: job.cost > _SHORT)  # which keeps their order
+    for order, most in ((short_first, room / 2), (jobs, room)):
+        for job in order:
+            before = job.cost
+            if part := job.take(most - taken, least=0 if parts else 1):
+                parts[job] = range(parts.get(job, part).start, part.stop)
+            taken += before - job.cost
     return parts
 
 
@@ -204,17 +213,18 @@ def _cost(passage: Passage) -> float:
 
 
 class Queue:
-    """Texts to embed, the oldest first, and other work in a ring: they take turns.
+    """Texts to embed, the oldest first, on several threads; and other work in a ring, alone: they take turns.
 
     At `most` tokens may wait, or one job of whatever size; `tokens` moves as soon as a job comes.
     """
 
     def __init__(self, most: int) -> None:
-        self.tokens, self._most = 0, most
+        self.tokens, self.threads, self._most = 0, 1, most
         self._texts: deque[EmbedJob] = deque()
         self._others: deque[StepJob] = deque()
         self._changed = Condition()
-        self._closed = self._was_texts = False
+        self._closed = self._alone = False
+        self._working = self._since = 0  # threads in a turn; turns of texts since one of the others
 
     def has_room(self, tokens: int) -> bool:
         """Whether so many more may wait."""
@@ -243,26 +253,50 @@ class Queue:
             self._changed.notify()
 
     def put_back(self, jobs: Sequence[EmbedJob]) -> None:
-        """Line up jobs that a turn has not ended, before those that came in the meantime."""
+        """Line up jobs of which texts are left, before those that came in the meantime."""
         with self._changed:
             for job in jobs:
                 if job.counted:  # else who sent it has gone
                     self.tokens += job.tokens - job.counted
                     job.counted = job.tokens
             self._texts.extendleft(reversed(jobs))
+            self._changed.notify()
 
     def take(self) -> list[EmbedJob] | StepJob | None:
-        """Wait for a turn's work: many that want texts embedded, or one of the others; None at the end."""
+        """Wait for a turn, until `done`: many that want texts embedded, or one of the others; or None."""
         with self._changed:
-            self._changed.wait_for(lambda: self._texts or self._others or self._closed)
-            if self._others and (self._was_texts or not self._texts):
-                self._was_texts = False
+            self._changed.wait_for(self._is_next)
+            if not self._texts and not self._others:
+                return None
+            self._working += 1
+            if self._are_others_next():
+                self._since, self._alone = 0, True
                 return self._others.popleft()
-            self._was_texts = True
-            return [self._texts.popleft() for _ in range(min(_MOST, len(self._texts)))] or None
+            self._since += 1
+            return [self._texts.popleft() for _ in range(min(_MOST, len(self._texts)))]
+
+    def _are_others_next(self) -> bool:
+        return bool(self._others) and (self._since >= self.threads or not self._texts)
+
+    def _is_next(self) -> bool:
+        if self._are_others_next():
+            return not self._working
+        return not self._alone if self._texts else self._closed
+
+    def done(self) -> None:
+        """A turn has ended."""
+        with self._changed:
+            self._working -= 1
+            self._alone = False
+            self._changed.notify_all()
+
+    @property
+    def idle(self) -> int:
+        """Threads that could share what waits, the asking one among them."""
+        return self.threads - self._working + 1
 
     def close(self) -> None:
         """`take` gives nothing any more once all jobs are done."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
+            self._changed.notify_all()

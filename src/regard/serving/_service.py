@@ -69,7 +69,7 @@ class Service:
     @property
     def is_at_work(self) -> bool:
         """Whether any model is being computed with, or loaded."""
-        return any(engine.busy is not None for engine in self.engines.values())
+        return any(engine.busy for engine in self.engines.values())
 
     def check(self) -> BaseException | None:
         """What killed a model's thread, if any; a computation that hangs counts."""

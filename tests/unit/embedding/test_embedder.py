@@ -411,7 +411,7 @@ def test_a_text_that_cannot_be_embedded_is_named(model: regard.Model, text: str)
     with pytest.raises(InputError, match=r"texts\[1\]"):
         model.embed(["fish", text])
     with pytest.raises(InputError):
-        Embedder(model.loaded, Request()).check(text)
+        Embedder(model.loaded, Request()).read([text])
 
 
 class Frame:

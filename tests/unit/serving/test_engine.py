@@ -16,7 +16,7 @@ import pytest
 
 import regard
 from regard.core.errors import InputError
-from regard.embedding import Embedder, Request
+from regard.embedding import Embedder, Request, _engine_choice
 from regard.serving import Settings
 from regard.serving._engine import Engine
 from regard.serving._jobs import TURN_TOKENS, EmbedJob, shares
@@ -84,13 +84,34 @@ def jobs(model: regard.Model, *counts: int) -> list[EmbedJob]:
     return asked
 
 
-def test_a_turn_takes_short_requests_whole_and_then_the_oldest(model: regard.Model) -> None:
-    long, short, other, small = jobs(model, 200, 1, 1000, 3)
+def counts(*arguments: Any) -> dict[EmbedJob, int]:
+    return {job: len(part) for job, part in shares(*arguments).items()}
+
+
+def test_half_of_a_turn_goes_to_short_requests_and_the_rest_to_the_oldest(model: regard.Model) -> None:
+    old, short, large, small = jobs(model, 100, 1, 1000, 3)
     rows = TURN_TOKENS // short.passages[0].tokens
-    counts = {job: len(some) for job, some in shares([long, short, other, small]).items()}
-    assert counts == {short: 1, small: 3, long: 200, other: rows - 204}
-    counts = {job: len(some) for job, some in shares([other]).items()}
-    assert counts == {other: rows}
+    assert counts([old, short, large, small]) == {short: 1, small: 3, old: rows - 4}
+    assert counts([old, large]) == {old: 100 - (rows - 4), large: 2 * rows - 100 - 4}
+    assert counts([large]) == {large: rows}
+
+
+def test_what_is_less_than_a_turn_is_shared_by_the_threads_that_are_free(model: regard.Model) -> None:
+    (only,) = jobs(model, 40)
+    assert [counts([only], threads) for threads in (2, 1)] == [{only: 20}, {only: 20}]
+    few, whole = jobs(model, 4, 30)
+    assert counts([few], 8) == {few: 4}  # a quarter of a turn stays together
+    assert counts([whole], 8) == {whole: TURN_TOKENS // 4 // whole.passages[0].tokens}
+
+
+def test_parts_that_end_in_any_order_are_put_together_in_theirs(model: regard.Model) -> None:
+    (job,) = jobs(model, 3)
+    parts = [job.take(0.0, least=least) for least in (1, 2)]
+    vectors = np.arange(6, dtype=np.float32).reshape(3, 2)
+    assert job.put(parts[1], vectors[1:]) is None
+    made = job.put(parts[0], vectors[:1])
+    assert made is not None
+    np.testing.assert_array_equal(made.vectors, vectors)
 
 
 def test_a_turn_is_never_empty(model: regard.Model) -> None:
@@ -173,6 +194,41 @@ def test_an_error_of_the_arithmetic_stays_with_one_request(
     first, wrong, last = run(both())
     assert isinstance(wrong, RuntimeError)
     assert (len(first.vectors), len(last.vectors)) == (1, 1)
+
+
+def test_each_core_takes_what_waits_and_functions_run_alone(
+    model: regard.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two requests are computed at once: each waits in the arithmetic for the other to come there."""
+    monkeypatch.setattr(_engine_choice, "cores", lambda: 2)
+    engine = Engine("tiny", model, Settings(timeout=5), Metrics())
+    real, both, have_met, at_once = Embedder.vectors, threading.Barrier(2, timeout=5), threading.Event(), 0
+    alone: list[int] = []
+
+    def vectors(self: Embedder, texts: Any, **named: Any) -> Any:
+        nonlocal at_once
+        at_once += 1
+        if not have_met.is_set():
+            both.wait()
+            have_met.set()
+        made = real(self, texts, **named)
+        at_once -= 1
+        return made
+
+    async def asked() -> list[Any]:
+        hold, task = await held(engine)
+        monkeypatch.setattr(Embedder, "vectors", vectors)
+        texts = [asyncio.create_task(engine.embed(["w1 w2 w3 w4 w5"] * 30)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        hold.go.set()
+        await task
+        calls = [engine.call(lambda model: alone.append(at_once), tokens=1) for _ in range(5)]
+        return (await asyncio.gather(*texts, *calls))[:2]
+
+    first, second = run(asked())
+    engine.stop()
+    assert (len(first.vectors), len(second.vectors), both.broken) == (30, 30, False)
+    assert alone == [0] * 5
 
 
 def test_streams_take_turns(engine: Engine) -> None:

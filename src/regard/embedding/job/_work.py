@@ -153,7 +153,7 @@ class ModelWork:
         found = {}
         for place, text in enumerate(texts):
             try:
-                self._embedder.check(text)
+                self._embedder.read([text])
             except InputError as error:
                 found[place] = str(error).removeprefix("texts[0] ")
         return found
