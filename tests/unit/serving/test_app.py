@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import TestCase
 
 import numpy as np
 import pytest
@@ -32,19 +33,16 @@ def test_texts_become_vectors(client: TestClient) -> None:
         assert item["embedding"] == pytest.approx(vector.tolist(), abs=2e-6)
 
 
-def test_a_line_for_each_request_without_text_and_key(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = Settings(keys=("a key",))
-    caplog.set_level("INFO", "regard.serving")
-    with TestClient(app_of([regard.load(tiny(tmp_path))], settings=settings)) as client:
+def test_a_line_for_each_request_without_text_and_key(tmp_path: Path) -> None:
+    app = app_of([regard.load(tiny(tmp_path))], settings=Settings(keys=("a key",)))
+    with TestCase().assertLogs("regard.serving") as logged, TestClient(app) as client:
         asked: list[dict[str, Any]] = [{"input": "w1"}, {"input": ["w1", 2]}, {"input": "w1", "w30": "w30"}]
         answers = [
             client.post("/v1/embeddings", json=each, headers={"authorization": "Bearer a key"})
             for each in asked
         ]
         answers.append(client.post("/v1/embeddings", json=asked[0]))
-    text = "\n".join(map(Line().format, caplog.records))
+    text = "\n".join(map(Line().format, logged.records))
     lines = list(map(json.loads, text.split("\n")))
     told = [(line["event"], line["route"], line["status"], line["id"]) for line in lines]
     ids = [answer.headers["x-request-id"] for answer in answers]
