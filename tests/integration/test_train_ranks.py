@@ -48,7 +48,7 @@ def assert_close(ours: Any, theirs: Any, tol: float) -> None:
 
 @pytest.mark.parametrize(("objective", "form"), [("clm", "packed"), ("mlm", "rows")])
 def test_an_epoch_on_two_is_an_epoch_on_one(place: Path, tmp_path: Path, objective: str, form: str) -> None:
-    """With dropout, clipping, packed rows, and a last step for which there is one micro-batch."""
+    """With dropout, clipping, packed rows, two layers, and a last step for which there is one micro-batch."""
     found = {}
     for name, world, accumulate, shard in (
         ("one", 1, 2, False),
@@ -59,6 +59,7 @@ def test_an_epoch_on_two_is_an_epoch_on_one(place: Path, tmp_path: Path, objecti
             place,
             objective,
             batch={"accumulate": accumulate, "form": form},
+            model={"num_layers": 2},
             optimiser={"clip": 0.3},
             shard=shard,
         )

@@ -30,7 +30,7 @@ from regard.training._run import prepare
 from regard.training._scoring import evaluate
 from regard.training._step import take_step
 from regard.training.tasks import NextToken
-from unit.training.small import SIZES, tokenizer
+from unit.training.small import SMALLEST, tokenizer
 
 WORDS = ["a", "river", "bank", "of", "money", "sat", "by", "the", "loan", "fishing", "banks"]
 
@@ -47,7 +47,7 @@ def settings_of(folder: Path, objective: str = "clm", **changes: Any) -> Setting
         "data": {"train": [str(text)], "unit": "line", "valid_share": 0.2},
         "tokenizer": {"path": str(folder / "tokenizer")},
         "batch": {"length": 13, "rows": 3, "form": "packed", "accumulate": 2},
-        "model": SIZES | {"dropout_p": 0.1, "attention_dropout_p": 0.1},
+        "model": SMALLEST | {"dropout_p": 0.1, "attention_dropout_p": 0.1},
         "optimiser": {"lr": 0.01, "warmup": 2},
         "steps": 11,
         "evaluate_every": 4,

@@ -47,6 +47,8 @@ WORDS = [
 ]
 ROLES = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 SIZES: dict[str, Any] = {"d_model": 12, "num_layers": 2, "num_heads": 3, "d_ff": 17}
+SMALLEST = SIZES | {"num_layers": 1}
+"""For whole runs, half of whose time goes into writing each tensor's file of a checkpoint."""
 BOTH = {"num_decoder_layers": 2, "num_decoder_heads": 3, "d_decoder_ff": 17, "decoder_vocab_size": len(WORDS)}
 TEXTS = ["the river bank", "a loan of the bank", "fishing by the river", "money sat by the banks of a river"]
 PAIRS = list(zip(TEXTS, TEXTS[1:] + TEXTS[:1], strict=True))

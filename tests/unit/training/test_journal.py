@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,7 +16,7 @@ from regard.core.errors import InputError
 from regard.tracing import Trace
 from regard.training import curves, film
 from unit.training import watched
-from unit.training.small import Killed, kill_at
+from unit.training.small import SMALLEST, Killed, kill_at
 
 
 def journal(folder: Path, steps: int, loss: float) -> Path:
@@ -72,20 +73,21 @@ def traces(run: Path) -> list[str]:
 @pytest.mark.parametrize("objective", ["clm", "seq2seq"])
 def test_a_run_goes_the_same_way_whether_it_is_watched_or_killed(objective: str, tmp_path: Path) -> None:
     texts = watched.WATCHED[objective]
-    watched.run(tmp_path, "unseen", objective=objective)
-    watched.run(tmp_path, "seen", objective=objective, watch=texts)
+    run = partial(watched.run, tmp_path, objective=objective, model=SMALLEST)
+    run("unseen")
+    run("seen", watch=texts)
     unseen, seen = parameters(tmp_path / "unseen"), parameters(tmp_path / "seen")
     assert same(unseen, seen)
     assert not (tmp_path / "unseen" / "watch").exists()
     found = traces(tmp_path / "seen")
     assert found == [f"{n}/step-{step:08}.safetensors" for n in (1, 2) for step in (0, 4, 8, 12)]
     with pytest.raises(Killed):
-        watched.run(tmp_path, "killed", objective=objective, watch=texts, on_report=kill_at(9))
+        run("killed", watch=texts, on_report=kill_at(9))
     later = tmp_path / "killed" / "watch" / "1" / "step-00000008.safetensors"
     before = later.read_bytes()
     later.write_bytes(b"of a way that was not gone on")
     (later.parent / "step-00000007.safetensors").write_bytes(b"as was this")
-    watched.run(tmp_path, "killed", objective=objective, watch=texts)  # from step 5
+    run("killed", watch=texts)  # from step 5
     assert same(unseen, parameters(tmp_path / "killed"))
     assert traces(tmp_path / "killed") == found
     assert later.read_bytes() == before

@@ -33,12 +33,12 @@ def run(
         vocabulary.mkdir()
         write_tokenizer(small.tokenizer(), vocabulary, max_length=31)
     given: dict[str, Any] = {"steps": 12, "evaluate_every": 5, "save_every": 5, "watch_every": 4, "seed": 3}
+    given["model"] = small.SIZES
     settings = read_settings(
         objective,
         data=data,
         tokenizer={"path": str(vocabulary)},
         family=FAMILIES[objective],
-        model=small.SIZES,
         batch={"length": 16, "rows": 3},
         optimiser={"lr": 0.01, "warmup": 1},
         **(given | more),
