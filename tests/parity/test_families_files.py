@@ -24,14 +24,16 @@ CLASSES = [(name, label) for name in UNDER_TEST for label in ENTRIES[name].class
 KEPT = [(name, label) for name, label in CLASSES if label not in ENTRIES[name].left_out]
 
 
-def assert_same(saved: Saved, folder: Path, name: str, label: str = "base") -> None:
-    """What lies in the folder is the same model to regard."""
+def assert_same(saved: Saved, folder: Path, name: str, label: str = "base") -> regard.Model:
+    """What lies in the folder is the same model to regard, which is given."""
     form = "right-padded" if label == "base" else "right-pad-id"
     batches = ENTRIES[name].inputs(label)
     batch = (batches.all() if label == "base" else batches.of_head(label))[form]
     theirs = run_theirs(saved, batch, gradients=False)
-    ours = run_ours(regard.load(folder).network, batch, gradients=False)
+    model = regard.load(folder)
+    ours = run_ours(model.network, batch, gradients=False)
     assert_same_run(ours, theirs, batch, PARITY_FP32, gradients=False)
+    return model
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def test_weights_go_back_bit_for_bit(workshop: Workshop, name: str, label: str, 
     keys = family_of(ENTRIES[name].name).keys
     stored = load_file(saved.folder / "model.safetensors")
     stored = {key: tensor for key, tensor in stored.items() if not keys.buffer(key)}  # Marian's sinusoids
-    written = to_hf(regard.load(saved.folder).network, keys)
+    written = to_hf(workshop.network(name, label, dtype), keys)
     assert written.keys() == stored.keys()
     for key, tensor in stored.items():
         assert written[key].dtype == tensor.dtype
@@ -61,7 +63,7 @@ def test_a_model_that_regard_writes_is_read_by_transformers(
     workshop: Workshop, name: str, label: str, tmp_path: Path
 ) -> None:
     entry, saved = ENTRIES[name], workshop.saved(name, label)
-    network, family = regard.load(saved.folder).network, family_of(entry.name)
+    network, family = workshop.network(name, label), family_of(entry.name)
     (tmp_path / "config.json").write_text(json.dumps(network.config.to_hf()), encoding="utf-8")
     write_tensors(to_hf(network, family.keys), tmp_path / "model.safetensors")
     again, report = entry.classes[label].from_pretrained(
@@ -122,9 +124,9 @@ def test_an_old_pickle(workshop: Workshop, name: str, label: str, tmp_path: Path
     (tmp_path / "config.json").write_bytes((saved.folder / "config.json").read_bytes())
     state = saved.model.state_dict() | dict(saved.model.named_buffers())
     torch.save(state, tmp_path / "pytorch_model.bin")
-    assert_same(saved, tmp_path, name, label)
-    assert regard.load(tmp_path).loaded.left_out == ()
-    before, after = regard.load(saved.folder).network.state_dict(), regard.load(tmp_path).network.state_dict()
+    model = assert_same(saved, tmp_path, name, label)
+    assert model.loaded.left_out == ()
+    before, after = workshop.network(name, label).state_dict(), model.network.state_dict()
     assert before.keys() <= after.keys()  # a pickle also has the constants, such as Marian's sinusoids
     for key in before:
         assert torch.equal(before[key], after[key]), key

@@ -34,7 +34,7 @@ def test_a_body_gets_a_head(workshop: Workshop, name: str, head: Any, tmp_path: 
     loaded = load_checkpoint(saved.folder, head=head, labels=labels, seed=3)
     config: Any = loaded.network.config
     assert (config.head, config.labels) == (head, labels)
-    body = load_checkpoint(saved.folder).network.state_dict()
+    body = workshop.network(name).state_dict()
     state = loaded.network.state_dict()
     kept = [key for key in state if key in body]
     assert all(torch.equal(state[key], body[key]) for key in kept)

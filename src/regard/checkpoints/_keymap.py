@@ -128,7 +128,7 @@ class Match:
     ours: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)  # told apart by identity, which `_match` hashes
 class KeyMap:
     """How the tensors of a family are called on disk.
 
@@ -184,14 +184,7 @@ class KeyMap:
 
     def match(self, name: str) -> Match | None:
         """The `Rename` that has a name on disk, or None."""
-        # As it stands, then behind a prefix; each also in today's spelling. The first rule that fits counts.
-        for prefix in self._prefixes_of(name):
-            for spelling in self._spellings(name.removeprefix(prefix)):
-                for rule in self._own:
-                    if (match := pattern(rule.hf).fullmatch(spelling)) is not None:
-                        values = match.groupdict()
-                        return Match(prefix, rule, tuple(piece.format(**values) for piece in rule.pieces))
-        return None
+        return _match(self, name)
 
     def to_ours(self, name: str) -> tuple[str, ...]:
         """The network's names of a tensor on disk: none, one, or the pieces that it holds, in their order."""
@@ -251,3 +244,15 @@ class KeyMap:
     def _spellings(self, bare: str) -> Iterator[str]:
         yield bare
         yield from (bare.removesuffix(old) + new for old, new in self.aliases if bare.endswith(old))
+
+
+@functools.lru_cache(maxsize=4096)  # a name is asked for some times while a checkpoint is read
+def _match(keymap: KeyMap, name: str) -> Match | None:
+    # As it stands, then behind a prefix; each also in today's spelling. The first rule that fits counts.
+    for prefix in keymap._prefixes_of(name):
+        for spelling in keymap._spellings(name.removeprefix(prefix)):
+            for rule in keymap._own:
+                if (match := pattern(rule.hf).fullmatch(spelling)) is not None:
+                    values = match.groupdict()
+                    return Match(prefix, rule, tuple(piece.format(**values) for piece in rule.pieces))
+    return None
