@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from integration.forked import Forked
 from unit.views.conftest import facts_of
 
 FISHING = "Write a poem about a man fishing on a river bank."
@@ -201,13 +202,12 @@ def hang(*arguments, **options):
     print("ready", file=sys.stderr, flush=True)
     time.sleep(600)
 os.replace = hang
+main()
 """
-    process = start(python(program, "look", "bank", "--no-open", "-o", str(path)))
-    assert process.stderr is not None
-    assert process.stderr.readline() == b"ready\n"
-    process.kill()
-    out, _ = process.communicate(timeout=SECONDS)
-    assert (process.returncode, out) == (-signal.SIGKILL, b"")
+    process = Forked("look", "bank", "--no-open", "-o", str(path), program=program)
+    assert process.stderr.readline() == "ready\n"
+    process.send_signal(signal.SIGKILL)
+    assert process.end()[:2] == (-signal.SIGKILL, "")
     assert path.read_text() == "what was there before"
     [left] = [file for file in tmp_path.iterdir() if file != path]
     assert (left.suffix, left.read_text()) == (".tmp", "a page")  # whole, but not yet in its place
@@ -222,10 +222,10 @@ def interrupt(*arguments, **options):
     os.kill(os.getpid(), signal.SIGINT)
     import time; time.sleep(600)
 os.replace = interrupt
+main()
 """
-    process = start(python(program, "look", "bank", "--no-open", "-o", str(path)))
-    out, err = process.communicate(timeout=SECONDS)
-    assert (process.returncode, out, err) == (130, b"", b"")
+    process = Forked("look", "bank", "--no-open", "-o", str(path), program=program)
+    assert process.end() == (130, "", "")
     assert path.read_text() == "what was there before"
     assert list(tmp_path.iterdir()) == [path]
 
