@@ -1,5 +1,6 @@
 """One word's way through a stack, from a trace: what the page's story draws, and what it ends with."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -39,10 +40,12 @@ def placed_words(trace: Trace) -> list[PlacedWord]:
         if token.word is not None:
             places.setdefault(token.word, []).append(place)
     found: list[PlacedWord] = []
+    times = Counter[str]()
     for number, of in places.items():
         name = encoding.words[number].text
-        which = sum(word.name.casefold() == name.casefold() for word in found) + 1
         if any(map(str.isalnum, name)):
+            times[name.casefold()] += 1
+            which = times[name.casefold()]
             found.append(PlacedWord(name, tuple(of), name if which == 1 else f"{name}#{which}"))
     return found
 
