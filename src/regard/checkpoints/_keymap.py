@@ -204,11 +204,7 @@ class KeyMap:
 
     def rule_of(self, name: str) -> tuple[str, Rename] | None:
         """The name on disk of a tensor of the network and the rule that has it, or None."""
-        for rule in self._own:
-            for piece in rule.pieces:
-                if (match := pattern(piece).fullmatch(name)) is not None:
-                    return rule.hf.format(**match.groupdict()), rule
-        return None
+        return _rule_of(self, name)
 
     def shared_by(self, name: str) -> Shared | None:
         """The rule of a tensor on disk that stands for several, or None."""
@@ -255,4 +251,13 @@ def _match(keymap: KeyMap, name: str) -> Match | None:
                 if (match := pattern(rule.hf).fullmatch(spelling)) is not None:
                     values = match.groupdict()
                     return Match(prefix, rule, tuple(piece.format(**values) for piece in rule.pieces))
+    return None
+
+
+@functools.lru_cache(maxsize=4096)  # and while one is written
+def _rule_of(keymap: KeyMap, name: str) -> tuple[str, Rename] | None:
+    for rule in keymap._own:
+        for piece in rule.pieces:
+            if (match := pattern(piece).fullmatch(name)) is not None:
+                return rule.hf.format(**match.groupdict()), rule
     return None

@@ -289,9 +289,9 @@ def grouping(
     points = centred @ np.linalg.svd(centred[part], full_matrices=False)[2][:_DIRECTIONS].T
     some = points[part]
 
-    def split(of: NDArray[np.float64], groups: int) -> tuple[Any, float]:
+    def split(of: NDArray[np.float64], groups: int, *, scored: bool = True) -> tuple[Any, float]:
         fitted = cluster.KMeans(groups, n_init=4, random_state=seed).fit(of)
-        parted = groups == len(set(fitted.labels_)) < len(of)
+        parted = scored and groups == len(set(fitted.labels_)) < len(of)
         return fitted, float(metrics.silhouette_score(of, fitted.labels_)) if parted else -1.0
 
     found = []
@@ -303,7 +303,7 @@ def grouping(
         for groups in range(2, most + 1) if count is None else [count]:
             whole, score = split(some, groups)
             halves = [rng.permutation(len(some))[: max(groups, len(some) // 2)] for _ in range(_HALVES)]
-            again = [split(some[half], groups)[0].predict(some) for half in halves]
+            again = [split(some[half], groups, scored=False)[0].predict(some) for half in halves]
             stability = float(np.mean([metrics.adjusted_rand_score(whole.labels_, each) for each in again]))
             found.append((score, stability, groups, whole))
         for score, stability, groups, whole in sorted(found, key=lambda each: -each[0]):

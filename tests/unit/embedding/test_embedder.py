@@ -1,5 +1,6 @@
 """Vectors of texts against what a trace of each text by itself tells, and what is refused."""
 
+import functools
 import itertools
 import json
 import re
@@ -74,12 +75,17 @@ PIECES = {
 }
 
 
+@functools.cache
+def _theirs(folder: Path) -> tuple[Any, Any]:
+    return tuple(
+        kind.from_pretrained(folder) for kind in (transformers.AutoModel, transformers.AutoTokenizer)
+    )
+
+
 def _by_pieces(model: regard.Model, text: str, kind: str, layer: int) -> torch.Tensor:
     """A loop over the hidden states of transformers; words by its own spans and white space."""
-    hf = transformers.AutoModel.from_pretrained(model.loaded.source.folder)
-    read = transformers.AutoTokenizer.from_pretrained(model.loaded.source.folder)(
-        text, return_tensors="pt", return_offsets_mapping=True
-    )
+    hf, read_by = _theirs(model.loaded.source.folder)
+    read = read_by(text, return_tensors="pt", return_offsets_mapping=True)
     spans = read.pop("offset_mapping")[0].tolist()
     with torch.no_grad():
         states = hf(**read, output_hidden_states=True).hidden_states[layer][0]

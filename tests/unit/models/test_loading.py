@@ -244,13 +244,24 @@ def test_what_is_not_the_network_s_is_left_out_where_asked(tmp_path: Path) -> No
         regard.load(tmp_path, leave_out=["fc.", "temperature", "embeddings."])
 
 
-@pytest.mark.parametrize("prefix", ["module.", "model.", "_orig_mod.", "module.model.", "net.0.auto_model."])
+# Whether `model.` goes lies with the family; what torch puts before it, and other fields, go from all alike.
+WRAPPED = [
+    *((family, prefix) for family in sorted(FAMILIES) for prefix in ("model.", "module.model.")),
+    *(
+        (family, prefix)
+        for family in ("bert", "t5")
+        for prefix in ("module.", "_orig_mod.", "net.0.auto_model.")
+    ),
+]
+
+
+@pytest.mark.parametrize(("family", "prefix"), WRAPPED)
 def test_a_wrapper_is_taken_off_and_said(family: str, tmp_path: Path, prefix: str) -> None:
     stored = to_hf(network(family), family_of(family).keys)
     write(tmp_path, family, tensors=dict.fromkeys(stored, REMOVED) | _behind(prefix, stored))
     loaded = regard.load(tmp_path).loaded
     assert [re.findall("'(.*)'", note) for note in loaded.notes] == [
-        [each] for each in _taken(family, prefix)
+        [each] for each in _taken(family, prefix, stored)
     ]
     again = to_hf(loaded.network, family_of(family).keys)
     assert all(torch.equal(again[name], stored[name]) for name in stored)
@@ -260,10 +271,10 @@ def _behind(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
     return {prefix + name: tensor for name, tensor in tensors.items()}
 
 
-def _taken(family: str, prefix: str) -> list[str]:
+def _taken(family: str, prefix: str, tensors: dict[str, Any]) -> list[str]:
     """A family may know `model.` before its names already."""
     keys, rest = family_of(family).keys, re.sub(r"(module|_orig_mod)\.", "", prefix)
-    stored = [rest + name for name in to_hf(network(family), keys)]
+    stored = [rest + name for name in tensors]
     is_known = all(keys.match(name) or keys.shared_by(name) for name in stored)
     return [each for each in ("_orig_mod.", "module.") if each in prefix] + [rest] * (not is_known)
 
