@@ -18,7 +18,7 @@ class Workshop:
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         self._factory = factory
         self._made: dict[Any, Saved] = {}
-        self._loaded: dict[Any, Any] = {}
+        self._loaded: dict[Any, regard.Model] = {}
 
     def saved(
         self, entry: str, label: str = "base", dtype: torch.dtype = torch.float32, **fields: Any
@@ -32,14 +32,18 @@ class Workshop:
             self._made[key] = save(model, family.shape_of(label), folder)
         return self._made[key]
 
-    def network(
+    def model(
         self, entry: str, label: str = "base", dtype: torch.dtype = torch.float32, **fields: Any
-    ) -> Any:
+    ) -> regard.Model:
         """What regard makes of that folder; for tests that change nothing."""
         key = (entry, label, dtype, *sorted(fields.items()))
         if key not in self._loaded:
-            self._loaded[key] = regard.load(self.saved(entry, label, dtype, **fields).folder).network
+            self._loaded[key] = regard.load(self.saved(entry, label, dtype, **fields).folder)
         return self._loaded[key]
+
+    def network(self, *of: Any, **fields: Any) -> Any:
+        """Its network."""
+        return self.model(*of, **fields).network
 
 
 @pytest.fixture(scope="session")

@@ -112,7 +112,7 @@ def test_regards_own_families(workshop: Workshop, name: str) -> None:
         return last(model(batch.token_ids, decoder_token_ids=batch.target_ids))
 
     check(
-        regard.load(saved.folder),
+        workshop.model(name),
         ours,
         lambda number, site: theirs(saved.model, given, number, site),
     )

@@ -28,7 +28,7 @@ def _depth(network: Network) -> int:
 @pytest.mark.parametrize("name", UNDER_TEST)
 def test_every_layer_of_a_loaded_network(workshop: Workshop, name: str) -> None:
     saved, batch = workshop.saved(name), ENTRIES[name].inputs("base").all()["plain"]
-    network = regard.load(saved.folder).network
+    network = workshop.network(name)
     hidden = run_theirs(saved, batch, gradients=False).hidden[stack_of(network)]
     layers = range(1, _depth(network) + 1)
     with torch.no_grad():
@@ -47,8 +47,6 @@ def test_every_layer_through_the_lens(workshop: Workshop, name: str) -> None:
 
 
 def test_the_encoders_of_berts_kind_have_folded_weights(workshop: Workshop) -> None:
-    taken = {
-        name for name in UNDER_TEST if PostNormEngine.takes(regard.load(workshop.saved(name).folder).network)
-    }
+    taken = {name for name in UNDER_TEST if PostNormEngine.takes(workshop.network(name))}
     assert {"bert", "distilbert", "roberta", "electra"} <= {ENTRIES[name].name for name in taken}
     assert not {"mpnet", "deberta", "gpt2", "llama", "t5", "bart"} & {ENTRIES[name].name for name in taken}

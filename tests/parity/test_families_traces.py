@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 def test_a_trace_of_ids(workshop: Workshop, name: str) -> None:
     saved, batch = workshop.saved(name), ENTRIES[name].inputs("base").all()["plain"]
     targets = None if batch.target_ids is None else batch.target_ids[0]
-    trace = regard.load(saved.folder).trace(token_ids=batch.token_ids[0], target_ids=targets)
+    trace = workshop.model(name).trace(token_ids=batch.token_ids[0], target_ids=targets)
     theirs = run_theirs(saved, batch, gradients=False)
     assert set(trace.kinds) == theirs.weights.keys()
     for kind in trace.kinds:

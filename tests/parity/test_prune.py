@@ -128,7 +128,7 @@ def test_it_computes_what_the_full_one_does_with_the_heads_at_zero(
     workshop: Workshop, name: str, label: str
 ) -> None:
     saved = workshop.saved(name, label)
-    loaded, batch = load_checkpoint(saved.folder), batch_of(name, label)
+    loaded, batch = workshop.model(name, label).loaded, batch_of(name, label)
     removed = unevenly(loaded)
     ours = run_ours(prune(loaded, removed).network, batch, gradients=False)
     assert_same_numbers(ours, theirs_zeroed(saved, name, loaded, removed, batch), batch)
@@ -140,7 +140,7 @@ def test_it_computes_what_the_full_one_does_with_the_heads_at_zero(
 @pytest.mark.parametrize("name", PLAINLY)
 def test_another_head_gives_other_numbers(workshop: Workshop, name: str) -> None:
     saved = workshop.saved(name)
-    loaded, batch = load_checkpoint(saved.folder), batch_of(name, "base")
+    loaded, batch = workshop.model(name).loaded, batch_of(name, "base")
     removed = unevenly(loaded)
     theirs = theirs_zeroed(saved, name, loaded, removed, batch)
     part = next(iter(removed))
@@ -157,7 +157,7 @@ def test_another_head_gives_other_numbers(workshop: Workshop, name: str) -> None
 def test_transformers_loads_other_heads_in_each_layer_by_the_code_beside_them(
     workshop: Workshop, name: str, label: str, tmp_path: Path
 ) -> None:
-    loaded = load_checkpoint(workshop.saved(name, label).folder)
+    loaded = workshop.model(name, label).loaded
     smaller = prune(loaded, unevenly(loaded))
     assert "transformers 5 with trust_remote_code=True" in loads_in(smaller)
     folder = save_checkpoint(smaller, tmp_path / "smaller")
@@ -169,7 +169,7 @@ def test_transformers_loads_other_heads_in_each_layer_by_the_code_beside_them(
 
 @pytest.mark.parametrize("name", [*SOME, "bart"])
 def test_transformers_refuses_them_without_the_code(workshop: Workshop, name: str, tmp_path: Path) -> None:
-    loaded = load_checkpoint(workshop.saved(name).folder)
+    loaded = workshop.model(name).loaded
     folder = save_checkpoint(prune(loaded, unevenly(loaded)), tmp_path / "smaller")
     with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
         ENTRIES[name].classes["base"].from_pretrained(folder)
@@ -180,7 +180,7 @@ def test_transformers_loads_as_many_heads_in_each_layer_as_it_is(
     workshop: Workshop, name: str, label: str, tmp_path: Path
 ) -> None:
     entry = ENTRIES[name]
-    loaded = load_checkpoint(workshop.saved(name, label).folder)
+    loaded = workshop.model(name, label).loaded
     removed = evenly(loaded)
     smaller = prune(loaded, removed)
     assert loads_in(smaller) == ("everything that takes sizes from config.json",)
@@ -208,7 +208,7 @@ def test_transformers_loads_as_many_heads_in_each_layer_as_it_is(
 
 @pytest.mark.parametrize("name", ["bert", "llama", "t5"])
 def test_what_transformers_saves_again_is_the_same(workshop: Workshop, name: str, tmp_path: Path) -> None:
-    loaded = load_checkpoint(workshop.saved(name).folder)
+    loaded = workshop.model(name).loaded
     smaller = prune(loaded, evenly(loaded) if name == "t5" else unevenly(loaded))
     folder = save_checkpoint(smaller, tmp_path / "smaller")
     if name == "t5":
