@@ -21,7 +21,10 @@ EVERY = {"heads", "scale", "norm-eps"}
 
 
 def fresh(workshop: Workshop, name: str, label: str = "base") -> Any:
-    return deepcopy(workshop.network(name, label))
+    """Modules and tensors of its own: faults set attributes of these, and change no other object."""
+    network, own = workshop.network(name, label), ("_modules", "_parameters", "_buffers")
+    others = (value for of in network.modules() for key, value in vars(of).items() if key not in own)
+    return deepcopy(network, {id(value): value for value in others})
 
 
 def plain(name: str) -> Batch:
