@@ -52,9 +52,8 @@ PARTS: Final = 4
 _COLUMNS: Final = 4  # of a tile of several rows: what is read of x is used so many times
 _ROWS: Final = {8: 3, 16: 4}  # of a tile, by lanes: 12 sums in AVX2's 16 registers, 16 in AVX-512's 32
 _DEPTH: Final = 1024  # of a tile with AVX2: seven rows of floats, 28 KiB, stay in the first cache
-_PORTION: Final = (
-    16  # columns that a thread takes at a time; a thread that is held up leaves the rest to others
-)
+_ASKING: Final = 16  # rows that all fetch the next columns; of more, fetching again drives out the own ones
+_PORTION: Final = 16  # columns that a thread takes at a time; if it is held up, others take the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +112,10 @@ def kernels(target: Target, stored: Stored) -> Any:
             given = place(b, x, b.add(b.mul(row, depth), begin), F32)
             to = place(b, out, b.add(b.mul(row, width), first), F32)
             base = b.select(is_first, place(b, bias, first, F32), to)  # or what there is of the sum
-            step = b.select(is_first, whole(0), width)
-            at = place(b, scales, first, F32)
-            b.call(tile_of[of, count], [given, own, at, base, to, step, width, depth, size])
+            step, at = b.select(is_first, whole(0), width), place(b, scales, first, F32)
+            asks = b.or_(b.icmp_signed("<=", rows, whole(_ASKING)), b.icmp_signed("==", row, whole(0)))
+            ahead = b.select(asks, b.mul(depth, whole(count)), whole(0))
+            b.call(tile_of[of, count], [given, own, at, base, to, step, width, depth, size, ahead])
 
         tiles(b, rows, most, tile)
 
@@ -150,8 +150,8 @@ def _tile(module: Any, target: Target, stored: Stored, rows: int, columns: int) 
     floats, entries = vector(F32, target.lanes), vector(stored.element, target.lanes)
     parts = PARTS if rows == columns == 1 else 1
     turns = 16 // target.lanes if parts == 1 else 1  # a cache line of floats is asked for once
-    function, b = internal(module, f"tile{rows}x{columns}", *[PTR] * 5, *[I64] * 4)
-    x, weight, scales, base, out, step, width, depth, size = function.args
+    function, b = internal(module, f"tile{rows}x{columns}", *[PTR] * 5, *[I64] * 5)
+    x, weight, scales, base, out, step, width, depth, size, ahead = function.args
     of_x = [place(b, x, b.mul(whole(row), depth), F32) for row in range(rows)]
     of_weight = [place(b, weight, b.mul(whole(column), depth), stored.element) for column in range(columns)]
     starts = [zeros(floats)] * (parts * rows * columns)
@@ -162,7 +162,7 @@ def _tile(module: Any, target: Target, stored: Stored, rows: int, columns: int) 
             for each in of_weight:
                 if columns > 1 and turn == 0:
                     # Several rows at a time are not what the processor foresees: the next ones are asked for.
-                    fetch(module, b, place(b, each, b.add(at, b.mul(whole(columns), depth)), stored.element))
+                    fetch(module, b, place(b, each, b.add(at, ahead), stored.element))
                 wide = stored.widened(b, load(b, each, at, entries))
                 added += [fma(module, b, wide, row, sums[len(added) + n]) for n, row in enumerate(read)]
             if turn < turns - 1:
