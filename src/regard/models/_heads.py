@@ -249,7 +249,10 @@ class LanguageModelHead(Head):
         logits: Tensor = self.output(state)
         if self.softcap is not None:
             logits = torch.tanh(logits / self.softcap) * self.softcap
-        return logits if self.bias is None else logits + self.bias
+        if self.bias is None:
+            return logits
+        # In place: they are as long as the vocabulary, and memory for them again costs more than the sum.
+        return logits.add_(self.bias) if logits.dtype == self.bias.dtype else logits + self.bias
 
 
 class MaskedLMHead(Head):
