@@ -1,6 +1,6 @@
 """Tiny Shakespeare by character: regard's training beside a plain PyTorch loop of the same configuration.
 
-    python benchmarks/train_shakespeare.py --data FOLDER [--steps 2000] [--recipe] [--keep]
+    python benchmarks/train_shakespeare.py --data FOLDER [--steps 2000] [--biases] [--recipe] [--keep]
 
 FOLDER holds input.txt, the 1,115,394 characters of github.com/karpathy/char-rnn (data/tinyshakespeare).
 
@@ -8,7 +8,8 @@ The configuration is nanoGPT's for a CPU: 4 layers of 4 heads, d_model 128, 64 c
 a step, AdamW with betas .9 and .99 and weight decay .1, learning rate 1e-3 to 1e-4 by a cosine after 100
 steps of warm-up, gradients cut at 1, no dropout. The first nine tenths are learned from. The loop is written
 below as one would write it: one matrix for q, k and v, `scaled_dot_product_attention`, GELU, tied tables,
-fused AdamW.
+fused AdamW. Its layers have no biases, as those of nanoGPT; GPT-2's have, and with `--biases` so have the
+loop's.
 
 Both train in this process with the same number of threads, a piece of 50 steps each in turn, so that a slow
 spell of the machine falls on both; batches, clipping and the journal are counted, scores are not. At the
@@ -71,14 +72,14 @@ RECIPE = {
 class Layer(nn.Module):
     """A layer of GPT-2."""
 
-    def __init__(self) -> None:
+    def __init__(self, bias: bool) -> None:
         super().__init__()
-        self.norm, self.second = nn.LayerNorm(WIDTH, bias=False), nn.LayerNorm(WIDTH, bias=False)
-        self.qkv = nn.Linear(WIDTH, 3 * WIDTH, bias=False)
-        self.output = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.norm, self.second = nn.LayerNorm(WIDTH, bias=bias), nn.LayerNorm(WIDTH, bias=bias)
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH, bias=bias)
+        self.output = nn.Linear(WIDTH, WIDTH, bias=bias)
         self.wide, self.narrow = (
-            nn.Linear(WIDTH, 4 * WIDTH, bias=False),
-            nn.Linear(4 * WIDTH, WIDTH, bias=False),
+            nn.Linear(WIDTH, 4 * WIDTH, bias=bias),
+            nn.Linear(4 * WIDTH, WIDTH, bias=bias),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -93,11 +94,11 @@ class Layer(nn.Module):
 class Plain(nn.Module):
     """The rival's network."""
 
-    def __init__(self, characters: int) -> None:
+    def __init__(self, characters: int, bias: bool) -> None:
         super().__init__()
         self.table, self.places = nn.Embedding(characters, WIDTH), nn.Embedding(CONTEXT, WIDTH)
-        self.layers = nn.Sequential(*(Layer() for _ in range(LAYERS)))
-        self.norm = nn.LayerNorm(WIDTH, bias=False)
+        self.layers = nn.Sequential(*(Layer(bias) for _ in range(LAYERS)))
+        self.norm = nn.LayerNorm(WIDTH, bias=bias)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
                 deep = name.endswith(("output.weight", "narrow.weight"))
@@ -112,13 +113,13 @@ class Plain(nn.Module):
 class Rival:
     """The plain loop."""
 
-    def __init__(self, text: str, steps: int, seed: int) -> None:
+    def __init__(self, text: str, steps: int, seed: int, bias: bool) -> None:
         torch.manual_seed(seed)
         number = {character: place for place, character in enumerate(sorted(set(text)))}
         ids = torch.tensor([number[character] for character in text])
         edge = len(ids) - len(ids) // 10
         self.train, self.valid = ids[:edge], ids[edge:]
-        self.network, self.steps, self.step = Plain(len(number)), steps, 0
+        self.network, self.steps, self.step = Plain(len(number), bias), steps, 0
         self.draw = torch.Generator().manual_seed(seed)
         matrices = [each for each in self.network.parameters() if each.ndim == 2]
         vectors = [each for each in self.network.parameters() if each.ndim == 1]
@@ -217,11 +218,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the folder with input.txt")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--biases", action="store_true", help="the plain loop's layers have biases too")
     parser.add_argument("--recipe", action="store_true", help="train the recipe too")
     parser.add_argument("--keep", action="store_true", help="keep the result in benchmarks/results/")
     options = parser.parse_args()
     text = options.data / "input.txt"
-    rival = Rival(text.read_text(encoding="utf-8"), options.steps, options.seed)
+    rival = Rival(text.read_text(encoding="utf-8"), options.steps, options.seed, options.biases)
     turns = InTurns(rival)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as above:
@@ -246,8 +248,8 @@ def main() -> None:
             rows.append({"what": "recipe", "loss": round(result.scores["loss"], 4), "curve": curve(folder)})
     for row in rows:
         print({name: value for name, value in row.items() if name != "curve"})
-    facts = machine() | {"seed": str(options.seed), "steps": str(options.steps)}
-    finish("train_shakespeare", facts, rows, keep=options.keep)
+    chosen = {name: str(getattr(options, name)) for name in ("seed", "steps", "biases")}
+    finish("train_shakespeare", machine() | chosen, rows, keep=options.keep)
 
 
 if __name__ == "__main__":
