@@ -48,6 +48,11 @@ def _sizes(lengths: list[int], *, mixed: bool = True) -> list[int]:
     return [sum(len(run.rows) * run.length for run in each) for each in pack(lengths, mixed=mixed)]
 
 
+def test_for_one_thread_alone_all_packs_but_the_last_are_full() -> None:
+    packs = pack([16] * 75, mixed=True, alone=True)
+    assert [len(run.rows) for each in packs for run in each] == [32, 32, 11]
+
+
 @pytest.mark.parametrize("mixed", [False, True])
 def test_packs_get_smaller_towards_the_end(mixed: bool) -> None:
     """So that no core is left alone with a large one: an eighth of what is left, and at last equal packs."""

@@ -317,6 +317,24 @@ def test_nobody_waits_for_a_dead_thread(engine: Engine) -> None:
     assert isinstance(engine.dead, SystemExit)
 
 
+def test_that_a_thread_has_died_is_known_before_another_takes_what_waits(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, known = engine.queue.done, list[BaseException | None]()
+
+    def done() -> None:
+        known.append(engine.dead)
+        real()
+
+    def kill(model: regard.Model) -> None:
+        raise SystemExit
+
+    monkeypatch.setattr(engine.queue, "done", done)
+    with pytest.raises(ApiError, match="thread has ended"):
+        run(engine.call(kill, tokens=1))
+    assert [type(each) for each in known] == [SystemExit]
+
+
 def test_a_computation_that_hangs_is_a_dead_thread(model: regard.Model) -> None:
     engine = Engine("tiny", model, Settings(stall=0.05), Metrics())
 
