@@ -232,12 +232,12 @@ class Engine:
         if waiting:
             parts = shares(waiting, self.queue.idle)
             self.queue.put_back([job for job in waiting if job.tokens])
-            self._turn_of(*parts)
+            self._note_wait(*parts)
             self._embed(parts)
             rows = (sum(job.passages[place].rows) for job, part in parts.items() for place in part)
             self._measure(sum(rows), begun)
 
-    def _turn_of(self, *jobs: Job) -> None:
+    def _note_wait(self, *jobs: Job) -> None:
         for job in jobs:
             if not job.begun:
                 job.begun = True
@@ -255,7 +255,7 @@ class Engine:
         if job.is_left:
             job.close()
             return
-        self._turn_of(job)
+        self._note_wait(job)
         try:
             job.step(self.model)
         except Exception as error:

@@ -82,7 +82,8 @@ def test_a_run_that_was_killed_goes_on_to_the_same_model(name: str, tmp_path: Pa
     again = train(settings, tmp_path / "killed")
     assert again.scores == whole.scores
     read = score(tmp_path / "whole", settings.data.valid).scores
-    assert read == pytest.approx(whole.scores, rel=FP32_OF_LARGEST)  # not 0: memory lies otherwise
+    # GPT-2's file has its matrices transposed, and they are read so: their products round otherwise.
+    assert read == pytest.approx(whole.scores, rel=FP32_OF_LARGEST if name == "clm" else 0.0, abs=0.0)
     assert (again.step, "loss" in again.scores) == (whole.step, True)
     ours, theirs = (load_checkpoint(result.model).network.state_dict() for result in (again, whole))
     assert ours.keys() == theirs.keys()
