@@ -56,7 +56,7 @@ class Products(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if function is functional.linear and not kwargs and _is_worth_it(*args):
-            return _Linear.apply(*args, *[None] * (3 - len(args)))  # type: ignore[no-untyped-call]
+            return _linear(*args)
         return function(*args, **kwargs)
 
 
@@ -89,20 +89,24 @@ def _dense(matrix: Tensor) -> Tensor:
     return matrix if matrix.t().is_contiguous() else matrix.contiguous()
 
 
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    # Reshaped out here: autograd forbids to change in place what a Function returns, if it is a view.
+    rows: Tensor = _Linear.apply(x.reshape(-1, x.shape[-1]), weight, bias)  # type: ignore[no-untyped-call]
+    return rows.view(*x.shape[:-1], len(weight))
+
+
 class _Linear(torch.autograd.Function):
-    """y = x W^T + b; dL/dx = g W, dL/dW = g^T x, dL/db = the sum of g over rows, with g = dL/dy."""
+    """y = x W^T + b, of rows; dL/dx = g W, dL/dW = g^T x, dL/db = the sum of g over rows, with g = dL/dy."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        rows = _product(x.reshape(-1, x.shape[-1]), weight, bias)
-        return rows.view(*x.shape[:-1], len(weight))
+        return _product(x, weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Any:
         x, weight = ctx.saved_tensors
-        g = upstream.reshape(-1, len(weight))
-        of_x = _product(g, weight.t()).view(x.shape) if ctx.needs_input_grad[0] else None
-        of_weight = _product(g.t(), x.reshape(-1, x.shape[-1]).t()) if ctx.needs_input_grad[1] else None
-        return of_x, of_weight, g.sum(dim=0) if ctx.needs_input_grad[2] else None
+        of_x = _product(upstream, weight.t()) if ctx.needs_input_grad[0] else None
+        of_weight = _product(upstream.t(), x.t()) if ctx.needs_input_grad[1] else None
+        return of_x, of_weight, upstream.sum(dim=0) if ctx.needs_input_grad[2] else None
