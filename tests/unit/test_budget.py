@@ -16,7 +16,7 @@ BUDGET = {
     "data": (1_360, 3),
     "decoding": (2_810, 31),
     "embedding": (5_583, 13),
-    "kernels": (2_320, 0),
+    "kernels": (2_363, 0),
     "lenses": (1_810, 0),
     "model": (1_110, 0),
     "models": (8_030, 17),

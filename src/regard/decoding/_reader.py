@@ -16,7 +16,7 @@ from regard.decoding._rules import Rules
 from regard.models import Loaded, Network, Transformer
 
 Precision = Literal["float32", "bfloat16", "int8"]
-"""What a decoder's weights are stored in; it computes in float32."""
+"""What a decoder's weights are stored in; it sums in float32."""
 
 _STORED: dict[Precision, torch.dtype] = {
     "float32": torch.float32,
@@ -31,10 +31,11 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 def prepared(model: ModelT, precision: Precision = "float32") -> ModelT:
     """The model, made to write texts: its decoder and head read weights as fast as memory gives them.
 
-    The time of a token is that of reading all weights once, so that half the bytes take half of it. What is
-    computed stays in float32: only weights are rounded, to 8 bits of significand in bfloat16, and to codes
-    of 8 bits with a scale for each output in int8. Linear maps of other sizes than the kernels know stay as
-    they are.
+    The time of a token is that of reading all weights once, so that half the bytes take half of it. All sums
+    stay in float32. In bfloat16 weights and what they are multiplied with are rounded to 8 bits of
+    significand, so that a processor with AVX512-BF16 multiplies twice as many at a time; in int8 only weights
+    are, to codes of 8 bits with a scale for each output. Linear maps of other sizes than the kernels know
+    stay as they are.
 
     Args:
         model: it stays as it is; in float32 the weights are shared with it.

@@ -18,12 +18,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.kernels._ir import (
+    BF16,
     F32,
     I8,
     I16,
     I32,
     I64,
     PTR,
+    WIDTH,
+    add_bfloat16,
     exported,
     fetch,
     filled,
@@ -58,11 +61,15 @@ _PORTION: Final = 16  # columns that a thread takes at a time; if it is held up,
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """How the entries of a weight are stored."""
+    """How the entries of a weight are stored, and multiplied."""
 
     element: Any  # the type of one
-    widened: Callable[[Any, Any], Any]  # what writes the floats of a register of them
+    ahead: int  # how many before it is needed, an entry is asked for; chosen on an AMD Zen 4
+    widened: Callable[[Any, Any], Any] | None = None  # what writes the floats of a register of them
     scaled: bool = False  # whether every row of the weight has a factor
+    given: Any = F32  # the type of an entry of x
+    in_lane: int = 1  # products that one lane of a sum takes up at a time
+    added: Callable[..., Any] = fma  # what writes a sum, of the factors and the sum so far
 
 
 def _of_bfloat16(b: Any, loaded: Any) -> Any:
@@ -74,9 +81,10 @@ def _of_int8(b: Any, loaded: Any) -> Any:
     return b.sitofp(b.sext(loaded, vector(I32, loaded.type.count)), vector(F32, loaded.type.count))
 
 
-FLOAT32: Final = Stored(F32, lambda b, loaded: loaded)
-BFLOAT16: Final = Stored(I16, _of_bfloat16)
-INT8: Final = Stored(I8, _of_int8, scaled=True)
+FLOAT32: Final = Stored(F32, 1024)
+BFLOAT16: Final = Stored(I16, 512, _of_bfloat16)
+PAIRS: Final = Stored(BF16, 512, given=BF16, in_lane=2, added=add_bfloat16)
+INT8: Final = Stored(I8, 8192, _of_int8, scaled=True)
 
 
 def kernels(target: Target, stored: Stored) -> Any:
@@ -84,8 +92,9 @@ def kernels(target: Target, stored: Stored) -> Any:
 
         product(job)        out[i, o] = bias[o] + scales[o] sum over j of x[i, j] weight[o, j]
 
-    job: int64 (9,), as `JOB` names them. x: float32 (rows, depth); weight (width, depth), depth a multiple
-    of `PARTS` registers; scales and bias: float32 (width,); out: float32 (rows, width). All without gaps.
+    job: int64 (9,), as `JOB` names them. x (rows, depth), as `stored` has it given; weight (width, depth),
+    depth a multiple of `PARTS` registers; scales and bias: float32 (width,); out: float32 (rows, width). All
+    without gaps.
 
     Every thread that is to work calls it with the same job; it returns when nothing is left to take.
     """
@@ -109,7 +118,7 @@ def kernels(target: Target, stored: Stored) -> Any:
         is_first = b.icmp_signed("==", begin, whole(0))
 
         def tile(of: int, row: Any) -> None:
-            given = place(b, x, b.add(b.mul(row, depth), begin), F32)
+            given = place(b, x, b.add(b.mul(row, depth), begin), stored.given)
             to = place(b, out, b.add(b.mul(row, width), first), F32)
             base = b.select(is_first, place(b, bias, first, F32), to)  # or what there is of the sum
             step, at = b.select(is_first, whole(0), width), place(b, scales, first, F32)
@@ -147,24 +156,31 @@ def kernels(target: Target, stored: Stored) -> Any:
 
 def _tile(module: Any, target: Target, stored: Stored, rows: int, columns: int) -> Any:
     """So many rows of x by so many of the weight, each `size` long, added to what stands at `base`."""
-    floats, entries = vector(F32, target.lanes), vector(stored.element, target.lanes)
-    parts = PARTS if rows == columns == 1 else 1
+    read = stored.in_lane * target.lanes
+    line = 64 // WIDTH[stored.element]  # entries of a cache line
+    given, entries = vector(stored.given, read), vector(stored.element, read)
+    parts = PARTS // stored.in_lane if rows == columns == 1 else 1
     turns = 16 // target.lanes if parts == 1 else 1  # a cache line of floats is asked for once
     function, b = internal(module, f"tile{rows}x{columns}", *[PTR] * 5, *[I64] * 5)
     x, weight, scales, base, out, step, width, depth, size, ahead = function.args
-    of_x = [place(b, x, b.mul(whole(row), depth), F32) for row in range(rows)]
+    of_x = [place(b, x, b.mul(whole(row), depth), stored.given) for row in range(rows)]
     of_weight = [place(b, weight, b.mul(whole(column), depth), stored.element) for column in range(columns)]
-    starts = [zeros(floats)] * (parts * rows * columns)
-    with summing(b, size, turns * parts * target.lanes, starts) as (first, sums, added):
+    starts = [zeros(vector(F32, target.lanes))] * (parts * rows * columns)
+    with summing(b, size, turns * parts * read, starts) as (first, sums, added):
         for turn, part in product(range(turns), range(parts)):
-            at = b.add(first, whole((turn + part) * target.lanes))
-            read = [load(b, each, at, floats) for each in of_x]
+            at = b.add(first, whole((turn + part) * read))
+            factors = [load(b, each, at, given) for each in of_x]
             for each in of_weight:
                 if columns > 1 and turn == 0:
                     # Several rows at a time are not what the processor foresees: the next ones are asked for.
                     fetch(module, b, place(b, each, b.add(at, ahead), stored.element))
-                wide = stored.widened(b, load(b, each, at, entries))
-                added += [fma(module, b, wide, row, sums[len(added) + n]) for n, row in enumerate(read)]
+                elif rows == columns == 1 and part * read % line == 0:
+                    # One row it foresees, but not far enough.
+                    fetch(module, b, place(b, each, b.add(at, whole(stored.ahead)), stored.element))
+                wide = load(b, each, at, entries)
+                wide = wide if stored.widened is None else stored.widened(b, wide)
+                for row in factors:
+                    added.append(stored.added(module, b, wide, row, sums[len(added)]))
             if turn < turns - 1:
                 sums, added[:] = list(added), []
     for row in range(rows):
@@ -198,12 +214,13 @@ _Job = ctypes.c_int64 * len(JOB)
 class FewRowsLinear(nn.Module):
     """y = x W^T + b in float32, W as it is or stored in fewer bits.
 
-        bfloat16    W rounded to 8 bits of significand; x stays as it is
+        bfloat16    W and x rounded to 8 bits of significand, their products summed in float32
         int8        t_o = max_j |W_oj| / 127,  W_oj = t_o round(W_oj / t_o)
 
     Up to `MOST_ROWS` rows go to a kernel that reads every weight once, in all threads of torch, and more to
-    torch. In float32 the weight is the one that was handed in, not a copy; where it lies transposed, as of
-    GPT-2's files, it is laid out anew in its own parameter, once.
+    torch; in bfloat16, where the processor multiplies it, more go to the kernel too, so many at a time. In
+    float32 the weight is the one that was handed in, not a copy; where it lies transposed, as of GPT-2's
+    files, it is laid out anew in its own parameter, once.
 
     Args:
         linear: in float32, on the CPU, one that this `takes`.
@@ -241,7 +258,8 @@ class FewRowsLinear(nn.Module):
         read = self.codes if stored == torch.int8 else self.weight.detach()
         self._kept = [read, self._base if self.scales is None else self.scales, self._base]
         self._addresses = [each.data_ptr() for each in self._kept]
-        self._kernel = _compiled(here(), stored)
+        self._is_in_pairs = stored == torch.bfloat16 and here().pairs
+        self._kernel = _compiled(here(), PAIRS if self._is_in_pairs else _STORED[stored])
 
     @staticmethod
     def takes(linear: "nn.Linear | FewRowsLinear") -> bool:
@@ -255,14 +273,21 @@ class FewRowsLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features), float32."""
         rows = x.numel() // self.in_features
-        if not 0 < rows <= MOST_ROWS or (torch.is_grad_enabled() and self._wants_gradient(x)):
-            return self._by_torch(x)
-        assert x.dtype == torch.float32, x.dtype  # the kernel gets nothing but addresses
+        most = rows if self._is_in_pairs else MOST_ROWS
+        if self.stored == torch.bfloat16:
+            x = x.bfloat16() if self._is_in_pairs else x.bfloat16().float()
+        if not 0 < rows <= most or (torch.is_grad_enabled() and self._wants_gradient(x)):
+            return self._by_torch(x.float())
+        # The kernel gets nothing but addresses.
+        assert x.dtype == (torch.bfloat16 if self._is_in_pairs else torch.float32), x.dtype
         x = x.contiguous()
         out = torch.empty(*x.shape[:-1], self.out_features)
-        sizes = rows, self.out_features, self.in_features
-        job = _Job(0, x.data_ptr(), *self._addresses, out.data_ptr(), *sizes)
-        _in_threads()(self._kernel, job, torch.get_num_threads(), 0)
+        for first in range(0, rows, MOST_ROWS):
+            given = x.data_ptr() + first * self.in_features * x.element_size()
+            made = out.data_ptr() + first * self.out_features * out.element_size()
+            sizes = min(rows - first, MOST_ROWS), self.out_features, self.in_features
+            job = _Job(0, given, *self._addresses, made, *sizes)
+            _in_threads()(self._kernel, job, torch.get_num_threads(), 0)
         return out
 
     def _wants_gradient(self, x: Tensor) -> bool:
@@ -281,9 +306,9 @@ class FewRowsLinear(nn.Module):
 
 
 @cache
-def _compiled(target: Target, stored: torch.dtype) -> int:
+def _compiled(target: Target, stored: Stored) -> int:
     """The kernel's address; compiled once a process, which takes some 0.1 s."""
-    made: Any = compiled(lambda: kernels(target, _STORED[stored]), "product", ADDRESS)
+    made: Any = compiled(lambda: kernels(target, stored), "product", ADDRESS)
     return ctypes.cast(made, ctypes.c_void_p).value or 0
 
 

@@ -9,10 +9,18 @@ from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 I8, I16, I32, I64, F32 = (*(ir.IntType(bits) for bits in (8, 16, 32, 64)), ir.FloatType())
 PTR, VOID = ir.PointerType(), ir.VoidType()
 
+
+class _BFloat16(ir.HalfType):  # type: ignore[misc, unused-ignore]
+    def __str__(self) -> str:
+        return "bfloat"
+
+
+BF16: Final = _BFloat16()
+
 ROUNDS: Final = 1.5 * 2**23
 """Added to a float32 below 2^22 in size, it leaves the nearest whole number in the lowest bits."""
 
-_WIDTH = {I8: 1, I16: 2, I32: 4, I64: 8, F32: 4}
+WIDTH: Final = {I8: 1, I16: 2, I32: 4, I64: 8, F32: 4, BF16: 2}
 
 
 def vector(element: Any, lanes: int) -> Any:
@@ -43,13 +51,13 @@ def place(b: Any, start: Any, index: Any, element: Any) -> Any:
 def load(b: Any, start: Any, index: Any, kind: Any) -> Any:
     """A number of the type, or a register full of them, from start[index] on; at any address."""
     element = getattr(kind, "element", kind)
-    return b.load(place(b, start, index, element), typ=kind, align=_WIDTH[element])
+    return b.load(place(b, start, index, element), typ=kind, align=WIDTH[element])
 
 
 def store(b: Any, value: Any, start: Any, index: Any) -> None:
     """The reverse of `load`."""
     element = getattr(value.type, "element", value.type)
-    b.store(value, place(b, start, index, element), align=_WIDTH[element])
+    b.store(value, place(b, start, index, element), align=WIDTH[element])
 
 
 def spread(b: Any, number: Any, kind: Any) -> Any:
@@ -112,6 +120,13 @@ def fma(module: Any, b: Any, one: Any, other: Any, added: Any) -> Any:
     kind = one.type
     multiply_add = intrinsic(module, f"llvm.fma.v{kind.count}f32", kind, kind, kind, kind)
     return b.call(multiply_add, [one, other, added])
+
+
+def add_bfloat16(module: Any, b: Any, one: Any, other: Any, sums: Any) -> Any:
+    """sums, and in every lane the products of two pairs of bfloat16; needs AVX512-BF16."""
+    kind, pairs = sums.type, one.type
+    add = intrinsic(module, f"llvm.x86.avx512bf16.dpbf16ps.{32 * kind.count}", kind, kind, pairs, pairs)
+    return b.call(add, [sums, one, other])
 
 
 def add_fours(module: Any, b: Any, sums: Any, one: Any, other: Any) -> Any:

@@ -20,10 +20,12 @@ class Target:
         lanes: numbers of 32 bits in a register: 16 of AVX-512, 8 of AVX2.
         vnni: whether one instruction adds the products of four pairs of bytes to a sum of 32 bits: that of
             AVX-512, or of AVX-VNNI.
+        pairs: whether one instruction of AVX-512 adds the products of two pairs of bfloat16 to a float32.
     """
 
     lanes: int
     vnni: bool
+    pairs: bool = False
 
     @property
     def accumulators(self) -> int:
@@ -35,8 +37,9 @@ class Target:
 def here() -> Target:
     """Of this processor, as far as the system lets its registers be used."""
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    vnni = binding.get_host_cpu_features().get("avx512vnni" if wide else "avxvnni")
-    return Target(lanes=16 if wide else 8, vnni=bool(vnni))
+    has = binding.get_host_cpu_features().get
+    vnni, pairs = has("avx512vnni" if wide else "avxvnni"), wide and has("avx512bf16")
+    return Target(lanes=16 if wide else 8, vnni=bool(vnni), pairs=bool(pairs))
 
 
 ADDRESS: Final = ctypes.c_void_p

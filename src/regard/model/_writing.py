@@ -201,8 +201,8 @@ class Writing(HasNetwork):
     def prepared(self, precision: Precision = "float32") -> Self:
         """The same model with its decoder's weights stored in "bfloat16" or "int8", to write faster.
 
-        It computes in float32; only weights are rounded. See `regard.decoding.prepared`, which says what is
-        refused; `generate` takes a model in float32 to its fastest by itself.
+        It sums in float32. See `regard.decoding.prepared`, which says what is rounded and refused; `generate`
+        takes a model in float32 to its fastest by itself.
 
         Example:
             >>> import regard

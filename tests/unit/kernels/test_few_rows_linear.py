@@ -35,9 +35,10 @@ def _weight(linear: nn.Linear, stored: torch.dtype) -> Tensor:
 def test_equals_the_sums_in_float64(stored: torch.dtype, bias: bool, depth: int) -> None:
     linear = nn.Linear(depth, 37, bias=bias).requires_grad_(False)  # 3 portions, a column alone
     made = FewRowsLinear(linear, stored)
-    for rows in (*range(1, 10), MANY):
+    for rows in (*range(1, 10), MANY, 2 * MANY):
         x = torch.randn(rows, depth)
-        wanted = x.double() @ _weight(linear, stored).T + (linear.bias.double() if bias else 0.0)
+        rounded = x.bfloat16() if stored == torch.bfloat16 else x
+        wanted = rounded.double() @ _weight(linear, stored).T + (linear.bias.double() if bias else 0.0)
         assert_close_to_largest(made(x).double(), wanted, FP32_OF_LARGEST)
 
 

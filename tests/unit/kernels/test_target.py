@@ -17,7 +17,12 @@ from regard.kernels._target import Target, assembly
     [
         ("AVX512", {"avx512vnni": True}, Target(16, True)),
         ("AVX512", {"avx512vnni": False, "avxvnni": True}, Target(16, False)),
-        ("AVX2", {"avx512vnni": True}, Target(8, False)),  # torch, or the system, wants none of AVX-512
+        ("AVX512", {"avx512vnni": True, "avx512bf16": True}, Target(16, True, pairs=True)),
+        (
+            "AVX2",
+            {"avx512vnni": True, "avx512bf16": True},
+            Target(8, False),
+        ),  # torch, or the system, wants none of AVX-512
         ("AVX2", {"avxvnni": True}, Target(8, True)),
         ("AVX2", {}, Target(8, False)),
     ],
