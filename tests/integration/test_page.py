@@ -23,8 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kv_heads", "offset", "encoding"),
-    [(1, 0, "int16"), (2, 3000, "float32"), (head_page.HEADS, 0, "int16")],
+    ("kv_heads", "offset", "encoding"), [(1, 0, "int16"), (2, 3000, "float32"), (head_page.HEADS, 0, "int16")]
 )
 def test_every_row_is_pythons_within_the_stated_difference(
     open_page: OpenPage, tmp_path: Path, kv_heads: int, offset: float, encoding: str

@@ -49,10 +49,7 @@ def _record(*, pair: bool = False, **fields: Any) -> AttentionRecord:
         layers.append(LayerRecord(layer=layer, q=q, k=k, scale=0.1, **(usual | fields)))
     norms = tuple(rng.random((HEADS, TOKENS), dtype=np.float32) for _ in range(LAYERS))
     rollout = tuple(rng.random((1, TOKENS, TOKENS), dtype=np.float32) for _ in range(LAYERS))
-    measures = (
-        MeasureRecord(name="norm", layers=norms),
-        MeasureRecord(name="rollout", layers=rollout),
-    )
+    measures = (MeasureRecord(name="norm", layers=norms), MeasureRecord(name="rollout", layers=rollout))
     return AttentionRecord(
         model="random", encoder=side, layers={"encoder": tuple(layers)}, measures={"encoder": measures}
     )

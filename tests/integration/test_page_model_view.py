@@ -13,15 +13,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
-from regard.views import (
-    AttentionRecord,
-    LayerRecord,
-    MaskRecord,
-    PageToken,
-    RecordKind,
-    Side,
-    weight_rows,
-)
+from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, RecordKind, Side, weight_rows
 from unit.views.conftest import write_page
 
 OpenPage = Callable[..., BrowserPage]

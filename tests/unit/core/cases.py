@@ -12,16 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core import (
-    AttentionInputs,
-    Causal,
-    Conjunction,
-    Mask,
-    Padding,
-    Predicate,
-    Segments,
-    Window,
-)
+from regard.core import AttentionInputs, Causal, Conjunction, Mask, Padding, Predicate, Segments, Window
 from unit.core import oracle
 from unit.core.oracle import Rule
 

@@ -6,14 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.core import (
-    AttentionInputs,
-    _blocks,
-    _fused,
-    fused_attention,
-    reference_attention,
-    tensors,
-)
+from regard.core import AttentionInputs, _blocks, _fused, fused_attention, reference_attention, tensors
 from unit.core.cases import Form
 
 

@@ -317,16 +317,8 @@ def test_numbers_of_other_layers_and_kinds_stay_what_they_are() -> None:
         ([], {}, "only must be at least one head, such as .5, 11.; got none"),
         ([(6, 0)], {}, "only: layer must be"),
         (["x"], {}, "only must be .layer, head., .kind, layer, head. or a layer; got 'x'"),
-        (
-            [(5, 11)],
-            {"heads": [(0, 0)]},
-            "only must be given alone: a page of chosen heads",
-        ),
-        (
-            [(5, 11)],
-            {"measures": ["rollout"]},
-            "only must be given alone: a page of chosen heads",
-        ),
+        ([(5, 11)], {"heads": [(0, 0)]}, "only must be given alone: a page of chosen heads"),
+        ([(5, 11)], {"measures": ["rollout"]}, "only must be given alone: a page of chosen heads"),
         ([(5, 11)], {"all_positions": True}, "only must be given alone: a page of chosen heads"),
         ([5], {"max_mb": 0.01}, "max_mb must leave room for the 12 heads that are asked for"),
     ],

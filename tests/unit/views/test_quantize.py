@@ -7,15 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.views import (
-    AttentionRecord,
-    LayerRecord,
-    MaskRecord,
-    PageToken,
-    Side,
-    render_page,
-    weight_rows,
-)
+from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, Side, render_page, weight_rows
 from regard.views._page import pack_records
 from regard.views._quantize import TOLERANCE, Packed, dequantize, largest_changes, quantize
 from unit.views.conftest import facts_of

@@ -213,11 +213,7 @@ def test_what_the_network_refuses_is_still_refused(models: Any) -> None:
         (both, {"token_ids": [[1]]}, "token_ids must be a tensor"),
         (both, {"token_ids": pair}, "decoder_token_ids must be given"),
         (both, {"token_ids": torch.tensor([[99]])}, "token_ids must"),
-        (
-            one,
-            {"token_ids": pair, "decoder_token_ids": pair},
-            "decoder_positions must be None",
-        ),
+        (one, {"token_ids": pair, "decoder_token_ids": pair}, "decoder_positions must be None"),
         (one, {"token_ids": pair, "taps": Taps({"nowhere": lambda _: None})}, "no tap is called 'nowhere'"),
     ):
         with pytest.raises(InputError, match=message):

@@ -265,10 +265,7 @@ def frozen(norm: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(norm, RMSNorm):
         return np.diag((norm.offset + weight) / np.sqrt((x**2).mean() + norm.eps)), np.zeros(size)
     middle = np.eye(size) - 1.0 / size
-    return (
-        np.diag(weight / np.sqrt(x.var() + norm.eps)) @ middle,
-        norm.bias.detach().double().numpy(),
-    )
+    return (np.diag(weight / np.sqrt(x.var() + norm.eps)) @ middle, norm.bias.detach().double().numpy())
 
 
 class Forward:
@@ -438,8 +435,7 @@ def test_through_the_lens_where_sublayers_add_up(family: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["encoder", "gemma2"])
 @pytest.mark.parametrize(
-    "site",
-    ["weights", "head", "attention", "middle", "ffn", "residual", "layers.1.output"],
+    "site", ["weights", "head", "attention", "middle", "ffn", "residual", "layers.1.output"]
 )
 def test_of_an_edited_model(name: str, site: str) -> None:
     model = regard.Model(tiny.loaded(NETWORKS[name]()))

@@ -167,11 +167,7 @@ def test_some_layers_are_told_apart() -> None:
 
 def test_what_an_edit_wrote() -> None:
     model = regard.Model(tiny.loaded(NETWORKS["decoder"]()))
-    for site, missing in {
-        "weights": {"weights"},
-        "head": {"context"},
-        "attention": {"heads"},
-    }.items():
+    for site, missing in {"weights": {"weights"}, "head": {"context"}, "attention": {"heads"}}.items():
         edited = model.edited(Zero(site, layer=1))  # type: ignore[arg-type]
         parity = edited.trace(token_ids=measured.IDS).parity()
         parity.check("edited")

@@ -49,9 +49,7 @@ MASKS: dict[str, dict[str, Any]] = {
     "causal": {"mask": Causal()},
     "window": {"mask": Causal() & Window(left=3)},
     "padding": {"mask": Padding(torch.arange(QUERIES)[None] != 5)},
-    "of heads": {
-        "mask": Predicate(lambda q, k: (k - q + torch.arange(HEADS)[None, :, None, None]) % 4 != 0),
-    },
+    "of heads": {"mask": Predicate(lambda q, k: (k - q + torch.arange(HEADS)[None, :, None, None]) % 4 != 0)},
     "bias": {"bias": DenseBias(torch.randn(1, HEADS, QUERIES, QUERIES))},
     "hidden by a bias": {
         "bias": DenseBias(

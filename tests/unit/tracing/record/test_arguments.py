@@ -97,11 +97,7 @@ CALLS: dict[str, tuple[Callable[[Models], Call], dict[str, Any], dict[str, tuple
     "statistics": (
         lambda m: m.trace.statistics,
         {},
-        {
-            "kind": NO_KIND,
-            "layers": (*NO_LAYER, [0, 2], ["a"]),
-            "top_k": (*NO_WHOLE, -1, 10),
-        },
+        {"kind": NO_KIND, "layers": (*NO_LAYER, [0, 2], ["a"]), "top_k": (*NO_WHOLE, -1, 10)},
     ),
     "importance": (
         lambda m: lambda **k: m.model.head_importance(**{"examples": [m.trace], **k}),
@@ -192,18 +188,11 @@ CALLS: dict[str, tuple[Callable[[Models], Call], dict[str, Any], dict[str, tuple
             "kind": (*NO_KIND, "cross"),
         },
     ),
-    "logit_lens": (
-        lambda m: m.speaker.logit_lens,
-        {},
-        {"token": NO_TOKEN, "k": (*NO_WHOLE, 0, 32)},
-    ),
+    "logit_lens": (lambda m: m.speaker.logit_lens, {}, {"token": NO_TOKEN, "k": (*NO_WHOLE, 0, 32)}),
     "direct_attribution": (
         lambda m: m.speaker.direct_attribution,
         {"target": 3},
-        {
-            "target": (*THINGS, -1, 31, None, (), (1, 2, 3), [1, 2], torch.zeros(29)),
-            "token": NO_TOKEN,
-        },
+        {"target": (*THINGS, -1, 31, None, (), (1, 2, 3), [1, 2], torch.zeros(29)), "token": NO_TOKEN},
     ),
     "embedding": (
         lambda m: m.trace.embedding,
@@ -257,11 +246,7 @@ CALLS: dict[str, tuple[Callable[[Models], Call], dict[str, Any], dict[str, tuple
         {},
         {"reference": (*THINGS, 1, [], [1.0], VECTOR[None]), "seed": (*NO_WHOLE, -1, 2**63)},
     ),
-    "prune": (
-        lambda m: m.model.prune,
-        {},
-        {"heads": (*THINGS, *NO_HEADS)},
-    ),
+    "prune": (lambda m: m.model.prune, {}, {"heads": (*THINGS, *NO_HEADS)}),
     "weakest_heads": (
         lambda m: m.model.weakest_heads,
         {"importance": TABLE, "number": 1},
