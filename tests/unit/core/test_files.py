@@ -51,9 +51,8 @@ def test_what_is_no_path() -> None:
 def test_a_read_only_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "kept"
     file.write_bytes(b"old")
-    monkeypatch.setattr(
-        os, "access", lambda path, mode: not (path == file and mode == os.W_OK)
-    )  # root may all
+    # root may all
+    monkeypatch.setattr(os, "access", lambda path, mode: not (path == file and mode == os.W_OK))
     with pytest.raises(OutputError, match=r"kept' cannot be written \(it is read-only\)"):
         write_whole(file, b"new")
     assert file.read_bytes() == b"old"

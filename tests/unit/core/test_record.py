@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch import ones
 
 from regard.core import (
     AttentionInputs,
@@ -18,33 +19,30 @@ from regard.core.errors import InputError
 
 
 def _tensors(**changed: object) -> dict[str, object]:
-    fitting = {"q": torch.ones(2, 6, 5, 3), "k": torch.ones(2, 2, 7, 3), "v": torch.ones(2, 2, 7, 5)}
+    fitting = {"q": ones(2, 6, 5, 3), "k": ones(2, 2, 7, 3), "v": ones(2, 2, 7, 5)}
     return {**fitting, **changed}
 
 
 def _real(*shape: int) -> torch.Tensor:
-    return torch.ones(shape, dtype=torch.bool)
+    return ones(shape, dtype=torch.bool)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"q": torch.ones(6, 5, 3)}, r"q must be floating point .*got torch.float32 of shape \(6, 5, 3\)"),
-        ({"k": torch.ones(2, 2, 7, 3).long()}, r"k must be floating point .*got torch.int64"),
-        ({"k": torch.ones(2, 2, 7, 3).double()}, "share dtype .*k is torch.float64"),
-        ({"v": torch.ones(2, 2, 7, 5).half()}, "share dtype .*v is torch.float16"),
-        ({"v": torch.ones(2, 2, 7, 5, device="meta")}, "share dtype and device.*on meta"),
-        (
-            {"k": torch.ones(2, 2, 7, 5)},
-            r"k must have q's batch and head_dim.*\(2, 2, 7, 3\).*\(2, 2, 7, 5\)",
-        ),
-        ({"k": torch.ones(1, 2, 7, 3)}, r"k must have q's batch.*got \(1, 2, 7, 3\)"),
-        ({"v": torch.ones(2, 2, 5, 5)}, r"v must have k's .*\(2, 2, 7\); got \(2, 2, 5\)"),
-        ({"v": torch.ones(2, 1, 7, 5)}, r"v must have k's .*\(2, 2, 7\); got \(2, 1, 7\)"),
-        ({"k": torch.ones(2, 4, 7, 3), "v": torch.ones(2, 4, 7, 5)}, "must divide those of q; got 4 and 6"),
-        ({"k": torch.ones(2, 0, 7, 3), "v": torch.ones(2, 0, 7, 5)}, "must divide those of q; got 0 and 6"),
-        ({"q": torch.ones(2, 6, 0, 3)}, r"at least one position.*got q \(2, 6, 0, 3\)"),
-        ({"k": torch.ones(2, 2, 0, 3), "v": torch.ones(2, 2, 0, 5)}, r"at least one .*v \(2, 2, 0, 5\)"),
+        ({"q": ones(6, 5, 3)}, r"q must be floating point .*got torch.float32 of shape \(6, 5, 3\)"),
+        ({"k": ones(2, 2, 7, 3).long()}, r"k must be floating point .*got torch.int64"),
+        ({"k": ones(2, 2, 7, 3).double()}, "share dtype .*k is torch.float64"),
+        ({"v": ones(2, 2, 7, 5).half()}, "share dtype .*v is torch.float16"),
+        ({"v": ones(2, 2, 7, 5, device="meta")}, "share dtype and device.*on meta"),
+        ({"k": ones(2, 2, 7, 5)}, r"k must have q's batch and head_dim.*\(2, 2, 7, 3\).*\(2, 2, 7, 5\)"),
+        ({"k": ones(1, 2, 7, 3)}, r"k must have q's batch.*got \(1, 2, 7, 3\)"),
+        ({"v": ones(2, 2, 5, 5)}, r"v must have k's .*\(2, 2, 7\); got \(2, 2, 5\)"),
+        ({"v": ones(2, 1, 7, 5)}, r"v must have k's .*\(2, 2, 7\); got \(2, 1, 7\)"),
+        ({"k": ones(2, 4, 7, 3), "v": ones(2, 4, 7, 5)}, "must divide those of q; got 4 and 6"),
+        ({"k": ones(2, 0, 7, 3), "v": ones(2, 0, 7, 5)}, "must divide those of q; got 0 and 6"),
+        ({"q": ones(2, 6, 0, 3)}, r"at least one position.*got q \(2, 6, 0, 3\)"),
+        ({"k": ones(2, 2, 0, 3), "v": ones(2, 2, 0, 5)}, r"at least one .*v \(2, 2, 0, 5\)"),
         ({"scale": math.nan}, "scale must be a finite number; got nan"),
         ({"scale": math.inf}, "scale must be a finite number; got inf"),
         ({"softcap": 0.0}, r"softcap must be finite and greater than 0.*got 0\.0"),
@@ -53,22 +51,19 @@ def _real(*shape: int) -> torch.Tensor:
         ({"softcap": math.nan}, "softcap must be .*got nan"),
         ({"mask": Padding(_real(2, 5))}, r"padding must have shape .*\(2, 7\); got \(2, 5\)"),
         ({"mask": Causal() & Padding(_real(3, 7))}, r"padding must have shape .*got \(3, 7\)"),
+        ({"mask": Segments(ones(2, 5).long())}, r"segments of keys must have shape \(2, 7\); got \(2, 5\)"),
         (
-            {"mask": Segments(torch.ones(2, 5).long())},
-            r"segments of keys must have shape \(2, 7\); got \(2, 5\)",
-        ),
-        (
-            {"mask": Segments(torch.ones(2, 7).long(), torch.ones(2, 7).long())},
+            {"mask": Segments(*ones(2, 2, 7).long())},
             r"segments of queries must have shape \(2, 5\); got \(2, 7\)",
         ),
-        ({"bias": torch.ones(5, 7)}, r"bias must be floating point with four axes.*got .*\(5, 7\)"),
-        ({"bias": torch.ones(2, 6, 5, 7).long()}, "bias must be floating point.*got torch.int64"),
-        ({"bias": torch.ones(2, 2, 5, 7)}, r"bias must broadcast .*\(2, 6, 5, 7\); got shape \(2, 2, 5, 7\)"),
-        ({"bias": torch.ones(1, 1, 7, 5)}, r"bias must broadcast .*got shape \(1, 1, 7, 5\)"),
-        ({"sinks": torch.ones(2)}, r"sinks must be .*\(heads,\) = \(6,\) on cpu; got .*\(2,\)"),
-        ({"sinks": torch.ones(6, 1)}, r"sinks must be .*got torch.float32 of shape \(6, 1\)"),
-        ({"sinks": torch.ones(6).long()}, r"sinks must be floating point .*got torch.int64"),
-        ({"sinks": torch.ones(6, device="meta")}, "sinks must be .*on meta"),
+        ({"bias": ones(5, 7)}, r"bias must be floating point with four axes.*got .*\(5, 7\)"),
+        ({"bias": ones(2, 6, 5, 7).long()}, "bias must be floating point.*got torch.int64"),
+        ({"bias": ones(2, 2, 5, 7)}, r"bias must broadcast .*\(2, 6, 5, 7\); got shape \(2, 2, 5, 7\)"),
+        ({"bias": ones(1, 1, 7, 5)}, r"bias must broadcast .*got shape \(1, 1, 7, 5\)"),
+        ({"sinks": ones(2)}, r"sinks must be .*\(heads,\) = \(6,\) on cpu; got .*\(2,\)"),
+        ({"sinks": ones(6, 1)}, r"sinks must be .*got torch.float32 of shape \(6, 1\)"),
+        ({"sinks": ones(6).long()}, r"sinks must be floating point .*got torch.int64"),
+        ({"sinks": ones(6, device="meta")}, "sinks must be .*on meta"),
     ],
 )
 def test_what_does_not_fit_is_refused(changed: dict[str, object], message: str) -> None:
@@ -91,7 +86,7 @@ class _ConstantBias:
 
 class _SecretBias(_ConstantBias):
     def __init__(self) -> None:
-        self.weight = torch.ones(1, requires_grad=True)
+        self.weight = ones(1, requires_grad=True)
 
     def block(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
         return self.weight.expand(1, 1, len(queries), len(keys))
@@ -114,9 +109,9 @@ def test_a_bias_object_that_gives_the_wrong_block_is_refused(shape: tuple[int, .
 @pytest.mark.parametrize("shape", [(2, 2, 5, 7), (3, 1, 5, 7), (1, 1, 4, 7), (4, 7)])
 def test_a_predicate_that_gives_the_wrong_block_is_refused(shape: tuple[int, ...], form) -> None:
     # In blocks or whole: torch would broadcast a batch of 3 into a context that nobody asked for.
-    mask = Predicate(lambda i, j: torch.ones(shape, dtype=torch.bool))
+    mask = Predicate(lambda i, j: ones(shape, dtype=torch.bool))
     with pytest.raises(InputError, match="the mask must give blocks that broadcast"):
-        form(AttentionInputs(**_tensors(mask=mask, q=torch.ones(2, 6, 5, 3))))
+        form(AttentionInputs(**_tensors(mask=mask, q=ones(2, 6, 5, 3))))
 
 
 def test_the_record_cannot_be_changed() -> None:
@@ -128,6 +123,6 @@ def test_the_record_cannot_be_changed() -> None:
 def test_the_scale_in_force_is_one_over_the_root_of_the_head_dimension() -> None:
     assert AttentionInputs(**_tensors()).factor == pytest.approx(3**-0.5, rel=1e-15)
     assert AttentionInputs(**_tensors(scale=0.0)).factor == 0.0
-    wide = AttentionInputs(**_tensors(v=torch.ones(2, 2, 7, 16)))
+    wide = AttentionInputs(**_tensors(v=ones(2, 2, 7, 16)))
     assert wide.factor == AttentionInputs(**_tensors()).factor
     torch.testing.assert_close(fused_attention(wide), reference_attention(wide).context)

@@ -184,25 +184,19 @@ def test_it_is_usable_where_it_was_made_on_the_meta_device() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"head_dim": 7, "base": 10.0}, "head_dim must be even and at least 2.*got 7"),
-        ({"head_dim": 0, "base": 10.0}, "head_dim must be even and at least 2.*got 0"),
-        (
-            {"head_dim": 8, "base": 10.0, "rotary_dim": 3},
-            "rotary_dim must be even, from 2 to .* got 3",
-        ),
-        ({"head_dim": 8, "base": 10.0, "rotary_dim": 10}, "rotary_dim must be even, from 2 to head_dim = 8"),
-        ({"head_dim": 8, "base": 10.0, "rotary_dim": 0}, "rotary_dim must be even, from 2 to head_dim = 8"),
-        ({"head_dim": 8, "base": 0.0}, "base must be a finite number greater than 0; got 0.0"),
-        ({"head_dim": 8, "base": math.inf}, "base must be a finite number greater than 0; got inf"),
-        (
-            {"head_dim": 8, "base": 10.0, "layout": "pairs"},
-            "layout must be 'half' or 'interleaved'; got 'pairs'",
-        ),
+        ({"head_dim": 7}, "head_dim must be even and at least 2.*got 7"),
+        ({"head_dim": 0}, "head_dim must be even and at least 2.*got 0"),
+        ({"rotary_dim": 3}, "rotary_dim must be even, from 2 to .* got 3"),
+        ({"rotary_dim": 10}, "rotary_dim must be even, from 2 to head_dim = 8"),
+        ({"rotary_dim": 0}, "rotary_dim must be even, from 2 to head_dim = 8"),
+        ({"base": 0.0}, "base must be a finite number greater than 0; got 0.0"),
+        ({"base": math.inf}, "base must be a finite number greater than 0; got inf"),
+        ({"layout": "pairs"}, "layout must be 'half' or 'interleaved'; got 'pairs'"),
     ],
 )
 def test_sizes(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Rotary(**arguments)  # type: ignore[arg-type]
+        Rotary(**{"head_dim": 8, "base": 10.0} | arguments)  # type: ignore[arg-type]
 
 
 def test_an_odd_head_may_rotate_a_part() -> None:

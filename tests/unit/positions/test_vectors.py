@@ -13,11 +13,19 @@ from regard.positions import LearnedPositions, SinusoidalPositions, sinusoidal_e
 from tolerances import FP64
 
 
-def test_looks_rows_up_in_any_shape() -> None:
-    positions = LearnedPositions(11, 7)
+@pytest.mark.parametrize("kind", [LearnedPositions, SinusoidalPositions])
+def test_looks_rows_up_in_any_shape(kind: Any) -> None:
+    positions = kind(11, 7)
     asked = torch.tensor([[10, 0, 3], [3, 3, 7]])
-    assert torch.equal(positions(asked), positions.weight[asked])
+    assert torch.equal(positions(asked), positions.table[asked])
     assert positions(asked).shape == (2, 3, 7)
+
+
+@pytest.mark.parametrize("kind", [LearnedPositions, SinusoidalPositions])
+@pytest.mark.parametrize("position", [-1, 11])
+def test_there_is_no_position_beyond_the_table(kind: Any, position: int) -> None:
+    with pytest.raises(IndexError, match="out of range"):
+        kind(11, 7)(torch.tensor([position]))
 
 
 def test_the_rows_that_were_asked_for_are_trained() -> None:
@@ -42,21 +50,6 @@ def test_initialisation() -> None:
     # As nn.Embedding's table, to which it is added; 200,000 numbers know their mean to 0.01.
     assert weight.std().item() == pytest.approx(1.0, rel=0.01)
     assert abs(weight.mean().item()) < 0.01
-
-
-@pytest.mark.parametrize("position", [-1, 11])
-def test_there_is_no_position_beyond_the_table(position: int) -> None:
-    with pytest.raises(IndexError, match="out of range"):
-        LearnedPositions(11, 7)(torch.tensor([position]))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [((0, 3), "max_seq_len must be at least 1; got 0"), ((5, -2), "d_model must be at least 1; got -2")],
-)
-def test_sizes_of_learned(arguments: tuple[int, int], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        LearnedPositions(*arguments)
 
 
 @pytest.mark.parametrize("d_model", [1, 2, 3, 7, 64])
@@ -93,25 +86,32 @@ def test_bounded_periodic_and_linear() -> None:
     assert (table[:, :2].norm(dim=1) - 1).abs().max().item() <= FP64
 
 
+@pytest.mark.parametrize("make", [LearnedPositions, sinusoidal_encoding, SinusoidalPositions])
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("sizes", "message"),
     [
         ((0, 3), "max_seq_len must be at least 1; got 0"),
         ((-1, 3), "max_seq_len must be at least 1; got -1"),
         ((5, 0), "d_model must be at least 1; got 0"),
+        ((5, -2), "d_model must be at least 1; got -2"),
     ],
 )
-def test_sizes(arguments: tuple[int, int], message: str) -> None:
+def test_sizes(make: Any, sizes: tuple[int, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        sinusoidal_encoding(*arguments)
-    with pytest.raises(InputError, match=message):
-        SinusoidalPositions(*arguments)
+        make(*sizes)
 
 
-@pytest.mark.parametrize("base", [0.0, -1.0, math.nan])
-def test_base(base: float) -> None:
-    with pytest.raises(InputError, match="base must be greater than 0"):
-        sinusoidal_encoding(5, 3, base=base)
+@pytest.mark.parametrize("make", [sinusoidal_encoding, SinusoidalPositions])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(({"base": base}, "base must be greater than 0") for base in (0.0, -1.0, math.nan)),
+        ({"layout": "halves"}, "layout must be 'interleaved' or 'half'; got 'halves'"),
+    ],
+)
+def test_options(make: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make(5, 3, **options)
 
 
 @pytest.mark.parametrize("d_model", [1, 2, 7, 22])
@@ -121,20 +121,7 @@ def test_half_has_the_same_columns_sines_first(d_model: int) -> None:
     assert torch.equal(half, torch.cat((interleaved[:, 0::2], interleaved[:, 1::2]), dim=1))
 
 
-@pytest.mark.parametrize("make", [sinusoidal_encoding, SinusoidalPositions])
-def test_layout(make: Any) -> None:
-    with pytest.raises(InputError, match="layout must be 'interleaved' or 'half'; got 'halves'"):
-        make(5, 3, layout="halves")
-
-
 class TestModule:
-    def test_looks_rows_up_in_any_shape(self) -> None:
-        positions = SinusoidalPositions(11, 7)
-        table = sinusoidal_encoding(11, 7).float()
-        asked = torch.tensor([[10, 0, 3], [3, 3, 7]])
-        assert torch.equal(positions(asked), table[asked])
-        assert positions(asked).shape == (2, 3, 7)
-
     def test_stores_and_learns_nothing(self) -> None:
         positions = SinusoidalPositions(11, 7)
         assert positions.state_dict() == {}
@@ -173,11 +160,6 @@ class TestModule:
     def test_the_table_of_marian(self, d_model: int) -> None:
         theirs = MarianSinusoidalPositionalEmbedding(11, d_model).create_weight()
         assert torch.equal(SinusoidalPositions(11, d_model, layout="half").table, theirs)
-
-    @pytest.mark.parametrize("position", [-1, 11])
-    def test_there_is_no_position_beyond_the_table(self, position: int) -> None:
-        with pytest.raises(IndexError, match="out of range"):
-            SinusoidalPositions(11, 7)(torch.tensor([position]))
 
 
 def test_a_matrix_that_is_made_in_inference_mode_serves_outside_of_it() -> None:

@@ -71,22 +71,18 @@ def test_draws_the_layers_asked_for() -> None:
         (_weights(), {"second": 5}, "from 1 to 4"),
         (_weights(), {"second": 1, "key_tokens": TOKENS}, "None beside key_tokens"),
         (_weights(), {"key_tokens": "abcde"}, "key_tokens must be a list"),
+        (_weights(), {"tokens": [101, 7, 8, 9, 102]}, "^tokens must be a list"),
     ],
 )
 def test_refuses_what_is_no_attention(weights: Any, options: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        view(weights, TOKENS, **options)
+        view(weights, **{"tokens": TOKENS} | options)
 
 
 def test_one_head_is_a_matrix_of_any_kind() -> None:
     rows = [[0.9, 0.1], [0.25, 0.75]]
     pages = [view(each, ["a", "bank"]).html for each in (rows, np.array(rows), np.array([[rows]]))]
     assert pages[0] == pages[1] == pages[2]
-
-
-def test_refuses_tokens_that_are_no_text() -> None:
-    with pytest.raises(InputError, match="tokens must be a list"):
-        view(_weights(), [101, 7, 8, 9, 102])  # type: ignore[list-item]
 
 
 def test_refuses_more_than_a_page_holds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,20 +49,15 @@ def test_missing_folder(make_record: MakeRecord, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folder_in_the_way(make_record: MakeRecord, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_is_not_replaced(make_record: MakeRecord, tmp_path: Path, make: Any) -> None:
     path = tmp_path / "page.html"
-    path.mkdir()
+    make(path)
+    before = path.stat().st_mode
     with pytest.raises(OutputError, match="not a plain file"):
         write_page(make_record(), path)
+    assert path.stat().st_mode == before
     assert [file.name for file in tmp_path.iterdir()] == ["page.html"]
-
-
-def test_pipe_is_not_replaced(make_record: MakeRecord, tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    with pytest.raises(OutputError, match="not a plain file"):
-        write_page(make_record(), path)
-    assert stat.S_ISFIFO(path.stat().st_mode)
 
 
 def test_impossible_name(make_record: MakeRecord) -> None:

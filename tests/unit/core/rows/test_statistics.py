@@ -354,20 +354,14 @@ SMALL = AttentionInputs(q=torch.zeros(1, 2, 3, 5), k=torch.zeros(1, 2, 7, 5), v=
     [
         ({"values": torch.zeros(3, 2)}, r"values must be floating point of shape \(keys, C\) = \(7, C\)"),
         ({"values": torch.zeros(7)}, "values must be"),
-        ({"values": torch.zeros(7, 2, dtype=torch.int64)}, "values must be .* got torch.int64"),
-        (
-            {"places": torch.zeros(7, 2, dtype=torch.int64)},
-            r"places must be int64 of shape \(queries, m\) = \(3",
-        ),
+        ({"values": torch.zeros(7, 2).long()}, "values must be .* got torch.int64"),
+        ({"places": torch.zeros(7, 2).long()}, r"places must be int64 of shape \(queries, m\) = \(3"),
         ({"places": torch.zeros(3, 2)}, "places must be int64"),
         ({"places": torch.full((3, 1), 7)}, "places must be keys from 0 to 6, or -1 for none; got 7 to 7"),
         ({"places": torch.full((3, 1), -2)}, "places must be keys from 0 to 6"),
-        ({"positions": torch.zeros(7, dtype=torch.int64)}, r"positions must be int64 of shape \(queries,\)"),
+        ({"positions": torch.zeros(7).long()}, r"positions must be int64 of shape \(queries,\)"),
         ({"positions": torch.zeros(3)}, "positions must be int64"),
-        (
-            {"groups": [Groups(torch.zeros(3, dtype=torch.int64))]},
-            "the same positions, of which there are 3 and 7",
-        ),
+        ({"groups": [Groups(torch.zeros(3).long())]}, "the same positions, of which there are 3 and 7"),
         ({"top_k": 8}, "top_k must be from 0 to 7, the number of keys; got 8"),
         ({"top_k": -1}, "top_k must be"),
         ({"top_k": True}, "top_k must be .* got True"),
@@ -382,9 +376,9 @@ def test_wrong_arguments(asked: dict[str, Any], message: str) -> None:
     ("group", "unit"),
     [
         (torch.zeros(3), None),
-        (torch.zeros(1, 3, dtype=torch.int64), None),
-        (torch.zeros(3, dtype=torch.int64), torch.zeros(4, dtype=torch.int64)),
-        (torch.zeros(3, dtype=torch.int64), torch.zeros(3)),
+        (torch.zeros(1, 3).long(), None),
+        (torch.zeros(3).long(), torch.zeros(4).long()),
+        (torch.zeros(3).long(), torch.zeros(3)),
     ],
 )
 def test_wrong_groups(group: Tensor, unit: Tensor | None) -> None:

@@ -73,22 +73,18 @@ def test_a_zero_vector_has_no_direction(traces: list[Trace]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "message"),
+    ("texts", "word", "message"),
     [
-        ("river", '^text 1: "river" is not a word of the text; the words are "the", "fishing"'),
-        (["bank", "bank", "by"], '^text 3: "by" is not a word of the text'),
-        (["bank", "bank"], "word must be one, or one for each of the 3 texts; got 2"),
-        ([], "got 0"),
+        (3, "river", '^text 1: "river" is not a word of the text; the words are "the", "fishing"'),
+        (3, ["bank", "bank", "by"], '^text 3: "by" is not a word of the text'),
+        (3, ["bank", "bank"], "word must be one, or one for each of the 3 texts; got 2"),
+        (3, [], "got 0"),
+        (1, "bank", r"texts must be two or more, .*; got 1"),
     ],
 )
-def test_words_that_do_not_fit(traces: list[Trace], word: str | list[str], message: str) -> None:
+def test_what_does_not_fit(traces: list[Trace], texts: int, word: str | list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        compare(traces, word)
-
-
-def test_one_text_is_too_few(traces: list[Trace]) -> None:
-    with pytest.raises(InputError, match=r"texts must be two or more, .*; got 1"):
-        compare(traces[:1], "bank")
+        compare(traces[:texts], word)
 
 
 def test_models_must_be_one(traces: list[Trace], load_tiny: Callable[..., Loaded]) -> None:

@@ -148,12 +148,9 @@ def test_through_the_lens() -> None:
         ({"examples": []}, "examples must be at least one text"),
         ({"method": "random"}, 'method must be "gradient", "zero" or "mean"; got \'random\''),
         ({"kind": "cross"}, "kind must be \"encoder\", .*; got 'cross'"),
-        ({"metric": lambda output, index: 1.0}, "metric must give a number that the model computed"),
-        ({"metric": lambda output, index: output.last_hidden_state}, "metric must give one number"),
-        (
-            {"metric": lambda output, index: math.inf, "method": "zero"},
-            "metric must give a finite .*; got inf",
-        ),
+        ({"metric": lambda output, _: 1.0}, "metric must give a number that the model computed"),
+        ({"metric": lambda output, _: output.last_hidden_state}, "metric must give one number"),
+        ({"metric": lambda output, _: math.inf, "method": "zero"}, "metric must give a finite .*; got inf"),
     ],
 )
 def test_what_is_refused(models: Any, arguments: dict[str, Any], message: str) -> None:

@@ -239,11 +239,7 @@ def test_texts_of_other_lengths(models: Any) -> None:
         ),
         (lambda output: "many", "activation", "metric must give one number; got str"),
         (lambda output: float("nan"), "activation", "metric must give a finite number; got nan"),
-        (
-            lambda output: 1.0,
-            "attribution",
-            "metric must give a number that the model .*; got float",
-        ),
+        (lambda output: 1.0, "attribution", "metric must give a number that the model .*; got float"),
         (
             lambda output: output.last_hidden_state.detach().sum(),
             "attribution",
@@ -257,11 +253,8 @@ def test_metrics_that_are_none(models: Any, of: Any, method: Any, message: str) 
 
 
 def test_no_gradients_in_inference_mode(models: Any) -> None:
-    def metric(output: Any) -> Any:
-        return output.last_hidden_state.sum()
-
     with torch.inference_mode(), pytest.raises(InputError, match=r"inside torch\.inference_mode"):
-        models["encoder"].patch(CLEAN, CORRUPTED, metric, method="attribution")
+        models["encoder"].patch(CLEAN, CORRUPTED, lambda x: x.last_hidden_state.sum(), method="attribution")
 
 
 def test_texts_that_the_metric_does_not_tell_apart(models: Any) -> None:

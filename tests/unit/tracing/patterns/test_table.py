@@ -237,10 +237,7 @@ def test_bad_arguments(loaded: Loaded) -> None:
         ({"layer": LAYERS}, "layer must be from 0 to 1"),
         ({"head": HEADS}, "head must be from 0 to 2, or negative to count from the end; got 3"),
         ({"kind": "decoder"}, 'kind must be "encoder"'),
-        (
-            {"patterns": lambda kind: []},
-            "patterns must give a list of patterns of kind .encoder., at least one",
-        ),
+        ({"patterns": lambda _: []}, "patterns must give a list of patterns of kind .encoder., at least one"),
         ({"targets": ["the bank"]}, "target must be None: this model has no decoder"),
         ({"targets": []}, "targets must be one for each text; targets ended after 0"),
     ):
