@@ -7,7 +7,7 @@ import pytest
 
 from integration import test_cli
 from integration.test_cli import Run, refused
-from regard.cli import senses
+from regard.cli import concordance
 from regard.concordance import Line, Reading, build_index
 from regard.concordance._uses import Place
 
@@ -79,7 +79,7 @@ def test_teach_by_a_key_press(monkeypatch: pytest.MonkeyPatch, keys: str, answer
     line = Line(
         Place(1, 1, 1, "on the bank", 7, 11, 0, "a", "line 1", None, "{}"), label="cash", probability=0.7
     )
-    assert senses._ask(line, ["water", "cash"]) == answer
+    assert concordance._ask(line, ["water", "cash"]) == answer
 
 
 def test_drift(run: Run, index: str) -> None:

@@ -1,6 +1,7 @@
-"""The command line: one file a command, which parses, calls and prints. Nothing here imports torch.
+"""The command line: a file parses, calls and prints, of one command or of a few about one thing.
 
-It takes seconds, so what needs it is imported inside functions, after the options are checked.
+Nothing here imports torch, which takes seconds: what needs it is imported inside functions, after the options
+are checked.
 """
 
 from regard.cli._app import main

@@ -11,29 +11,23 @@ import typer
 from regard._version import __version__
 from regard.cli import (
     compare,
-    count,
-    drift,
+    concordance,
     embed,
     eval,
     explain,
-    fill,
-    find,
     generate,
     heads,
-    index,
     look,
     models,
     prune,
     scaling,
-    senses,
     serve,
     tokenizer,
     train,
     translate,
-    tune_layer,
 )
-from regard.cli._options import Command, UsageError, usage
 from regard.cli._output import say
+from regard.cli._usage import Command, UsageError, usage
 from regard.cli.embed import RayCommand
 from regard.core.errors import InputError, ModelNotFoundError, OtherProcessError, RegardError
 
@@ -63,15 +57,15 @@ _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
         "Embed many texts: words, tokens or sentences.",
         "texts.parquet --id-column id -o vectors",
     ),
-    index.index: (
+    concordance.index: (
         "Index a corpus by its words, for find and count.",
         "corpus.jsonl --meta genre --date-column year -o corpus.index",
     ),
-    find.find: (
+    concordance.find: (
         "Find a word where it means what it means in a sentence.",
         'corpus.index --in "She sat on the bank of the river." --word bank',
     ),
-    count.count: (
+    concordance.count: (
         "Count words: frequencies, keywords, collocates.",
         "corpus.index --word bank --by genre",
     ),
@@ -85,19 +79,25 @@ _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
         "Translate or summarise, line by line.",
         "texts.en -m Helsinki-NLP/opus-mt-en-de --beams 4 -o texts.de",
     ),
-    fill.fill: ("Guess the words behind masks.", '"The man sat on the river [MASK]." -m bert-base-uncased'),
+    generate.fill: (
+        "Guess the words behind masks.",
+        '"The man sat on the river [MASK]." -m bert-base-uncased',
+    ),
     scaling.scaling: ("Measure what attention costs as texts grow.", "--lengths 512,1024,2048 -o cost.svg"),
-    senses.senses: (
+    concordance.senses: (
         "Put the uses of a word into groups by what they mean.",
         "news bank --file bank.json --page bank.html",
     ),
-    drift.drift: ("Measure how the use of a word differs between periods.", "news bank --bins 1950,1980"),
+    concordance.drift: (
+        "Measure how the use of a word differs between periods.",
+        "news bank --bins 1950,1980",
+    ),
     eval.eval: ("Score a model on files, as while it is trained.", "run test.csv --json"),
     serve.serve: (
         "Serve models over HTTP: OpenAI's embeddings API and more.",
         "-m sentence-transformers/all-MiniLM-L6-v2 --port 8000",
     ),
-    tune_layer.tune_layer: (
+    concordance.tune_layer: (
         "Find the layers that tell senses apart best.",
         "wic/train.data.txt -m bert-base-uncased -o layers.json",
     ),

@@ -18,12 +18,12 @@ from regard.cli._options import (
     JSON,
     MODEL,
     NO_HEADER,
-    Command,
     argument,
     flag,
     option,
 )
 from regard.cli._output import PassedOver, Progress, check_outputs, print_json, say, size, status, stoppable
+from regard.cli._usage import Command
 from regard.core.errors import InputError, RegardError
 from regard.core.progress import duration, left
 from regard.core.wording import printable

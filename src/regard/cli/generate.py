@@ -1,4 +1,4 @@
-"""`regard generate`: a model goes on with a text."""
+"""`regard generate` and `regard fill`: a model goes on with a text, or guesses what stands behind a mask."""
 
 import re
 import sys
@@ -6,9 +6,9 @@ import sys
 import typer
 
 from regard.cli import _writing_options as writing
-from regard.cli._input import read_texts
+from regard.cli._input import load_model, read_texts
 from regard.cli._options import JSON, WRITING_MODEL, argument, flag, option
-from regard.cli._output import print_json
+from regard.cli._output import console, print_json
 from regard.core.errors import InputError
 from regard.core.wording import printable
 
@@ -69,6 +69,25 @@ def generate(
             (f"{way.score:.4f} " if scored else "") + _shown(way.text) for ways in found for way in ways
         )
     )
+
+
+def fill(
+    text: str = argument("TEXT", "A text with [MASK] or <mask>, as the model spells it; - is stdin."),
+    model: str | None = WRITING_MODEL,
+    top: int = option("--top N", "Guesses for each mask.", 5),
+    as_json: bool = JSON,
+) -> None:
+    """Guess the words behind the masks of a text, as a masked language model does.
+
+    If there are several masks, each is guessed by itself, while the others stay masks.
+    """
+    [text] = read_texts([text])
+    loaded = load_model(writing.required(model, "bert-base-uncased"))
+    filled = loaded.fill(text, top=top)
+    if as_json:
+        print_json({"model": loaded.name, "text": text, "best": filled.best, "guesses": filled.to_rows()})
+        return
+    console().print(filled)
 
 
 def _quiet(done: int, total: int) -> None:

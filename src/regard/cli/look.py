@@ -11,19 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from regard.cli._input import as_typed, load_model, parse_heads_or_layers, read_texts
-from regard.cli._options import (
-    JSON,
-    KIND,
-    MODEL,
-    TARGET,
-    Kind,
-    UsageError,
-    argument,
-    flag,
-    option,
-    typed_names,
-)
+from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
 from regard.cli._output import check_outputs, print_json, print_path
+from regard.cli._usage import UsageError, typed_names
 from regard.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 import typer
 
 from regard.cli._input import load_model
-from regard.cli._options import DEFAULT_MODEL, JSON, Command, argument, option
+from regard.cli._options import DEFAULT_MODEL, JSON, argument, option
 from regard.cli._output import console, print_json, print_path, size
+from regard.cli._usage import Command
 from regard.core.wording import printable
 
 app = typer.Typer(

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from regard.cli._options import DELIMITER, ENCODING, ESCAPE, JSON, NO_HEADER, Command, argument, flag, option
+from regard.cli._options import DELIMITER, ENCODING, ESCAPE, JSON, NO_HEADER, argument, flag, option
 from regard.cli._output import Progress, check_new, check_outputs, print_json, print_path
+from regard.cli._usage import Command
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
 from regard.core.wording import reason

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._options import JSON, Command, argument, flag, option
+from regard.cli._options import JSON, argument, flag, option
 from regard.cli._output import Progress, check_outputs, console, print_json, print_path, say
+from regard.cli._usage import Command
 from regard.core.errors import InputError
 from regard.core.progress import left
 

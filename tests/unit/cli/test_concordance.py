@@ -46,7 +46,7 @@ def test_settings_go_to_a_file_and_to_an_index(
 def test_what_is_refused_is_refused_before_the_model_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("regard.cli.tune_layer.load_model", lambda name: pytest.fail("loaded"))
+    monkeypatch.setattr("regard.cli.concordance.load_model", lambda name: pytest.fail("loaded"))
     data = tmp_path / "a.jsonl"
     data.write_text("no\n")
     assert run(monkeypatch, data) == 2
