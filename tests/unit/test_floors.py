@@ -40,7 +40,6 @@ FLOORS = {
     "kernels": 0,
     "_lazy": -1,
     "_version": -1,
-    "_collector": -2,
 }
 # Rooms within a floor, held to the same rule among themselves. What lies beside them is their top.
 STOREYS = {

@@ -2,23 +2,44 @@
 
 import re
 import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli import _writing_options as writing
 from regard.cli._input import load_model, read_texts
 from regard.cli._options import JSON, WRITING_MODEL, argument, flag, option
 from regard.cli._output import console, print_json
 from regard.core.errors import InputError
 from regard.core.wording import printable
 
+if TYPE_CHECKING:
+    from regard.decoding import Beams, Choice, Speculation
+    from regard.model import Model
+
+# These `regard translate` has too.
+MAX = option("--max N", "New tokens at most.")
+MIN = option("--min N", "New tokens at least.")
+BEAMS = option("--beams N", "Search with so many beams, instead of greedily.")
+LENGTH_PENALTY = option("--length-penalty X", "With --beams: scores are log p / length^X; by default 1.")
+REPETITION = option("--repetition-penalty X", "Above 1: tokens that were read get less likely.")
+NO_REPEAT = option("--no-repeat N", "Never write the same N tokens in a row twice.")
+RECOMMENDED = flag("--recommended", "Draw or search as the model's own files ask for.")
+PRECISION = option(
+    "--precision TYPE", "How weights are stored: float32; bfloat16 or int8 for speed.", "float32"
+)
+LOOKUP = flag("--lookup", "The greedy text, faster if it repeats what was read.")
+DRAFT = option("--draft MODEL", "The greedy text, faster: a smaller model guesses ahead.")
+
+_DRAWN = ("temperature", "top_k", "top_p", "min_p")
+
 
 def generate(
     ctx: typer.Context,
     texts: list[str] = argument("TEXT", "The beginning of a text, or several; - reads it from stdin."),
     model: str | None = WRITING_MODEL,
-    max_length: int | None = writing.MAX,
-    min_length: int | None = writing.MIN,
+    max_length: int | None = MAX,
+    min_length: int | None = MIN,
     stop: list[str] | None = option("--stop TEXT", "End before this text; give it again for more."),
     count: int | None = option("--count N", "How many texts: drawn, or the best beams."),
     sample: bool = flag("--sample", "Draw tokens by their probability; so do the next four options."),
@@ -27,14 +48,14 @@ def generate(
     top_p: float | None = option("--top-p P", "Draw from the likeliest that sum to P."),
     min_p: float | None = option("--min-p P", "Draw from those with at least P times the highest."),
     seed: int | None = option("--seed N", "The seed of the draws: the same text every time."),
-    beams: int | None = writing.BEAMS,
-    length_penalty: float | None = writing.LENGTH_PENALTY,
-    repetition_penalty: float | None = writing.REPETITION,
-    no_repeat: int | None = writing.NO_REPEAT,
-    recommended: bool = writing.RECOMMENDED,
-    precision: str = writing.PRECISION,
-    lookup: bool = writing.LOOKUP,
-    draft: str | None = writing.DRAFT,
+    beams: int | None = BEAMS,
+    length_penalty: float | None = LENGTH_PENALTY,
+    repetition_penalty: float | None = REPETITION,
+    no_repeat: int | None = NO_REPEAT,
+    recommended: bool = RECOMMENDED,
+    precision: str = PRECISION,
+    lookup: bool = LOOKUP,
+    draft: str | None = DRAFT,
     as_json: bool = JSON,
 ) -> None:
     """Let a language model continue a text. Prints the new text, without its beginning.
@@ -43,12 +64,12 @@ def generate(
     its score.
     """
     given = ctx.params
-    writing.check_choice(given)
+    check_choice(given)
     prompts = read_texts(texts)
     if not all(prompt.strip() for prompt in prompts):
         raise InputError("TEXT is empty: there is nothing to go on with.")
-    loaded = writing.model_of(given, "gpt2")
-    choice, rules, stops = writing.choice_of(loaded, given), writing.rules_of(given), stop or ()
+    loaded = model_of(given, "gpt2")
+    choice, rules, stops = choice_of(loaded, given), rules_of(given), stop or ()
     from regard.decoding import Beams
 
     if len(prompts) == 1 and count is None and not as_json and not isinstance(choice, Beams):
@@ -82,7 +103,7 @@ def fill(
     If there are several masks, each is guessed by itself, while the others stay masks.
     """
     [text] = read_texts([text])
-    loaded = load_model(writing.required(model, "bert-base-uncased"))
+    loaded = load_model(required(model, "bert-base-uncased"))
     filled = loaded.fill(text, top=top)
     if as_json:
         print_json({"model": loaded.name, "text": text, "best": filled.best, "guesses": filled.to_rows()})
@@ -97,3 +118,64 @@ def _quiet(done: int, total: int) -> None:
 def _shown(text: str) -> str:
     """As it is, but on a terminal, which would obey control characters, with signs for those."""
     return re.sub(r"[^\n\t]+", lambda part: printable(part[0]), text) if sys.stdout.isatty() else text
+
+
+def required(model: str | None, such_as: str) -> str:
+    """The name of the model, which must be given: the default one does not write."""
+    if model is None:
+        raise InputError(f"--model must be given, such as {such_as} or the folder of a run.")
+    return model
+
+
+def rules_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The rules that were typed; where none was, the model's own holds."""
+    names = ("max_length", "min_length", "repetition_penalty", "no_repeat")
+    return {name: given[name] for name in names if given[name] is not None}
+
+
+def model_of(given: Mapping[str, Any], such_as: str) -> "Model":
+    """The model, with its weights as they are to be stored."""
+    loaded = load_model(required(given["model"], such_as))
+    return loaded if given["precision"] == "float32" else loaded.prepared(given["precision"])
+
+
+def choice_of(model: "Model", given: Mapping[str, Any]) -> "Choice | Beams | Speculation | None":
+    """How the model chooses tokens; None is greedy."""
+    from regard.decoding import Beams, Draft, Lookup, Power, Sampling
+
+    seed = {} if given.get("seed") is None else {"seed": given["seed"]}
+    if given["recommended"]:
+        return model.recommended(**seed)
+    if given["beams"] is not None:
+        penalty = given["length_penalty"]
+        return Beams(given["beams"], counts=Power(1.0 if penalty is None else penalty))
+    if given["lookup"]:
+        return Lookup()
+    if given["draft"] is not None:
+        return Draft(load_model(given["draft"]).loaded)
+    drawn = {name: given[name] for name in _DRAWN if given.get(name) is not None}
+    return Sampling(**drawn, **seed) if drawn or given.get("sample") else None
+
+
+def check_choice(given: Mapping[str, Any]) -> None:
+    """Refuse options that contradict each other, before a model is loaded."""
+
+    def typed(*names: str) -> list[str]:
+        return [f"--{name.replace('_', '-')}" for name in names if given.get(name) not in (None, False)]
+
+    drawn, searched = typed("sample", *_DRAWN), typed("beams", "length_penalty")
+    if given["recommended"] and (drawn or searched):
+        raise InputError(f"--recommended takes the model's own way; leave {(drawn + searched)[0]} out.")
+    guessed = typed("lookup", "draft")
+    if guessed and (others := [*guessed[1:], *drawn, *searched, *typed("recommended")]):
+        raise InputError(f"{guessed[0]} writes the greedy text; leave {others[0]} out.")
+    if drawn and searched:
+        raise InputError(f"{drawn[0]} draws and {searched[0]} searches; give one of the two.")
+    if searched == ["--length-penalty"]:
+        raise InputError("--length-penalty goes with --beams.")
+    if typed("seed") and not (drawn or given["recommended"]):
+        raise InputError("--seed goes with --sample.")
+    for several in typed("count", "best"):
+        if not (drawn or searched or given["recommended"]):
+            other = "--sample or --beams" if several == "--count" else "--beams"
+            raise InputError(f"{several} goes with {other}: greedily there is one text.")

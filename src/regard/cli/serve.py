@@ -106,7 +106,7 @@ def _imported() -> Any:
             from regard import serving
     except ImportError as error:
         if (error.name or "").partition(".")[0].replace("_", "-") in _PACKAGES:
-            from regard.core.errors import missing
+            from regard.core.extras import missing
 
             raise missing("serving needs", error, *_PACKAGES) from error
         raise RegardError(f"the server cannot start: {error}") from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from regard.cli import _writing_options as writing
+from regard.cli import generate as writing
 from regard.cli._input import as_typed, check_lines, count_lines, read_lines
 from regard.cli._options import WRITING_MODEL, argument, flag, option
 from regard.cli._output import Progress, check_new, check_outputs, say

@@ -10,7 +10,8 @@ import numpy as np
 from regard.concordance._store import Store, numbers, writer
 from regard.concordance._uses import JOINED, Found, Uses, conditions, forms_of, listed
 from regard.concordance._vectors import Progress, VectorCache, Vectors
-from regard.core.errors import InputError, optional
+from regard.core.errors import InputError
+from regard.core.extras import optional
 from regard.text import fold, split_words
 
 _FOLDER: Final = "any"

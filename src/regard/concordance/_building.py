@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from regard.concordance._store import Store, writer
 from regard.core.arguments import one_of
-from regard.core.errors import InputError, optional
+from regard.core.errors import InputError
+from regard.core.extras import optional
 from regard.data import (
     FORMATS,
     Csv,
@@ -70,11 +71,7 @@ class Reading:
             raise InputError(f"columns must name word once; got {','.join(self.columns)}.")
 
     def sources(self, paths: Sequence[str | Path]) -> list["tuple[Source, str]"]:
-        """The files, each with its format.
-
-        Raises:
-            InputError: one cannot be read, or is of no format that is read.
-        """
+        """The files, each with its format."""
         format = "text" if self.format in ANNOTATED.values() else self.format
         found = []
         for source in open_sources(paths, format=format, csv=self.csv, encoding=self.encoding):

@@ -109,11 +109,7 @@ class Store:
             raise
 
     def rows(self, query: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query.
-
-        Raises:
-            InputError: it takes longer than it may, or a regular expression in it does.
-        """
+        """All rows of a query; InputError where it, or a regular expression in it, takes too long."""
         self._ends = time.monotonic() + self._most
         try:
             return self.db.execute(query, values).fetchall()

@@ -13,7 +13,8 @@ from regard.concordance._lines import Line
 from regard.concordance._meaning import span_of
 from regard.concordance._uses import Place
 from regard.concordance._vectors import Span, UsageEmbedder, Vectors
-from regard.core.errors import CheckpointError, InputError, optional
+from regard.core.errors import CheckpointError, InputError
+from regard.core.extras import optional
 from regard.core.files import parse_object, write_whole
 from regard.text import fold, split_words
 

@@ -8,7 +8,8 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from regard.core.errors import InputError, optional, pyarrow
+from regard.core.errors import InputError
+from regard.core.extras import optional, pyarrow
 from regard.core.files import write_whole
 
 if TYPE_CHECKING:

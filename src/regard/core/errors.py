@@ -1,4 +1,4 @@
-"""Every error that regard raises on purpose; and optional packages, whose absence is one.
+"""Every error that regard raises on purpose.
 
     RegardError
     ├── InputError            an argument that the caller can correct (also a ValueError)
@@ -12,9 +12,6 @@
 A message names the argument, what was wanted, what came and the way out, in one line: the command line
 prints it as it stands.
 """
-
-from importlib import import_module
-from typing import Any
 
 
 class RegardError(Exception):
@@ -47,32 +44,3 @@ class OtherProcessError(TrainingError):
 
 class OutputError(RegardError, OSError):
     """A result could not be written; nothing half-written is left behind."""
-
-
-def missing(needs: str, error: ImportError, *packages: str) -> MissingExtraError:
-    """The error for optional packages, with the command that installs them wherever regard itself came from.
-
-    Raise it where an import fails: `raise missing("plots need", error, "matplotlib") from error`. Packages
-    have their names on the package index. One that is there and does not import says so.
-    """
-    *others, last = packages
-    names = f"{', '.join(others)} and {last}" if others else last
-    if isinstance(error, ModuleNotFoundError):
-        state, command = ("are not all" if others else "is not") + " installed", "pip install"
-    else:
-        state, command = f"cannot be imported ({error})", "pip install -U"
-    return MissingExtraError(f"{needs} {names}, which {state}; run: {command} {' '.join(packages)}")
-
-
-def optional(needs: str, package: str, *modules: str) -> list[Any]:
-    """Modules of an optional package, or the error of `missing`."""
-    try:
-        return [import_module(name) for name in modules]
-    except ImportError as error:
-        raise missing(needs, error, package) from error
-
-
-def pyarrow() -> tuple[Any, Any]:
-    """The modules `pyarrow` and `pyarrow.parquet`."""
-    arrow, parquet = optional("Parquet files and Arrow tables need", "pyarrow", "pyarrow", "pyarrow.parquet")
-    return arrow, parquet

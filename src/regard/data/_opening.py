@@ -19,7 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, cast
 
-from regard.core.errors import InputError, OutputError, RegardError, pyarrow
+from regard.core.errors import InputError, OutputError, RegardError
+from regard.core.extras import pyarrow
 
 FORMATS = ("text", "jsonl", "csv", "tsv", "parquet")
 """What an input can be."""

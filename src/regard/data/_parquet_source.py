@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from regard.core.errors import InputError, pyarrow
+from regard.core.errors import InputError
+from regard.core.extras import pyarrow
 from regard.data._opening import Opened
 from regard.data._records import Record, check_columns, names_in, path_to
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from regard.blocks import Linear
 from regard.core.arguments import one_of
-from regard.core.errors import InputError, missing
+from regard.core.errors import InputError
+from regard.core.extras import missing
 from regard.decoding._rules import Rules
 from regard.models import Loaded, Network, Transformer
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.core.displayable import Displayable, plain_table
-from regard.core.errors import pyarrow
+from regard.core.extras import pyarrow
 from regard.core.wording import excerpt
 
 if TYPE_CHECKING:

@@ -35,11 +35,7 @@ class KeptEmbedder:
         self._last: tuple[Loaded, Request, _State, Embedder] | None = None
 
     def of(self, loaded: Loaded, request: Request) -> Embedder:
-        """The embedder of a request.
-
-        Raises:
-            InputError, CheckpointError: see `Embedder`.
-        """
+        """The embedder of a request."""
         last = self._last  # other threads may put theirs there
         is_same = last is not None and last[0] is loaded and last[1] == request
         if last is not None and is_same and last[2].is_as_it_was(loaded.network):

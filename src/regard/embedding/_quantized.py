@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from regard.core.errors import InputError, missing
+from regard.core.errors import InputError
+from regard.core.extras import missing
 from regard.embedding._engine import (
     AttentionBackend,
     Engine,

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import Causal, Mask, Padding, Predicate, TensorMask, Window
-from regard.core.errors import InputError, missing
+from regard.core.errors import InputError
+from regard.core.extras import missing
 
 AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]
 

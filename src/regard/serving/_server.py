@@ -23,11 +23,7 @@ _MOST: Final = 2**16  # bytes of a request's first line and headers
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket to serve on.
-
-    Raises:
-        InputError: the port is taken, or the host is none of this machine's.
-    """
+    """A socket to serve on."""
     whole("port", port, least=0, most=2**16 - 1)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

@@ -5,9 +5,8 @@ Every span counts code points of the original text: `text[start:end]` is what a 
 """
 
 from regard.text._bulk import Aligned, Bulk, Frame
-from regard.text._encoding import Encoding
+from regard.text._encoding import Encoding, read_back
 from regard.text._folder import doubt
-from regard.text._reading import read_back
 from regard.text._special import SpecialIds
 from regard.text._tokenizer import Tokenizer
 from regard.text._tokens import Token, Word

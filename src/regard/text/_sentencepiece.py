@@ -10,7 +10,8 @@ from typing import Any, Final
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
-from regard.core.errors import CheckpointError, missing
+from regard.core.errors import CheckpointError
+from regard.core.extras import missing
 from regard.core.files import read_object
 from regard.core.tokenizer_files import TARGET_TABLE
 from regard.core.wording import reason

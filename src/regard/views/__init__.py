@@ -8,7 +8,6 @@ from regard.views._arrays import view
 from regard.views._blocks import MOST_POSITIONS, plain, value_contexts
 from regard.views._budget import MOST_MB, MOST_MEASURES, matrix_bytes
 from regard.views._contents import page_contents
-from regard.views._curves import CurvePicture, Panel, Series
 from regard.views._layer_record import (
     LayerRecord,
     MaskRecord,
@@ -20,7 +19,7 @@ from regard.views._layer_record import (
 from regard.views._live import LiveMeasures, LivePooling, LiveRecord, LiveRun, LiveWeights, ServedRecord, Work
 from regard.views._page import Page, render_page, usages_page
 from regard.views._picture import HeadPicture, PictureForm
-from regard.views._points import Cloud, PointPicture
+from regard.views._plots import Cloud, CurvePicture, Panel, PointPicture, Series
 from regard.views._records import (
     MEASURES,
     SHOWN,

@@ -16,7 +16,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from regard.core.errors import InputError, missing
+from regard.core.errors import InputError
+from regard.core.extras import missing
 from regard.core.files import write_whole
 from regard.views._assets import drawing, palette
 

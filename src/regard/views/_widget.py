@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.core.errors import InputError, MissingExtraError, RegardError, missing
+from regard.core.errors import InputError, MissingExtraError, RegardError
+from regard.core.extras import missing
 from regard.core.wording import excerpt
 from regard.views import _assets
 from regard.views._blocks import Facts

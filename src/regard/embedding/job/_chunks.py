@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from regard.core.errors import InputError, pyarrow
+from regard.core.errors import InputError
+from regard.core.extras import pyarrow
 from regard.data import (
     LONGEST,
     ROWS,

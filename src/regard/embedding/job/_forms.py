@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.core.errors import InputError, pyarrow
+from regard.core.errors import InputError
+from regard.core.extras import pyarrow
 from regard.core.files import write_whole
 from regard.embedding.job._folder import QUARANTINE, Folder
 from regard.embedding.job._inputs import Inputs

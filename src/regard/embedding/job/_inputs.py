@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from regard.core.errors import InputError, pyarrow
+from regard.core.errors import InputError
+from regard.core.extras import pyarrow
 from regard.data import Csv, Opened, open_sources, unreadable
 from regard.embedding.job._chunks import Carried, Chunk, Columns, chunks, fields
 
@@ -180,11 +181,7 @@ class Inputs:
         return found, None if None in rows else sum(filter(None, rows))
 
     def blocks(self, *, shard_rows: int, characters: int) -> Iterator[Block]:
-        """All rows in blocks, which are cut as `blocks` says.
-
-        Raises:
-            InputError: an input cannot be read on, or is no longer what it was; or there are no rows.
-        """
+        """All rows in blocks, which are cut as `blocks` says."""
         block = None
         read = (chunk for each in self._sources for chunk in chunks(each, self.columns, self.fields))
         has_id = self.columns.id is not None
@@ -196,11 +193,7 @@ class Inputs:
             raise InputError("IN holds no rows; give a file with texts.")
 
     def check_unchanged(self) -> None:
-        """Refuse to go on with a file that somebody writes to.
-
-        Raises:
-            InputError: its size or its time of writing has changed since it was opened.
-        """
+        """Refuse to go on with a file whose size or time of writing has changed since it was opened."""
         for source, before in zip(self._sources, self._identities, strict=True):
             if _identity(source.opened) != before:
                 raise InputError(f"{source.opened.name} was changed while it was read.")

@@ -23,7 +23,8 @@ import torch
 from regard._version import __version__
 from regard.blocks import is_native
 from regard.core.arguments import whole
-from regard.core.errors import InputError, RegardError, missing
+from regard.core.errors import InputError, RegardError
+from regard.core.extras import missing
 from regard.embedding._packs import cores
 from regard.embedding.job._folder import differences
 from regard.embedding.job._inputs import Block

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core.errors import InputError, OutputError, pyarrow
+from regard.core.errors import InputError, OutputError
+from regard.core.extras import pyarrow
 from regard.embedding._embeddings import arrow
 from regard.embedding.job._inputs import Block, Inputs
 from regard.embedding.job._work import Column, Piece, Work
@@ -106,11 +107,7 @@ class Form:
 
 
 def parquet() -> Form:
-    """Parquet, with all columns.
-
-    Raises:
-        MissingExtraError: pyarrow is not installed.
-    """
+    """Parquet, with all columns."""
     pa, _ = pyarrow()
     return Form(
         ending=".parquet",

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.core.displayable import Displayable
-from regard.core.errors import InputError, pyarrow
+from regard.core.errors import InputError
+from regard.core.extras import pyarrow
 from regard.core.files import write_whole
 from regard.core.wording import printable
 from regard.tracing.patterns._card import NONE, STYLES, HeadCard, HeadFinding, card_parts, interval_of

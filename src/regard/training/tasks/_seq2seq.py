@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from regard.core.errors import InputError, missing
+from regard.core.errors import InputError
+from regard.core.extras import missing
 from regard.decoding import Beams, decode_texts
 from regard.models import Transformer
 from regard.text import Tokenizer

@@ -15,7 +15,8 @@ import torch
 
 from regard.checkpoints import SafetensorsFile, write_tensors
 from regard.core.arguments import one_of
-from regard.core.errors import InputError, TrainingError, missing
+from regard.core.errors import InputError, TrainingError
+from regard.core.extras import missing
 from regard.core.files import locked
 from regard.training._folder import DATA, MODEL, in_words, lock_settings, make_folder
 from regard.training._journal import Journal

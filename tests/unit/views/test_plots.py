@@ -1,14 +1,15 @@
-"""Points in the plane as a picture."""
+"""Curves and points as pictures; the key over curves stays on the sheet however many names there are."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from regard.core.errors import InputError
-from regard.views import Cloud, PointPicture
+from regard.views import Cloud, CurvePicture, Panel, PointPicture, Series
 
 SVG = "{http://www.w3.org/2000/svg}"
 WIDE = Cloud(title="wide", groups={"a": [(-10.0, 0.0, "left"), (10.0, 2.0, "<right>")]}, below="two")
@@ -36,3 +37,12 @@ def test_it_is_saved_whole_or_refused(tmp_path: Path) -> None:
     assert (tmp_path / "points.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match=r"must end in \.pdf, \.png or \.svg"):
         picture.save(tmp_path / "points.gif")
+
+
+def test_a_long_key_has_rows() -> None:
+    names = [f"attention-{number}" for number in range(11)]
+    series = [Series(name=name, points=[(1, 1.0), (2, 3.0)]) for name in names]
+    svg = CurvePicture(title="t", along="steps", panels=[Panel(title="loss", series=series)]).svg()
+    at = [float(re.search(rf'<text x="([\d.]+)"[^>]*>{name}<', svg)[1]) for name in names]  # type: ignore[index]
+    assert max(at) + 90 < 720
+    assert at.count(min(at)) == 3

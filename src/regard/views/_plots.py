@@ -1,18 +1,19 @@
-"""Curves over a common axis, panel under panel: a picture of how something went."""
+"""Plots: curves over a common axis, panel under panel; and points in the plane, cloud beside cloud."""
 
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from regard.views._assets import palette, read
 from regard.views._sheet import Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
 
-_INK, _SOFT, _RULE = (palette()[name] for name in ("ink", "soft", "rule"))
+_INK, _SOFT, _RULE, _PAPER = (palette()[name] for name in ("ink", "soft", "rule", "paper"))
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT, _GAP, _BELOW = 720, 64, 20, 50, 170, 46, 50
 _MARK, _ROW = 5, 18
+_SIDE, _BESIDE, _CLOUDS_LEFT, _CLOUDS_TOP, _UNDER, _INSIDE, _POINT = 170, 16, 20, 62, 40, 12, 6
 _LETTER = 6.6  # a letter of size 12, about
 
 
@@ -212,3 +213,94 @@ def _said(panel: Panel, series: Series, *, short: bool = False) -> str:
 def _colours(count: int) -> list[str]:
     series: list[str] = json.loads(read("palette.json"))["light"]["series"]
     return [series[number % len(series)] for number in range(count)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cloud:
+    """Points of several groups, in axes of their own.
+
+    Args:
+        title: over them.
+        below: a line under them; "" for none.
+        groups: by name, points with what each says when it is pointed at.
+    """
+
+    title: str
+    groups: Mapping[str, Sequence[tuple[float, float, str]]]
+    below: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointPicture:
+    """Clouds beside each other, each scaled to its own size, both axes alike. A group has one colour in all.
+
+    Args:
+        title: over all.
+        clouds: at least one, each with a point at least.
+
+    Example:
+        >>> cloud = Cloud(title="static", groups={"river": [(0, 1, "a")], "money": [(2, 1, "b")]})
+        >>> picture = PointPicture(title="bank", clouds=[cloud])
+        >>> picture.svg().count("<title>river: a</title>")
+        1
+    """
+
+    title: str
+    clouds: Sequence[Cloud]
+
+    def svg(self) -> str:
+        """One file without scripts, styles or links, with a ground of its own: dark pages may show it."""
+        return svg_of(self._sheet())
+
+    def save(self, path: Path) -> None:
+        """Write it: an SVG by regard itself, a PNG or PDF through matplotlib.
+
+        Raises:
+            InputError: an ending other than .svg, .png or .pdf.
+            MissingExtraError: matplotlib is needed and not installed.
+            OutputError: the file cannot be written.
+        """
+        save_sheet(self._sheet(), path)
+
+    def _sheet(self) -> Sheet:
+        names = list(dict.fromkeys(name for cloud in self.clouds for name in cloud.groups))
+        colours = dict(zip(names, _colours(len(names)), strict=True))
+        shapes: list[Shape] = [Text(x=_CLOUDS_LEFT, y=18, text=self.title, size=14, bold=True, colour=_INK)]
+        x = float(_CLOUDS_LEFT)
+        for name in names:
+            shapes.append(Box(x=x, y=36, width=_POINT, height=_POINT, colour=colours[name]))
+            shapes.append(Text(x=x + 12, y=39, text=name, colour=_INK))
+            x += 28 + _LETTER * len(name)
+        for number, cloud in enumerate(self.clouds):
+            shapes += _cloud(cloud, _CLOUDS_LEFT + number * (_SIDE + _BESIDE), colours)
+        width = 2 * _CLOUDS_LEFT + len(self.clouds) * (_SIDE + _BESIDE) - _BESIDE
+        said = "; ".join(f"{cloud.title}: {cloud.below}" for cloud in self.clouds)
+        return Sheet(
+            width=width,
+            height=_CLOUDS_TOP + 20 + _SIDE + _UNDER,
+            title=self.title,
+            description=said,
+            shapes=shapes,
+        )
+
+
+def _cloud(cloud: Cloud, left: float, colours: Mapping[str, str]) -> list[Shape]:
+    top = _CLOUDS_TOP + 20
+    shapes: list[Shape] = [
+        Text(x=left, y=_CLOUDS_TOP + 6, text=cloud.title, bold=True, colour=_INK),
+        Box(x=left, y=top, width=_SIDE, height=_SIDE, colour=_PAPER),
+        Text(x=left, y=top + _SIDE + 16, text=cloud.below, size=11, colour=_SOFT),
+    ]
+    points = [point for group in cloud.groups.values() for point in group]
+    middle = [(max(each) + min(each)) / 2 for each in list(zip(*points, strict=True))[:2]]
+    reach = max(max(abs(x - middle[0]), abs(y - middle[1])) for x, y, _ in points) or 1.0
+    scale = (_SIDE / 2 - _INSIDE) / reach
+    for name, group in cloud.groups.items():
+        for x, y, said in group:
+            across = left + _SIDE / 2 + scale * (x - middle[0]) - _POINT / 2
+            down = top + _SIDE / 2 - scale * (y - middle[1]) - _POINT / 2
+            mark = Box(
+                x=across, y=down, width=_POINT, height=_POINT, colour=colours[name], said=f"{name}: {said}"
+            )
+            shapes.append(mark)
+    return shapes
