@@ -147,9 +147,6 @@ def attention_named(value: Any, names: tuple[str, ...]) -> AttentionChoice | Non
         value: "performer", {"name": "performer", "features": 64}, or None for the softmax.
         names: those that the family can have.
 
-    Raises:
-        InputError: another name, an unknown hyperparameter, or one outside the paper's domain.
-
     Example:
         >>> attention_named({"name": "performer", "features": 64}, tuple(CHOICES))
         PerformerChoice(features=64, seed=0)

@@ -159,6 +159,8 @@ class FamilyConfig:
             >>> LlamaConfig.of_sizes(d_model=12, num_layers=2, num_heads=3, num_kv_heads=3).head_dim
             4
         """
+        # Where layers have types, their list and the rotary embeddings must follow the sizes, as they follow
+        # those of a file; other families need no more than their defaults.
         if "layer_types" not in cls.__dataclass_fields__:
             return cls(**given)
         plain = cls(**given)
@@ -336,7 +338,7 @@ def check_sizes(config: Any) -> None:
     """Raise InputError for a size or a probability that no transformer can have."""
     named = (each.name for each in fields(config))
     present = {name for name in (*_LEAST, *named) if hasattr(config, name)}
-    for name in sorted(present & _LEAST.keys(), key=list(_LEAST).index):
+    for name in sorted(present & _LEAST.keys(), key=list(_LEAST).index):  # a set has no order to rely on
         value = getattr(config, name)
         if value is not None and not _LEAST[name] <= value < 2**31:
             raise InputError(f"{name} must be at least {_LEAST[name]} and below 2^31; got {value}.")

@@ -44,6 +44,7 @@ class Projection:
 
     def of_values(self, v: Tensor, head: int) -> Tensor:
         """What a head makes of values, f_h(x) = v W_O^h: (kv_heads, keys, v_dim) -> (keys, d_model)."""
+        # Where heads are grouped, several query heads in a row read the values of one.
         return v[head // (len(self.weight) // len(v))].double() @ self.weight[head]
 
 
@@ -381,7 +382,7 @@ def decoder_head(
                 output_layer(tokens, is_tied=config.tie_word_embeddings), softcap=softcap
             )
         case "sequence":
-            score = nn.Linear(config.d_model, config.num_labels, bias=False)
+            score = nn.Linear(config.d_model, config.num_labels, bias=False)  # none in transformers either
             return Classifier(partial(last_token, pad_id=config.pad_token_id), score=score)
         case "token":
             dropout_p = config.classifier_dropout_p

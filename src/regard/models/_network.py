@@ -272,6 +272,7 @@ class Network(nn.Module, ABC):
         Raises:
             InputError: ids or lengths out of range, shapes that do not fit, an unknown tap.
         """
+        # The first of the stacks reads token_ids: the encoder, where there are two.
         self._check("token_ids", next(iter(self.prefixes)), token_ids, positions)
         second = None
         if len(self.prefixes) == 2:

@@ -67,6 +67,7 @@ class DecoderState:
                 by side, as the beams of one text do; None where each row has its own. Given once, always.
         """
         sources = rows if sources is None else sources
+        # Where no output of the encoder would move, none is copied: they are as long as the texts.
         if self.encoded is None or sources.tolist() == list(range(len(self.encoded))):
             sources = None
         for layer in self.layers:

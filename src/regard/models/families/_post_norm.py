@@ -100,7 +100,7 @@ def post_norm_encoder(
     config: PostNormConfig,
     *,
     classifier: Callable[[], Classifier],
-    lm_activation: str = "gelu",
+    lm_activation: str = "gelu",  # by name in the code of RoBERTa, MPNet and ELECTRA, whatever the file says
     has_own_bias: bool = True,
     numbering: Numbering | None = None,
     bias: RelativeBias | None = None,
@@ -115,6 +115,7 @@ def post_norm_encoder(
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.1; Devlin et al. 2019, arXiv 1810.04805.
     """
     check_sizes(config)
+    # Where positions are counted by tokens, padding has a row of its own among them, which is not trained.
     pad_position = numbering.pad_id if isinstance(numbering, CountTokens) else None
     width = config.d_model if d_embedding is None else d_embedding
     embeddings = Embeddings(
@@ -122,7 +123,7 @@ def post_norm_encoder(
         config.d_model,
         positions=LearnedPositions(config.num_positions, width, pad_id=pad_position),
         num_token_types=config.num_token_types,
-        norm=nn.LayerNorm(width, eps=config.norm_eps),
+        norm=nn.LayerNorm(width, eps=config.norm_eps),  # before the projection, in ELECTRA
         d_embedding=None if width == config.d_model else width,
         pad_id=config.pad_row,
         dropout_p=config.dropout_p,

@@ -210,6 +210,7 @@ def _read_yarn(file: _File, sub: Fields) -> RotaryScaling:
     return YaRNScaling(
         file.max_seq_len / original if factor is None else factor,
         original,
+        # `or`: 0 counts as absent, as in transformers.
         beta_fast=sub.get("beta_fast", float, None) or 32.0,
         beta_slow=sub.get("beta_slow", float, None) or 1.0,
         attention_factor=sub.get("attention_factor", float, None),

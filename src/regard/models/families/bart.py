@@ -138,6 +138,7 @@ class BartConfig(FamilyConfig):
             "static_position_embeddings": is_marian,
         }.items():
             fields.expect(name, (value,), default=value)
+        # What the classes of transformers have where a file says nothing.
         start, pad, end = {"bart": (2, 1, 2), "mbart": (None, 1, 2), "marian": (58100, 58100, 0)}[model_type]
         derived = {
             "decoder_vocab_size": vocab_size,
@@ -295,7 +296,7 @@ def _stack(
     if not config.has_sinusoids:
         positions = LearnedPositions(config.max_seq_len + _FIRST_POSITION, config.d_model)
     elif config.stores_positions:
-        positions = LearnedPositions(config.max_seq_len, config.d_model).requires_grad_(False)
+        positions = LearnedPositions(config.max_seq_len, config.d_model).requires_grad_(False)  # sinusoids
     else:
         positions = SinusoidalPositions(config.max_seq_len, config.d_model, layout="half")
     embeddings = Embeddings(
@@ -324,6 +325,7 @@ def _head(config: BartConfig, tokens: nn.Embedding) -> Head | None:
     match config.head:
         case "language-model":
             output = output_layer(tokens, is_tied=config.tie_word_embeddings)
+            # One row, as it is stored.
             bias = torch.zeros(1, tokens.num_embeddings) if config.has_logits_bias else None
             return LanguageModelHead(output, bias=bias)
         case "sequence":

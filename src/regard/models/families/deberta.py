@@ -259,6 +259,7 @@ def _layer(config: DebertaConfig, index: int) -> SelfAttentionLayer:
         config.d_model,
         config.num_heads,
         terms=config.terms,
+        # Without a table there is nothing for projections of its own to project.
         shares_projections=config.shares_projections or not config.relative_attention,
         dropout_p=config.attention_dropout_p,
         table_dropout_p=config.dropout_p,

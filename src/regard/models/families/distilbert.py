@@ -58,7 +58,7 @@ def build(config: DistilBertConfig) -> Transformer:
         return Classifier(
             first_position,
             hidden=nn.Linear(config.d_model, config.d_model),
-            activation=Activation("relu"),
+            activation=Activation("relu"),  # whatever `activation` says
             dropout=nn.Dropout(config.classifier_dropout_p),
             labels=nn.Linear(config.d_model, config.num_labels),
         )
@@ -67,7 +67,7 @@ def build(config: DistilBertConfig) -> Transformer:
         config,
         classifier=classifier,
         lm_activation=config.activation,
-        has_own_bias=False,
+        has_own_bias=False,  # the output layer stores the one bias, tied or not
         # Dropout follows the feed-forward network only: the published model has none after attention.
         attention_output_dropout_p=0.0,
     )

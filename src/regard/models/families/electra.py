@@ -62,8 +62,8 @@ def build(config: ElectraConfig) -> Transformer:
     """
     return post_norm_encoder(
         config,
-        classifier=lambda: dense_classifier(config, "gelu"),
-        has_own_bias=False,
+        classifier=lambda: dense_classifier(config, "gelu"),  # where BERT and RoBERTa have tanh
+        has_own_bias=False,  # the output layer stores the one bias, tied or not
         d_embedding=config.d_embedding,
     )
 

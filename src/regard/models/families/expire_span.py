@@ -64,6 +64,7 @@ class ExpireSpanConfig(DecoderConfig):
         share = self.initial_span
         return {
             "*.attention.span.weight": Constant(0.0),
+            # The logit of the share: with weights of 0 every span is sigmoid(bias) L.
             "*.attention.span.bias": Constant(math.log(share / (1.0 - share))),
         }
 
@@ -73,9 +74,6 @@ class ExpireSpanConfig(DecoderConfig):
 
 def build(config: ExpireSpanConfig) -> Transformer:
     """A decoder that predicts the next token.
-
-    Raises:
-        InputError: sizes that no network can have; spans, a ramp or a penalty outside the paper's domain.
 
     Source: Sukhbaatar et al. 2021, arXiv 2105.06548, section 4; relative positions, which the paper asks for,
     are rotary here.

@@ -133,7 +133,7 @@ class GemmaConfig(DecoderConfig):
             is_bidirectional = False
             fields.expect("use_bidirectional_attention", (None, False), default=None)
             softcap = fields.get_or_null("attn_logit_softcapping", float, 50.0)
-        cap = None if member.is_gemma3 else 30.0
+        cap = None if member.is_gemma3 else 30.0  # as in their classes, where a file has none
         return {
             "max_seq_len": max_seq_len,
             "rope": read_rope(fields, member.rope, head_dim=read["head_dim"], max_seq_len=max_seq_len),
@@ -192,7 +192,7 @@ def build(config: GemmaConfig) -> Transformer:
 
 
 def _window(config: GemmaConfig) -> Mask:
-    if config.is_bidirectional:
+    if config.is_bidirectional:  # transformers says w // 2 + 1, and leaves that distance out
         return Window(left=config.sliding_window // 2, right=config.sliding_window // 2)
     return Causal() & Window(left=config.sliding_window - 1)
 
@@ -222,7 +222,7 @@ def _residual(config: GemmaConfig) -> SandwichNorm:
 
 
 def _norm(config: GemmaConfig, size: int) -> RMSNorm:
-    return RMSNorm(size, eps=config.norm_eps, offset=1.0)
+    return RMSNorm(size, eps=config.norm_eps, offset=1.0)  # what is stored is the distance from 1
 
 
 _LAYER = "decoder.layers.{layer}"

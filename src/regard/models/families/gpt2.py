@@ -103,6 +103,7 @@ def build(config: Gpt2Config) -> Transformer:
 
 
 def _layer(config: Gpt2Config, index: int) -> SelfAttentionLayer:
+    # With more heads than sizes the quotient is 0; MultiHeadAttention says what is wrong with that.
     scale = max(1, config.d_model // config.num_heads) ** -0.5 if config.scale_by_head_dim else 1.0
     if config.scale_by_layer:
         scale /= index + 1
@@ -126,6 +127,7 @@ def _norm(config: Gpt2Config) -> nn.LayerNorm:
 
 _ATTENTION = "decoder.layers.{layer}.attention"
 
+# Transposed are the weights of Conv1D, in which GPT-2 multiplies from the other side: (d_in, d_out).
 GPT2_KEYS = KeyMap(
     rules=(
         Rename("wte.weight", "decoder.embeddings.tokens.weight"),

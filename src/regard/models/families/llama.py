@@ -142,6 +142,7 @@ class LlamaConfig(DecoderConfig, TakesAttention):
         if member.has_window:
             window = read_window(fields, "sliding_window", 4096, switch=member.window_switch)
         bias = fields.get("attention_bias", bool, False) if member.qkv_bias is None else None
+        # Switched on they mean other rotary embeddings: of neighbours (SmolLM), of several axes (Qwen2).
         fields.expect("rope_interleaved", (False,), default=False)
         fields.expect("use_mrope", (False,), default=False)
         kv_heads = fields.get_or_null("num_key_value_heads", int, member.num_kv_heads)
@@ -161,6 +162,7 @@ class LlamaConfig(DecoderConfig, TakesAttention):
     def extra(self) -> dict[str, Any]:
         member = _MEMBERS[self.model_type]
         written = write_rope({FULL: self.rotary, SLIDING: self.rotary})
+        # Qwen2Config has no such field, but its attention obeys one that is there.
         if self.model_type != "qwen2" or self.head_dim * self.num_heads != self.d_model:
             written["head_dim"] = self.head_dim
         if member.qkv_bias is None:
@@ -184,10 +186,11 @@ def build(config: LlamaConfig) -> Transformer:
     """
     check_sizes(config)
     embeddings = Embeddings(config.vocab_size, config.d_model, pad_id=config.pad_row)
+    # The width counts the query itself.
     window = Causal() if config.sliding_window is None else Causal() & Window(left=config.sliding_window - 1)
     patterns = {
-        "full_attention": Pattern(mask=config.masked(Causal()), rotary=config.rotary),
-        "sliding_attention": Pattern(mask=config.masked(window), rotary=config.rotary),
+        FULL: Pattern(mask=config.masked(Causal()), rotary=config.rotary),
+        SLIDING: Pattern(mask=config.masked(window), rotary=config.rotary),
     }
     stack = Stack(
         embeddings,

@@ -97,6 +97,7 @@ class ModernBertConfig(EncoderConfig):
     pooling: Literal["cls", "mean"] = hf("classifier_pooling", "cls")
     classifier_dropout_p: float = hf("classifier_dropout", 0.0)
     pad_token_id: int | None = hf("pad_token_id", 50283)
+    # null: 3 in the code of transformers.
     initializer_cutoff: float = hf("initializer_cutoff_factor", 2.0, null=3.0, is_shown=False)
 
     @classmethod
@@ -173,6 +174,7 @@ def _layer(config: ModernBertConfig, index: int) -> SelfAttentionLayer:
             use_bias=config.ffn_bias,
             dropout_p=config.ffn_dropout_p,
         ),
+        # One rate for the weights and for what attention adds, which has no field of its own.
         attention_residual=PreNorm(attention_norm, dropout_p=config.attention_dropout_p),
         ffn_residual=PreNorm(_norm(config)),
     )

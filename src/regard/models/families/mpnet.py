@@ -25,7 +25,7 @@ from regard.models.families._post_norm import (
 from regard.positions import RelativeBias
 
 PAD_ID = 1
-"""Positions count on from it, whatever `pad_token_id` says."""
+"""Positions count on from it, whatever `pad_token_id` says: the published code has the number itself."""
 NUM_BUCKETS = 32
 """How many buckets distances fall into, whatever `relative_attention_num_buckets` says."""
 
@@ -101,6 +101,7 @@ def build(config: MPNetConfig) -> Transformer:
     check_sizes(config)
     if config.num_buckets < NUM_BUCKETS:
         raise InputError(f"num_buckets must be at least {NUM_BUCKETS}; got {config.num_buckets}.")
+    # The distance is a number in their code too, which no field changes.
     bias = RelativeBias(config.num_heads, NUM_BUCKETS, max_distance=128, bidirectional=True)
     if config.num_buckets > NUM_BUCKETS:
         bias.table = nn.Embedding(config.num_buckets, config.num_heads)

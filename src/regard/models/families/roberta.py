@@ -42,6 +42,7 @@ class RobertaConfig(PostNormConfig, TakesAttention):
     STEMS = {"roberta": "Roberta", "xlm-roberta": "XLMRoberta"}
     STARTS = {"masked-lm": "lm_head.", "sequence": "classifier.", "token": "classifier."}
 
+    # `absent`: the class in transformers has other defaults than roberta-base, and a file may lack a field.
     vocab_size: int = hf("vocab_size", 50265, is_required=True)
     norm_eps: float = hf("layer_norm_eps", 1e-5, absent=1e-12)
     pad_token_id: int = hf("pad_token_id", 1)

@@ -255,6 +255,7 @@ _NAMES = "{0}.q {0}.k {0}.v {0}.o layer_norm"
 def _names_of_stack(stack: str, *, ffn: int) -> tuple[Rename, ...]:
     """The names that both stacks have, under their own; `ffn` is the number of the feed-forward sublayer."""
     theirs, ours = f"{stack}.block.{{layer}}.layer", f"{stack}.layers.{{layer}}"
+    # The first layer stores the table that all layers of the stack read.
     first = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return (
         Rename(first, f"{stack}.bias.table.weight"),
