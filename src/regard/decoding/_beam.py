@@ -157,7 +157,7 @@ def beam_search(
     device = next(network.parameters()).device
     ends = torch.tensor(rules.end_ids, dtype=torch.int64, device=device)
     going = list(range(len(texts)))  # the texts that are not done
-    sums = torch.zeros(len(texts), 1, dtype=torch.float64, device=device)  # (texts, ways)
+    sums = torch.zeros(len(texts), 1, dtype=torch.float64, device=device)  # (texts, ways); 1 so far
     written = reader.read[:, None]  # (texts, ways, N): all that was read
     gained = sums[:, :, None][:, :, :0]  # (texts, ways, length): log p of each new token
     length = 0

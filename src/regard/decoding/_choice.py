@@ -131,7 +131,7 @@ class Sampling:
         """See `Choice`. The first token with which the sum of probabilities exceeds the random number."""
         sums = self.filtered(scores).exp().cumsum(dim=1)
         drawn = [_uniform(self.seed, key, length) for key in keys]
-        most = sums[:, -1:].contiguous()
+        most = sums[:, -1:].contiguous()  # 1, but for rounding
         places = torch.tensor(drawn, dtype=torch.float64, device=scores.device)[:, None] * most
         # Rounding may give the sum itself, beyond all tokens: then it is the one that reached it.
         last = torch.searchsorted(sums, most)

@@ -114,6 +114,7 @@ class Draft:
         def following(read: Sequence[int], most: int) -> Sequence[int]:
             limit = network.limit("decoder")
             most = most if limit is None else min(most, limit - len(read))
+            # What it has read stands as far as it agrees; the last token is read anew, for its logits.
             same = 0
             while same < min(len(known), len(read) - 1) and known[same] == read[same]:
                 same += 1

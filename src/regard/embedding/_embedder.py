@@ -258,12 +258,13 @@ class Embedder:
                 group_of, spans, _ = groups[text]
                 here = group_of[part.first : part.last]
                 places = np.flatnonzero((here >= 0) & (here < len(spans)))
+                # Their rows in the pack: after the texts before, and after the frame's first tokens.
                 at = places + (offset + before + part.first - part.start)
                 offset += passages.length(row)
                 if not len(places):
                     continue
                 names = here[places]
-                begins = np.flatnonzero(np.diff(names, prepend=-1))
+                begins = np.flatnonzero(np.diff(names, prepend=-1))  # the first piece of each
                 for name in torn(group_of, part.first, part.last, len(spans)):
                     mine = at[names == name]
                     broken.setdefault((text, name), {})[part.first] = vectors[torch.from_numpy(mine)]

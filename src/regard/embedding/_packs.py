@@ -136,7 +136,7 @@ def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int
                     return
                 try:
                     compute(one)
-                except BaseException as error:
+                except BaseException as error:  # an interrupt too: the other threads stop where one failed
                     failed.append(error)
 
     helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(threads, len(packs)) - 1)]

@@ -239,7 +239,7 @@ def _run(
     layer.output.add_to(x, context)
     norm = layer.attention_norm
     x = F.layer_norm(x, x.shape[-1:], norm.weight, layer.attention_shift, norm.eps)
-    hidden = scratch("wide", tokens, layer.hidden.width, x)
+    hidden = scratch("wide", tokens, layer.hidden.width, x)  # over q, k and v, which are no longer needed
     if layer.activation is None:
         layer.hidden.gelu_into(hidden, x)
     else:

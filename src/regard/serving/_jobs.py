@@ -276,6 +276,7 @@ class Queue:
             return [self._texts.popleft() for _ in range(min(_MOST, len(self._texts)))]
 
     def _are_others_next(self) -> bool:
+        # As soon as texts have had a turn for each thread: so neither keeps the other waiting.
         return bool(self._others) and (self._since >= self.threads or not self._texts)
 
     def _is_next(self) -> bool:

@@ -103,7 +103,7 @@ class EditedNetwork(Network):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name == "inner":
+            if name == "inner":  # not set yet: to ask it would come here again, for ever
                 raise
         if name == "hf_model":
             raise AttributeError(

@@ -170,7 +170,7 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
             heads[step.name].insert(0, parts.cpu())
             if projection.bias is not None:
                 biases[:, step.layer] += written @ projection.bias
-            if step.tap in network.written:
+            if step.tap in network.written:  # what stands there is more than its heads gave
                 edited = edited + whole - (written * projection.of_contexts(context)).sum(dim=1)
 
     def told(values: Tensor) -> Tensor:

@@ -171,7 +171,7 @@ def _most(left: npt.NDArray[np.int64], source: int, sink: int) -> int:
         before[source], width[source], edge = source, most, np.array([source])
         while before[sink] < 0:
             wide = np.minimum(width[edge][:, None], left[edge])
-            wide[:, before >= 0] = 0
+            wide[:, before >= 0] = 0  # these were reached in fewer steps
             found = wide.any(axis=0).nonzero()[0]
             if not len(found):
                 return total
@@ -182,5 +182,5 @@ def _most(left: npt.NDArray[np.int64], source: int, sink: int) -> int:
             way.append(before[way[-1]])
         ends, starts = np.array(way[:-1]), np.array(way[1:])
         left[starts, ends] -= width[sink]
-        left[ends, starts] += width[sink]
+        left[ends, starts] += width[sink]  # a later way may send it back
         total += int(width[sink])

@@ -286,7 +286,7 @@ class _TokenSets:
         places = torch.zeros(self._queries, 1, dtype=torch.int64, device=device)  # the first token
         if not self._cross:
             places = torch.cat((places, torch.stack((at, at - 1, at + 1), dim=1)), dim=1)
-            places[places == self._keys] = -1
+            places[places == self._keys] = -1  # nothing follows the last token
         values = torch.stack(list(self._columns.values()), dim=1) if self._columns else None
         found = row_statistics(
             inputs,

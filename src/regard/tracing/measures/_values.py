@@ -296,7 +296,7 @@ def _by_passes(
 
         def zero(v: Tensor, some: list[int] = some) -> Tensor:
             v = v.clone()
-            v[range(1, len(some) + 1), :, some] = 0.0
+            v[range(1, len(some) + 1), :, some] = 0.0  # row 0 keeps them all
             return v
 
         def stop(value: Tensor, seen: list[Tensor] = seen) -> None:

@@ -314,7 +314,7 @@ class _Made:
         heads = bias.block(rows[:1], keys[:1]).shape[1]
         size = heads * inputs.q_len * inputs.k_len
         said = f"a bias that depends on more than the distance ({type(bias).__name__})"
-        self._take_room(name, said, 2 * size)
+        self._take_room(name, said, 2 * size)  # 16 bits each
         values = bias.block(rows, keys)[0].float()
         values = values.expand(values.shape[0], inputs.q_len, inputs.k_len)
         finite = values != float("-inf")
