@@ -1,9 +1,13 @@
 """What blocks compute, written out in plain Python, and helpers that several of their tests use."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+
+from regard.core import Taps
+from tolerances import FP64, assert_close_to_largest
 
 
 def norm_by_hand(vector: list[float], weight: list[float], bias: list[float], eps: float) -> list[float]:
@@ -39,3 +43,15 @@ def shaken(module: nn.Module) -> nn.Module:
         for parameter in module.parameters():
             parameter.copy_(torch.randn(parameter.shape))
     return module.double()
+
+
+def read_and_written(point: str, run: Callable[..., Tensor], moves: float, close: float = FP64) -> Tensor:
+    """What a tap shows, once: reading or copying it leaves the output as it is, noise on it does not."""
+    seen: list[Tensor] = []
+    read = run(Taps({point: seen.append}))
+    assert_close_to_largest(read, run(None), close)
+    assert torch.equal(run(Taps({point: lambda value: value.clone()})), read), point
+    written = run(Taps({point: lambda value: value + torch.randn_like(value)}))
+    assert (written - read).abs().max().item() > moves, point
+    [value] = seen
+    return value

@@ -13,7 +13,7 @@ from regard.blocks import ACTIVATIONS, FeedForward, GatedFeedForward, activation
 from regard.core import Taps
 from regard.core.errors import InputError
 from tolerances import FP64, assert_close_to_largest
-from unit.blocks.by_hand import project
+from unit.blocks.by_hand import project, read_and_written
 
 BY_HAND: dict[str, Callable[[float], float]] = {
     "gelu": lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))),
@@ -49,28 +49,18 @@ def test_numbers_from_the_formulas() -> None:
     assert activation_named("quick_gelu")(x).tolist() == pytest.approx(quick, abs=FP64)
 
 
+@pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
 @pytest.mark.parametrize("use_bias", [True, False])
 @pytest.mark.parametrize("name", sorted(BY_HAND))
-def test_feed_forward(name: str, use_bias: bool) -> None:
-    ffn = FeedForward(3, 5, activation=name, use_bias=use_bias).double()
+def test_against_loops(name: str, use_bias: bool, kind: type) -> None:
+    ffn = kind(3, 5, activation=name, use_bias=use_bias).double()
     x = torch.randn(2, 7, 3, dtype=torch.float64) * 3
-    for b in range(2):
-        for row in range(7):
-            hidden = [BY_HAND[name](value) for value in project(ffn.hidden, x[b, row].tolist())]
-            assert ffn(x)[b, row].tolist() == pytest.approx(project(ffn.output, hidden), abs=FP64)
-
-
-@pytest.mark.parametrize("use_bias", [True, False])
-@pytest.mark.parametrize("name", sorted(BY_HAND))
-def test_gated_feed_forward(name: str, use_bias: bool) -> None:
-    ffn = GatedFeedForward(3, 5, activation=name, use_bias=use_bias).double()
-    x = torch.randn(2, 7, 3, dtype=torch.float64) * 3
-    for b in range(2):
-        for row in range(7):
-            vector = x[b, row].tolist()
-            gates = [BY_HAND[name](value) for value in project(ffn.gate, vector)]
-            hidden = [g * h for g, h in zip(gates, project(ffn.up, vector), strict=True)]
-            assert ffn(x)[b, row].tolist() == pytest.approx(project(ffn.output, hidden), abs=FP64)
+    gated = kind is GatedFeedForward
+    for vector, found in zip(x.flatten(0, 1).tolist(), ffn(x).flatten(0, 1).tolist(), strict=True):
+        hidden = [BY_HAND[name](value) for value in project(ffn.gate if gated else ffn.hidden, vector)]
+        if gated:
+            hidden = [g * h for g, h in zip(hidden, project(ffn.up, vector), strict=True)]
+        assert found == pytest.approx(project(ffn.output, hidden), abs=FP64)
 
 
 def test_parameters() -> None:
@@ -103,11 +93,8 @@ def test_an_unknown_activation(kind: type) -> None:
 def test_taps_of_the_feed_forward(kind: type, point: str, size: int) -> None:
     ffn = kind(3, 5)
     x = torch.randn(1, 7, 3)
-    seen: list[Tensor] = []
-    assert torch.equal(ffn(x, taps=Taps({point: seen.append})), ffn(x))
-    assert seen[0].shape == (1, 7, size)
-    assert torch.equal(ffn(x, taps=Taps({point: lambda value: value.clone()})), ffn(x))
-    assert (ffn(x, taps=Taps({point: lambda value: value + 1})) - ffn(x)).abs().max().item() > 1e-2
+    seen = read_and_written(point, lambda taps: ffn(x, taps=taps), moves=1e-2, close=0)
+    assert seen.shape == (1, 7, size)
 
 
 @pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])

@@ -24,7 +24,7 @@ from regard.core import Causal, DenseBias, Mask, Padding, Taps, Window
 from regard.core.errors import InputError
 from regard.positions import LearnedPositions, RelativeBias
 from tolerances import FP64, assert_close_to_largest
-from unit.blocks.by_hand import normed, shaken
+from unit.blocks.by_hand import normed, read_and_written, shaken
 from unit.blocks.fakes import FakeRotary
 
 IDS = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 5, 0]])
@@ -405,17 +405,10 @@ def test_the_names_are_the_points_in_their_order(encoded: Tensor) -> None:
 def test_every_point_is_written_to_at_its_place(decoder: bool, encoded: Tensor) -> None:
     made = stack(2, decoder=decoder, norm=nn.LayerNorm(D_MODEL))
     arguments = {"encoded": encoded} if decoder else {}
-    plain = made(IDS, **arguments)
     for name in made.tap_names():
-        if name.endswith(".inputs"):
-            continue
-        read = made(IDS, taps=Taps({name: lambda value: None}), **arguments)
-        assert_close_to_largest(read, plain, FP64)
-        copied = made(IDS, taps=Taps({name: lambda value: value.clone()}), **arguments)
-        assert torch.equal(copied, read), name
-        noisy = Taps({name: lambda value: value + torch.randn_like(value)})
-        # Far above rounding: what comes early is damped by every norm after it.
-        assert (made(IDS, taps=noisy, **arguments) - read).abs().max().item() > 1e-6, name
+        if not name.endswith(".inputs"):
+            # Far above rounding: what comes early is damped by every norm after it.
+            read_and_written(name, lambda taps: made(IDS, taps=taps, **arguments), moves=1e-6)
 
 
 def test_the_output_point_is_after_the_last_norm() -> None:
