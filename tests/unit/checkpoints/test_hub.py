@@ -142,10 +142,11 @@ def test_a_download_takes_only_what_is_needed(
         ("someone/all-MiniLM-L6-v1", r"and the hub has no such model, .*; did you mean .*MiniLM-L6-v2\?$"),
         ("someone/secret", "the hub asks for its conditions to be accepted"),
         ("someone/notes", r"the hub's repository of that name has no config\.json"),
+        ("someone/ailing", r"the hub could not be reached \(.*503"),
     ],
 )
 def test_what_the_hub_does_not_give(hub: Hub, name: str, message: str) -> None:
-    hub.refusals["someone/secret"] = (403, "GatedRepo")
+    hub.refusals |= {"someone/secret": (403, "GatedRepo"), "someone/ailing": (503, "")}
     hub.files["someone/notes"] = {"README.md": b"notes"}
     with pytest.raises(ModelNotFoundError, match=message):
         find(name)
@@ -243,12 +244,6 @@ def test_a_download_that_breaks_off(hub: Hub, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(hub, "respond", refuse_the_listing)
     with pytest.raises(CheckpointError, match="the download of 'someone/a-model' from the hub broke off"):
-        find("someone/a-model")
-
-
-def test_an_ailing_hub(hub: Hub) -> None:
-    hub.refusals["someone/a-model"] = (503, "")
-    with pytest.raises(ModelNotFoundError, match=r"the hub could not be reached \(.*503"):
         find("someone/a-model")
 
 

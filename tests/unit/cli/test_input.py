@@ -17,8 +17,8 @@ from regard.models import family_of
 from unit.models.folders import REMOVED, network, write, write_tokenizer
 
 
-def give_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+def give_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes | None) -> None:
+    monkeypatch.setattr(sys, "stdin", None if data is None else io.TextIOWrapper(io.BytesIO(data)))
 
 
 def test_arguments_are_texts() -> None:
@@ -42,30 +42,22 @@ def test_dash_is_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes, text: str) 
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("texts", "data", "message"),
     [
-        (b"ab\xff", r"^stdin must be UTF-8; byte 2 is 0xff\. Convert it"),
-        (b"\xe6\xb2", "byte 0 is 0xe6"),
-        (b"ab\0c", "byte 2 is NUL"),
-        ("bank".encode("utf-16"), "If it is UTF-16, convert it"),
+        (["-"], b"ab\xff", r"^stdin must be UTF-8; byte 2 is 0xff\. Convert it"),
+        (["-"], b"\xe6\xb2", "byte 0 is 0xe6"),
+        (["-"], b"ab\0c", "byte 2 is NUL"),
+        (["-"], "bank".encode("utf-16"), "If it is UTF-16, convert it"),
+        (["-", "a", "-"], b"bank", "- can stand for one text only"),
+        (["-"], None, "stdin is closed"),
     ],
 )
-def test_stdin_that_is_no_text(monkeypatch: pytest.MonkeyPatch, data: bytes, message: str) -> None:
+def test_stdin_that_gives_no_text(
+    monkeypatch: pytest.MonkeyPatch, texts: list[str], data: bytes | None, message: str
+) -> None:
     give_stdin(monkeypatch, data)
     with pytest.raises(InputError, match=message):
-        _input.read_texts(["-"])
-
-
-def test_stdin_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    give_stdin(monkeypatch, b"bank")
-    with pytest.raises(InputError, match="- can stand for one text only"):
-        _input.read_texts(["-", "a", "-"])
-
-
-def test_stdin_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(InputError, match="stdin is closed"):
-        _input.read_texts(["-"])
+        _input.read_texts(texts)
 
 
 def test_arguments_in_another_locale_are_utf8() -> None:
@@ -137,10 +129,10 @@ def test_a_file_is_refused_before_it_is_needed(tmp_path: Path) -> None:
 
 
 def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
+    give_stdin(monkeypatch, b"one\ntwo\n")
     assert count_lines(Path("-")) is None
     assert [text for _, text in read_lines(Path("-"), "--file")] == ["one", "two"]
-    monkeypatch.setattr(sys, "stdin", None)
+    give_stdin(monkeypatch, None)
     with pytest.raises(InputError, match="--file - reads stdin, but stdin is closed"):
         next(read_lines(Path("-"), "--file"))
 

@@ -115,22 +115,6 @@ def test_a_carriage_return_among_line_feeds(tmp_path: Path) -> None:
     assert "a carriage return is in a field without quotes; make it a line end with tr" in found[1][1]
 
 
-def test_a_missing_or_doubled_column(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("body,id,id\nx,1,2\n")
-    with pytest.raises(InputError, match=r"no column 'text'; it has 'body', 'id', 'id'"):
-        Inputs([path], Columns())
-    with pytest.raises(InputError, match=r"several columns 'id'"):
-        Inputs([path], Columns(text=("body",), id="id"))
-
-
-def test_a_header_that_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("\n\n")
-    with pytest.raises(InputError, match="no header"):
-        Inputs([path], Columns())
-
-
 def test_another_encoding(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("t\u00e9xt,id\nna\u00efve,1\n\u20ac 5,2\n".encode("cp1252"))

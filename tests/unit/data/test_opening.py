@@ -71,6 +71,32 @@ def test_not_what_its_name_says(tmp_path: Path, name: str, content: bytes, told:
         Inputs([tmp_path / name], Columns())
 
 
+JSONL = '{"body": "one", "id": 1}\n{"body": "two", "year": 2}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "told"),
+    [
+        ("a.txt", "one\n", Columns(id="id"), "plain text, which has no columns"),
+        ("a.txt", "one\n", Columns(keep=("year",)), "plain text, which has no columns"),
+        ("a.txt", "one\n", Columns(text=("body",)), "plain text, which has no columns"),
+        ("a.jsonl", '"one"\n"two"\n', Columns(id="id"), "no column 'id'; it has none"),
+        ("a.jsonl", JSONL, Columns(), r"no column 'text'; it has 'body', 'id', 'year'\..*--text-column"),
+        ("a.jsonl", JSONL, Columns(text=("body",), id="no"), r"no column 'no'; .*--id-column"),
+        ("a.jsonl", JSONL, Columns(text=("body",), keep=("no",)), r"no column 'no'; .*--keep"),
+        ("a.csv", "body,id,id\nx,1,2\n", Columns(), "no column 'text'; it has 'body', 'id', 'id'"),
+        ("a.csv", "body,id,id\nx,1,2\n", Columns(text=("body",), id="id"), "several columns 'id'"),
+        ("a.csv", "\n\n", Columns(), "no header"),
+    ],
+)
+def test_columns_that_it_does_not_have(
+    tmp_path: Path, name: str, content: str, columns: Columns, told: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=told):
+        Inputs([tmp_path / name], columns)
+
+
 def test_parquet_by_another_name(tmp_path: Path) -> None:
     data = parquet(tmp_path / "a.csv")
     assert rows(tmp_path / "a.csv") == {0: "a"}
@@ -107,15 +133,18 @@ def test_no_room_for_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         Inputs([tmp_path / "pipe"], Columns(), copies=tmp_path)
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
-        Inputs([tmp_path / "none.txt"], Columns())
-    with pytest.raises(InputError, match="give at least one"):
-        Inputs([], Columns())
-    with pytest.raises(InputError, match="format must be one of text, "):
-        Inputs([tmp_path], Columns(), format="xml")
-    with pytest.raises(InputError, match="null byte"):
-        Inputs([Path("a\0b")], Columns())
+@pytest.mark.parametrize(
+    ("paths", "format", "told"),
+    [
+        ([Path("none.txt")], None, "No such file"),
+        ([], None, "give at least one"),
+        ([Path()], "xml", "format must be one of text, "),
+        ([Path("a\0b")], None, "null byte"),
+    ],
+)
+def test_what_cannot_be_read(paths: list[Path], format: str | None, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        Inputs(paths, Columns(), format=format)
 
 
 def test_a_pipe_is_read_once(tmp_path: Path) -> None:

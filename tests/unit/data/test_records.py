@@ -46,12 +46,6 @@ def test_a_row_is_a_line(odd: Path) -> None:
     assert all(found[row] == "x" for row in range(33000))
 
 
-def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes("\ufefffirst\n\ufeffsecond\n".encode())
-    assert rows(path) == {0: "first", 1: "\ufeffsecond"}
-
-
 @pytest.mark.parametrize(
     ("suffix", "pack"),
     [
@@ -79,14 +73,6 @@ def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path.write_bytes(b"123456789\n" + b"x" * 5000 + b"\n" + b"1234567890\n" + b"next\n" + b"y" * 4000)
     long = [None, "the line is longer than 10 bytes, the most that is read; divide it into several rows"]
     assert rows(path) == {0: "123456789", 1: long, 2: long, 3: "next", 4: long}
-
-
-def test_plain_text_has_no_columns(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("one\n")
-    for columns in (Columns(id="id"), Columns(keep=("year",)), Columns(text=("body",))):
-        with pytest.raises(InputError, match="plain text, which has no columns"):
-            Inputs([path], columns)
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -147,45 +133,34 @@ def test_a_value_of_another_type_than_the_first_rows(tmp_path: Path) -> None:
     assert found[1002] == [3, "column 'good' holds 1, not bool as in the first rows"]
 
 
-def test_a_column_with_half_of_a_surrogate_pair(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "x", "title": "\\udc00"}\n{"text": "y", "title": "z"}\n')
-    assert rows(path, Columns(keep=("title",))) == {
-        0: [None, "column 'title' holds half of a surrogate pair at character 0"],
-        1: ("y", "z"),
-    }
-
-
-def test_strings_as_json_lines(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('"one"\n"two"\n')
-    assert rows(path) == {0: "one", 1: "two"}
-    with pytest.raises(InputError, match="no column 'id'; it has none"):
-        Inputs([path], Columns(id="id"))
-
-
-def test_a_missing_column_of_json_lines(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"body": "one", "id": 1}\n{"body": "two", "year": 2}\n')
-    with pytest.raises(InputError, match=r"no column 'text'; it has 'body', 'id', 'year'\..*--text-column"):
-        Inputs([path], Columns())
-    with pytest.raises(InputError, match=r"no column 'no'; .*--id-column"):
-        Inputs([path], Columns(text=("body",), id="no"))
-    with pytest.raises(InputError, match=r"no column 'no'; .*--keep"):
-        Inputs([path], Columns(text=("body",), keep=("no",)))
-
-
-def test_texts_of_several_columns(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text(
-        '{"a": "x", "b": "y"}\n{"a": null, "b": "y"}\n{"a": null, "b": null}\n{"a": "x", "b": 1}\n'
-    )
-    assert rows(path, Columns(text=("b", "a"))) == {
-        0: "y\nx",
-        1: "y",
-        2: [None, "the text is null"],
-        3: [None, "the text is a number, not a string"],
-    }
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "found"),
+    [
+        ("a.txt", "\ufefffirst\n\ufeffsecond\n", Columns(), {0: "first", 1: "\ufeffsecond"}),
+        ("a.jsonl", '"one"\n"two"\n', Columns(), {0: "one", 1: "two"}),
+        (
+            "a.jsonl",
+            '{"text": "x", "title": "\\udc00"}\n{"text": "y", "title": "z"}\n',
+            Columns(keep=("title",)),
+            {0: [None, "column 'title' holds half of a surrogate pair at character 0"], 1: ("y", "z")},
+        ),
+        (
+            "a.jsonl",
+            '{"a": "x", "b": "y"}\n{"a": null, "b": "y"}\n{"a": null, "b": null}\n{"a": "x", "b": 1}\n',
+            Columns(text=("b", "a")),
+            {
+                0: "y\nx",
+                1: "y",
+                2: [None, "the text is null"],
+                3: [None, "the text is a number, not a string"],
+            },
+        ),
+    ],
+    ids=["byte order mark", "strings", "half a surrogate pair", "several columns"],
+)
+def test_what_is_read(tmp_path: Path, name: str, content: str, columns: Columns, found: object) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert rows(tmp_path / name, columns) == found
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,28 +30,25 @@ def test_every_row_is_in_one_run_of_its_length_and_packs_keep_to_the_budget(mixe
             assert mixed or len(each) == 1
 
 
-def test_the_longest_come_first_and_equal_ones_in_order() -> None:
-    ((first,), (second,)) = pack([2, 5, 2, 5], tokens=10)
-    assert (first.rows, second.rows) == ((1, 3), (0, 2))
-
-
-def test_long_rows_are_bounded_by_their_square() -> None:
-    # 4096 tokens squared are 2^24: such rows run alone, however large the budget.
-    packs = pack([4096] * 3, tokens=10**6)
-    assert [len(run.rows) for (run,) in packs] == [1, 1, 1]
-
-
-def test_no_rows_are_no_packs() -> None:
-    assert pack([], tokens=5) == []
+@pytest.mark.parametrize(
+    ("lengths", "options", "rows"),
+    [
+        ([2, 5, 2, 5], {"tokens": 10}, [(1, 3), (0, 2)]),
+        # 4096 tokens squared are 2^24: such rows run alone, however large the budget.
+        ([4096] * 3, {"tokens": 10**6}, [(0,), (1,), (2,)]),
+        ([], {"tokens": 5}, []),
+        ([16] * 75, {"mixed": True, "alone": True}, [(*range(32),), (*range(32, 64),), (*range(64, 75),)]),
+    ],
+    ids=["the longest come first", "long rows run alone", "no rows", "one thread alone has full packs"],
+)
+def test_the_rows_of_packs_of_one_run(
+    lengths: list[int], options: dict[str, Any], rows: list[tuple[int, ...]]
+) -> None:
+    assert [[run.rows for run in each] for each in pack(lengths, **options)] == [[each] for each in rows]
 
 
 def _sizes(lengths: list[int], *, mixed: bool = True) -> list[int]:
     return [sum(len(run.rows) * run.length for run in each) for each in pack(lengths, mixed=mixed)]
-
-
-def test_for_one_thread_alone_all_packs_but_the_last_are_full() -> None:
-    packs = pack([16] * 75, mixed=True, alone=True)
-    assert [len(run.rows) for each in packs for run in each] == [32, 32, 11]
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -140,12 +138,10 @@ ALLOWED = len(os.sched_getaffinity(0))
         ("max 100000", ALLOWED),
         ("9900000 100000", ALLOWED),
         ("", ALLOWED),
+        (None, ALLOWED),
     ],
 )
-def test_a_control_group(tmp_path: Path, quota: str, expected: int) -> None:
-    (tmp_path / "cpu.max").write_text(quota)
+def test_a_control_group(tmp_path: Path, quota: str | None, expected: int) -> None:
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(quota)
     assert cores(tmp_path) == expected
-
-
-def test_no_control_group(tmp_path: Path) -> None:
-    assert cores(tmp_path) == ALLOWED

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -40,33 +41,30 @@ def test_windows_are_full_and_neighbours_share_what_was_asked_for() -> None:
             assert fewer * room - (fewer - 1) * overlap < length, "one window fewer would do"
 
 
-def test_a_border_is_the_middle_of_what_two_windows_share() -> None:
-    parts = Windows(overlap=4).parts(12, room=8, starts=range(12))
-    assert parts == [Part(0, 8, 0, 6), Part(4, 12, 6, 12)]
-
-
-def test_a_border_moves_to_the_nearest_start_of_a_word() -> None:
-    # The middle is 6, inside the word 3..7; the starts within the shared pieces 4..8 are 7 and 8.
-    parts = Windows(overlap=4).parts(12, room=8, starts=[0, 3, 7, 8, 10])
-    assert parts[0].last == parts[1].first == 7
-
-
-def test_a_word_longer_than_the_overlap_is_divided_in_the_middle() -> None:
-    parts = Windows(overlap=4).parts(12, room=8, starts=[0, 1, 11])
-    assert parts[0].last == 6
-
-
-def test_by_default_neighbours_share_half() -> None:
-    assert Windows().parts(16, room=8, starts=range(16))[1].start == 4
-
-
-def test_a_text_that_fits_is_one_part() -> None:
-    for window in (Windows(overlap=1), Truncate()):
-        assert window.parts(5, room=5, starts=range(5)) == [Part(0, 5, 0, 5)]
-
-
-def test_truncation_keeps_the_first_pieces() -> None:
-    assert Truncate().parts(7, room=5, starts=range(7)) == [Part(0, 5, 0, 5)]
+@pytest.mark.parametrize(
+    ("window", "length", "room", "starts", "parts"),
+    [
+        (Windows(overlap=4), 12, 8, range(12), [Part(0, 8, 0, 6), Part(4, 12, 6, 12)]),
+        # The middle is 6, inside the word 3..7; the starts within the shared pieces 4..8 are 7 and 8.
+        (Windows(overlap=4), 12, 8, [0, 3, 7, 8, 10], [Part(0, 8, 0, 7), Part(4, 12, 7, 12)]),
+        (Windows(overlap=4), 12, 8, [0, 1, 11], [Part(0, 8, 0, 6), Part(4, 12, 6, 12)]),
+        (
+            Windows(),
+            10,
+            4,
+            range(10),
+            [Part(0, 4, 0, 3), Part(2, 6, 3, 5), Part(4, 8, 5, 7), Part(6, 10, 7, 10)],
+        ),
+        (Windows(overlap=1), 5, 5, range(5), [Part(0, 5, 0, 5)]),
+        (Truncate(), 5, 5, range(5), [Part(0, 5, 0, 5)]),
+        (Truncate(), 7, 5, range(7), [Part(0, 5, 0, 5)]),
+    ],
+    ids=["middle", "start of a word", "long word", "half by default", "fits", "fits too", "cut off"],
+)
+def test_the_parts_of_a_text(
+    window: Windows | Truncate, length: int, room: int, starts: Sequence[int], parts: list[Part]
+) -> None:
+    assert window.parts(length, room=room, starts=starts) == parts
 
 
 @pytest.mark.parametrize("kind", [Windows, Truncate])

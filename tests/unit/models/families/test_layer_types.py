@@ -93,12 +93,19 @@ def test_a_period(config_class: type[PreTrainedConfig], rule: LayerRule, values:
     assert list(read(rule, values, window=13)) == theirs.layer_types
 
 
-def test_the_layers_by_hand() -> None:
-    s, f = SLIDING, FULL
-    assert read(GEMMA2, {}, window=13) == (s, f, s, f, s, f, s)
-    assert read(GEMMA3, {}, window=13) == (s, s, s, s, s, f, s)
-    assert read(MODERNBERT, {}, window=13) == (f, s, s, f, s, s, f)
-    assert read(QWEN, {"max_window_layers": 5}, window=13) == (f, f, f, f, f, s, s)
+@pytest.mark.parametrize(
+    ("rule", "values", "layers"),
+    [
+        (GEMMA2, {}, "sfsfsfs"),
+        (GEMMA3, {}, "sssssfs"),
+        (MODERNBERT, {}, "fssfssf"),
+        (QWEN, {"max_window_layers": 5}, "fffffss"),
+        (GEMMA2, {"layer_types": ["attention"] * 6 + [SLIDING]}, "ffffffs"),  # as older files name them
+        (AllLayers(), {"layer_types": [SLIDING] * 7}, "sssssss"),
+    ],
+)
+def test_the_layers_by_hand(rule: LayerRule, values: dict[str, Any], layers: str) -> None:
+    assert read(rule, values, window=13) == tuple({"s": SLIDING, "f": FULL}[each] for each in layers)
 
 
 @pytest.mark.parametrize("values", [{}, {"sliding_window": 13}, {"sliding_window": None}])
@@ -107,11 +114,6 @@ def test_mistral_slides_everywhere_or_nowhere(values: dict[str, Any]) -> None:
     window = read_window(Fields(file=Path("config.json"), values=values), "sliding_window", 4096)
     assert window == theirs.sliding_window
     assert read(AllLayers(), values, window=window) == (FULL if window is None else SLIDING,) * LAYERS
-
-
-def test_names_of_older_files() -> None:
-    names = ["attention"] * (LAYERS - 1) + [SLIDING]
-    assert read(GEMMA2, {"layer_types": names}, window=13) == (*[FULL] * (LAYERS - 1), SLIDING)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,3 @@ def test_what_is_refused(rule: LayerRule, values: dict[str, Any], window: int | 
 def test_a_window_of_nothing() -> None:
     with pytest.raises(CheckpointError, match="sliding_window' must be at least 1; got 0"):
         qwen_window({"use_sliding_window": True, "sliding_window": 0})
-
-
-def test_a_list_that_says_the_same() -> None:
-    assert read(AllLayers(), {"layer_types": [SLIDING] * LAYERS}, window=13) == (SLIDING,) * LAYERS
