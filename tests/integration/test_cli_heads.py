@@ -141,11 +141,7 @@ def test_random_tokens_twice(run: Run) -> None:
     ],
 )
 def test_wrong_usage(
-    run: Run,
-    arguments: tuple[str, ...],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").write_bytes(b"")

@@ -37,10 +37,7 @@ def test_a_page_of_one_head_has_nothing_else(run: Run, tmp_path: Path) -> None:
     for more, said in (
         (("--only", "5.12"), "--only: head must be from 0 to 11"),
         (("--only", "5:11"), "--only must be layers and heads such as 3.5,4.1"),
-        (
-            ("--only", "5.11", "--heads", "1.1"),
-            "--only must be given alone: a page of chosen heads",
-        ),
+        (("--only", "5.11", "--heads", "1.1"), "--only must be given alone: a page of chosen heads"),
     ):
         assert said in refused(run(*asked, *more), 2)
 

@@ -22,14 +22,8 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            ("-w", "w3"),
-            r'--kind must be "encoder" or "decoder" or "cross", the attention .* has\.$',
-        ),
-        (
-            ("-w", "w5", "--kind", "cross"),
-            '--target must be given for cross attention: .*"a river"',
-        ),
+        (("-w", "w3"), r'--kind must be "encoder" or "decoder" or "cross", the attention .* has\.$'),
+        (("-w", "w5", "--kind", "cross"), '--target must be given for cross attention: .*"a river"'),
         (("-w", "w5", "--kind", "decoder"), "--target must be given for decoder attention"),
         (("-w", "w9", "--kind", "cross", "--target", "w5 w6"), "w9"),
     ],

@@ -70,11 +70,7 @@ def test_a_run_says_what_it_is_and_leaves_a_model(
     ],
 )
 def test_what_is_wrong_is_called_as_it_was_typed(
-    line: str,
-    told: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    line: str, told: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(line, monkeypatch) == 2
     error = capsys.readouterr().err

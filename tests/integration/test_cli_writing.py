@@ -217,30 +217,18 @@ main()
     [
         (["generate", "a river"], "--model must be given, such as gpt2 or the folder of a run"),
         (["fill", "a [MASK]"], "--model must be given, such as bert-base-uncased"),
-        (
-            ["generate", "a", "-m", "bert"],
-            "--model must have a decoder and .* it fills gaps, which",
-        ),
+        (["generate", "a", "-m", "bert"], "--model must have a decoder and .* it fills gaps, which"),
         (["fill", "a [MASK]", "-m", "gpt2"], "--model must have a masked-LM head, .* gpt2 writes on"),
         (["fill", "a bank", "-m", "bert"], r"TEXT must have a mask, which this model spells \[MASK\]"),
         (["translate", "-m", "gpt2"], "--model must be an encoder-decoder, .* `regard generate` goes on"),
         (["generate", " ", "-m", "gpt2"], "TEXT.* is empty"),
         (["generate", "a", "b", "-m", "gpt2", "--max", "99"], r"--max must be at most 30 for texts\[0\]"),
         (["generate", "bank " * 40, "-m", "gpt2"], r"TEXT\[0\] must have at most 31 tokens"),
-        (
-            ["generate", "a", "-m", "x", "--beams", "2", "--top-p", "1"],
-            "--top-p draws and --beams searches",
-        ),
+        (["generate", "a", "-m", "x", "--beams", "2", "--top-p", "1"], "--top-p draws and --beams searches"),
         (["generate", "a", "-m", "x", "--seed", "2"], "--seed goes with --sample"),
-        (
-            ["generate", "a", "-m", "x", "--count", "2"],
-            "--count goes with --sample or --beams",
-        ),
+        (["generate", "a", "-m", "x", "--count", "2"], "--count goes with --sample or --beams"),
         (["generate", "a", "-m", "x", "--length-penalty", "2"], "--length-penalty goes with --beams"),
-        (
-            ["generate", "a", "-m", "x", "--recommended", "--beams", "2"],
-            "leave --beams out",
-        ),
+        (["generate", "a", "-m", "x", "--recommended", "--beams", "2"], "leave --beams out"),
         (["generate", "a", "-m", "gpt2", "--temperature", "0"], "--temperature must be above 0; got 0"),
         (
             ["generate", "a", "-m", "gpt2", "--beams", "2", "--count", "3"],
@@ -257,10 +245,7 @@ main()
         (["translate", "gone", "-m", "no model"], r"FILE 'gone' cannot be read \(No such file"),
         (["translate", "-m", "no model", "--prefixes", "gone"], "--prefixes 'gone' cannot be read"),
         (["generate", "\n", "-m", "gpt2"], "TEXT is empty: there is nothing to go on with"),
-        (
-            ["translate", "-m", "bart", "-o", "/no/such/file"],
-            "cannot be written: there is no folder",
-        ),
+        (["translate", "-m", "bart", "-o", "/no/such/file"], "cannot be written: there is no folder"),
     ],
     ids=lambda each: " ".join(each)[:50] if isinstance(each, list) else "",
 )

@@ -163,10 +163,7 @@ def test_texts_that_are_cut_are_counted(run: Run) -> None:
             r"no column 'body'; it has 'text', 'doc', 'year'",
         ),
         (["a.txt", "-o", "new", "--id-column", "doc"], "plain text, which has no columns"),
-        (
-            ["a.jsonl", "-o", "new", "--format", "parquet"],
-            "not what --format says: it should be a Parquet",
-        ),
+        (["a.jsonl", "-o", "new", "--format", "parquet"], "not what --format says: it should be a Parquet"),
         (["a.jsonl", "-o", "new", "-l", "x"], "--layer must be a whole number, or several with commas"),
         (["a.jsonl", "-o", "new", "-l", "9"], "layer must be a whole number, from -7 to 6; got 9"),
         (["a.jsonl", "-o", "new", "-l", "1", "--mix", "1,2"], "give --layer or --mix, not both"),
@@ -183,10 +180,7 @@ def test_texts_that_are_cut_are_counted(run: Run) -> None:
         (["a.jsonl", "-o", "v.npy", "--level", "token"], r"a \.npy file holds one vector a text"),
         (["a.jsonl", "-o", "a.txt"], "'a.txt' must be a folder; it is a file"),
         (["a.jsonl", "-o", "."], r"'\.' holds 'a\.jsonl', which no job has written"),
-        (
-            ["a.jsonl", "-o", "new", "--window", "5", "--overlap", "9"],
-            "overlap must be less than the 3",
-        ),
+        (["a.jsonl", "-o", "new", "--window", "5", "--overlap", "9"], "overlap must be less than the 3"),
         (["a.jsonl", "-o", "new", "--threads", "0"], "--threads must be a whole number, at least 1; got 0"),
         (["a.jsonl", "-o", "new", "--batch-tokens", "0"], "--batch-tokens must be a whole number, at least"),
         (["a.jsonl", "-o", "new", "--max-rejected", "1.5"], "--max-rejected must be a whole number, or a"),

@@ -57,11 +57,7 @@ def refused(settings: Any, folder: Path) -> str:
             {"data": {"longer": "refuse"}, "batch": {"length": 3}},
             "line 3 of texts.txt: has 5 tokens, and batch.length is 3; give a larger length, or set ",
         ),
-        (
-            "the river bank\n" * 9,
-            {"batch": {"form": "blocks", "length": 500}},
-            "batch.length must be below ",
-        ),
+        ("the river bank\n" * 9, {"batch": {"form": "blocks", "length": 500}}, "batch.length must be below "),
     ],
 )
 def test_texts(tmp_path: Path, content: str, changes: dict[str, Any], told: str) -> None:

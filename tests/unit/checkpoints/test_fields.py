@@ -92,10 +92,7 @@ def test_require_a_missing_field() -> None:
     ],
 )
 def test_the_wrong_type(value: object, kind: type[Any], message: str) -> None:
-    for ask in (
-        lambda: config(x=value).require("x", kind),
-        lambda: config(x=value).get("x", kind, kind()),
-    ):
+    for ask in (lambda: config(x=value).require("x", kind), lambda: config(x=value).get("x", kind, kind())):
         with pytest.raises(CheckpointError, match=rf"config\.json: the field 'x' {message}"):
             ask()
 
@@ -233,8 +230,7 @@ def test_an_object_inside_is_read_like_the_file() -> None:
     assert whole.expect("rope_type", ("default", "linear"), "default") == "linear"
     assert (whole.require("factor", float), whole.require("rope_theta", float)) == (8.0, 1e6)
     with pytest.raises(
-        CheckpointError,
-        match=r"may change the result: rope_parameters\.sliding_attention = \{.*\}; a field",
+        CheckpointError, match=r"may change the result: rope_parameters\.sliding_attention = \{.*\}; a field"
     ):
         fields.done()
     local = rope.sub("sliding_attention")

@@ -12,13 +12,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.checkpoints import (
-    DEFAULT_MODEL,
-    Source,
-    _hub,
-    available,
-    find,
-)
+from regard.checkpoints import DEFAULT_MODEL, Source, _hub, available, find
 from regard.checkpoints._find import PACKAGED, PackagedModel, verify_weights
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
 from unit.checkpoints.stored import cache_model, make_model

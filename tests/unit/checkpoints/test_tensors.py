@@ -284,10 +284,7 @@ def with_a_header_beyond_the_limit(folder: Path) -> None:
             ],
             r"model\.fp16\.safetensors, training_args\.bin go by other names$",
         ),
-        (
-            lambda folder: (folder / "model.safetensors").mkdir(),
-            r"model\.safetensors: cannot be read \(.+\)",
-        ),
+        (lambda folder: (folder / "model.safetensors").mkdir(), r"model\.safetensors: cannot be read \(.+\)"),
         (with_a_header_beyond_the_limit, "a header of 100000001 bytes, over 100000000"),
         (without_the_second, rf"{TWO}: no such file; the checkpoint is not complete"),
         (without_the_last_byte, rf"{TWO}: damaged safetensors file"),

@@ -80,11 +80,7 @@ def test_how_a_model_was_read_is_said_on_stderr(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize(
     ("words", "heads"),
-    [
-        ("3.5", [(3, 5)]),
-        ("0.0,11.7", [(0, 0), (11, 7)]),
-        (" cross.1.0 , -1.-2", [("cross", 1, 0), (-1, -2)]),
-    ],
+    [("3.5", [(3, 5)]), ("0.0,11.7", [(0, 0), (11, 7)]), (" cross.1.0 , -1.-2", [("cross", 1, 0), (-1, -2)])],
 )
 def test_reads_heads(words: str, heads: list[Any]) -> None:
     assert parse_heads("--values", words) == heads

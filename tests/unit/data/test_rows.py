@@ -47,14 +47,7 @@ def read(rows: Rows | ParallelRows, folder: Path) -> list[tuple[Any, ...]]:
             [("one", "line 1 of a.txt"), ("two\nthree", "line 4 of a.txt")],
             id="paragraphs",
         ),
-        pytest.param(
-            "a.txt",
-            TEXT,
-            ("text",),
-            "file",
-            [("one\r\n\n \ntwo\nthree\n\n", "a.txt")],
-            id="file",
-        ),
+        pytest.param("a.txt", TEXT, ("text",), "file", [("one\r\n\n \ntwo\nthree\n\n", "a.txt")], id="file"),
         pytest.param(
             "a.jsonl",
             JSON,
@@ -64,12 +57,7 @@ def read(rows: Rows | ParallelRows, folder: Path) -> list[tuple[Any, ...]]:
             id="json",
         ),
         pytest.param(
-            "a.jsonl",
-            b'"one"\n',
-            ("text",),
-            "line",
-            [("one", "line 1 of a.jsonl")],
-            id="json-strings",
+            "a.jsonl", b'"one"\n', ("text",), "line", [("one", "line 1 of a.jsonl")], id="json-strings"
         ),
         pytest.param(
             "a.csv",
@@ -178,10 +166,7 @@ def test_files_side_by_side(
         }
     )
     if told is None:
-        assert [row.values for row in rows] == [
-            {"source": "a", "target": "x"},
-            {"source": "b", "target": ""},
-        ]
+        assert [row.values for row in rows] == [{"source": "a", "target": "x"}, {"source": "b", "target": ""}]
         assert next(iter(rows)).place == f"line 1 of {tmp_path / 's0'} and line 1 of {tmp_path / 't0'}"
     else:
         with pytest.raises(InputError, match=f"source and target must have as many rows: {told}"):

@@ -282,7 +282,7 @@ def test_an_arrow_table_holds_everything(model: regard.Model) -> None:
     words = model.embed(TEXTS, level="word", layer=[1, 3], storage="int8")
     table = words.to_arrow()
     assert table.column_names == [
-        *("row", "text", "start", "end", "unknown", "vector_1", "scale_1", "vector_3", "scale_3"),
+        *("row", "text", "start", "end", "unknown", "vector_1", "scale_1", "vector_3", "scale_3")
     ]
     assert table["text"].to_pylist() == words.texts
     assert np.array_equal(np.stack(table["vector_3"].to_pylist()), words.vectors[:, 1])
@@ -438,10 +438,7 @@ class Frame:
         (3, r"got int"),
         (Frame(), r"must be one column of texts; got Frame: give one, such as table\['text'\]"),
         ({"text": ["fish"]}, r"must be one column of texts; got dict"),
-        (
-            ["fish", None],
-            r"texts\[1\] must be .*; got None: leave such rows out first, as series\.dropna",
-        ),
+        (["fish", None], r"texts\[1\] must be .*; got None: leave such rows out first, as series\.dropna"),
         (["fish", "bank", float("nan")], r"texts\[2\] must be a text, or a list of words; got nan"),
         ([[]], r"texts\[0\] must be a text, or a list of words; got list: turn it into one"),
         ([["fish", 3]], r"texts\[0\]: words\[1\] must be a text that is not blank; got 3"),

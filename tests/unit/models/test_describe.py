@@ -26,11 +26,7 @@ def test_one_stack() -> None:
 @pytest.mark.parametrize(
     ("patterns", "positions", "masks"),
     [
-        (
-            [Pattern(Causal(), Rotary(6, base=1e4))] * 3,
-            "rotary (base 10000)",
-            "causal",
-        ),
+        ([Pattern(Causal(), Rotary(6, base=1e4))] * 3, "rotary (base 10000)", "causal"),
         (
             [
                 Pattern(Causal() & Window(left=63), Rotary(6, base=10.0)),

@@ -125,10 +125,7 @@ def test_every_word_is_found_by_itself_and_its_number(all_tokenizers: dict[str, 
 @pytest.mark.parametrize(
     ("span", "told"),
     [
-        (
-            (4, 4),
-            "selector must be a span (start, end) of tokens, within 41 characters; got (4, 4)",
-        ),
+        ((4, 4), "selector must be a span (start, end) of tokens, within 41 characters; got (4, 4)"),
         ((36, 42), "41 characters; got (36, 42)"),
         ((-4, 3), "got (-4, 3)"),
         ((1, 4, 1), "got (1, 4, 1)"),

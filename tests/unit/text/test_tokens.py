@@ -199,10 +199,7 @@ def test_spans_of_the_default_tokenizer(
     ],
 )
 def test_spans_of_blanks(
-    kind: str,
-    text: str,
-    expected: list[tuple[str, tuple[int, int]]],
-    all_tokenizers: dict[str, Tokenizer],
+    kind: str, text: str, expected: list[tuple[str, tuple[int, int]]], all_tokenizers: dict[str, Tokenizer]
 ) -> None:
     assert spans_of(all_tokenizers[kind].encode(text)) == expected
 

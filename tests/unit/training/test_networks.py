@@ -48,16 +48,8 @@ def new(family: str, **sizes: Any) -> Transformer:
     ("family", "sizes", "told"),
     [
         ("gpt2", {"num_heads": 5}, "model.num_heads must divide"),
-        (
-            "gpt2",
-            {"attention": "lineer"},
-            "model.attention must be one of .*Did you mean 'linear'",
-        ),
-        (
-            "gpt2",
-            {"attention": "linformer"},
-            "model.attention must be softmax, performer, linear, window",
-        ),
+        ("gpt2", {"attention": "lineer"}, "model.attention must be one of .*Did you mean 'linear'"),
+        ("gpt2", {"attention": "linformer"}, "model.attention must be softmax, performer, linear, window"),
         ("bert", {"attention": {"name": "linformer", "rank": 31}}, "model.attention.rank must be at most"),
         ("perceiver-io", {"num_latents": 0}, "model.num_latents must be at least 1; got 0"),
         ("bert", {"d_model": "8"}, "model.d_model must be a whole number; got '8'"),

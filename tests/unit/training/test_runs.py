@@ -17,17 +17,7 @@ from regard.training import Settings, read_journal, read_settings, score, train
 from regard.training._data import splits_of
 from regard.training._run import check
 from tolerances import FP32_OF_LARGEST
-from unit.training.small import (
-    LABELS,
-    PAIRS,
-    SMALLEST,
-    TAGGED,
-    TEXTS,
-    Killed,
-    kill_at,
-    network,
-    tokenizer,
-)
+from unit.training.small import LABELS, PAIRS, SMALLEST, TAGGED, TEXTS, Killed, kill_at, network, tokenizer
 
 ROWS: dict[str, list[Any]] = {
     "clm": [{"text": text} for text in TEXTS],

@@ -299,10 +299,7 @@ def test_how_many_workers(texts: Path, tmp_path: Path, use: Any, monkeypatch: py
     assert ray.started["address"] == "head:6379"
     monkeypatch.setenv("RAY_ADDRESS", "auto")
     monkeypatch.setitem(SETTLED, "threads", 5)  # which `Hashed` takes for itself
-    with (
-        RayWorkers(Settled) as spread,
-        pytest.raises(RegardError, match=r"the 5 cores .*the largest has 4"),
-    ):
+    with RayWorkers(Settled) as spread, pytest.raises(RegardError, match=r"the 5 cores .*the largest has 4"):
         embed(texts, tmp_path / "c", spread)
     with (
         RayWorkers(Settled, address="local") as spread,

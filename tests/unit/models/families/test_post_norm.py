@@ -11,12 +11,7 @@ from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
 from regard.models import family_of
 from regard.models.families import bert, mpnet
-from regard.models.families._post_norm import (
-    Pooler,
-    PostNormConfig,
-    UntiedOutput,
-    masked_lm_head,
-)
+from regard.models.families._post_norm import Pooler, PostNormConfig, UntiedOutput, masked_lm_head
 from regard.models.families.bert import BertConfig
 from regard.models.families.electra import ElectraConfig
 from regard.models.families.mpnet import MPNetConfig

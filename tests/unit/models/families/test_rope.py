@@ -16,13 +16,7 @@ from transformers.models.modernbert.modeling_modernbert import ModernBertRotaryE
 from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
 from regard.models.families._rope import RopeSpelling, Theta, read_rope, write_rope
-from regard.positions import (
-    LinearScaling,
-    Llama3Scaling,
-    NoScaling,
-    Rotary,
-    YaRNScaling,
-)
+from regard.positions import LinearScaling, Llama3Scaling, NoScaling, Rotary, YaRNScaling
 from unit.positions.rope_fields import LLAMA3, YARN
 
 FULL, SLIDING = "full_attention", "sliding_attention"
