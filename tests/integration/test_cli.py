@@ -415,30 +415,26 @@ def test_a_dash_is_no_file(run: Run, command: tuple[str, ...]) -> None:
     assert not Path("-").exists()
 
 
+PAGE, PLOT = ("look", "bank", "--no-open", "-o"), ("compare", FISHING, MONEY, *WORD, "--plot")
+
+
 @pytest.mark.parametrize(
-    "place", ["missing/page.html", ".", "file/page.html", "x" * 300, "/dev/full", "/proc/page.html"]
+    ("command", "place"),
+    [
+        *((PAGE, place) for place in ("missing/page.html", ".", "file/page.html", "x" * 300)),
+        *((PAGE, place) for place in ("/dev/full", "/proc/page.html")),
+        *((PLOT, place) for place in ("missing/plot.png", "folder.png", "file/plot.svg", "/proc/plot.pdf")),
+    ],
 )
-def test_page_that_cannot_be_written(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("kept")
-    message = refused(run("look", "bank", "-o", place, "--no-open"), 1)
-    assert repr(place) in message
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    assert (tmp_path / "file").read_text() == "kept"
-
-
-@pytest.mark.parametrize("place", ["missing/plot.png", "folder.png", "file/plot.svg", "/proc/plot.pdf"])
-def test_plot_that_cannot_be_written(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+def test_a_file_that_cannot_be_written(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], place: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("kept")
     (tmp_path / "folder.png").mkdir()
-    message = refused(run("compare", FISHING, MONEY, *WORD, "--plot", place), 1)
-    assert f"{place!r} cannot be written" in message
+    assert f"{place!r} cannot be written" in refused(run(*command, place), 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.png"]
+    assert (tmp_path / "file").read_text() == "kept"
 
 
 def test_a_page_does_not_replace_stdout(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
