@@ -274,10 +274,7 @@ def with_a_header_beyond_the_limit(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (
-            lambda folder: None,
-            r"no weights; wanted model\.safetensors or pytorch_model\.bin, or .* its shards$",
-        ),
+        (lambda _: None, r"no weights; wanted model\.safetensors or pytorch_model\.bin, or .* its shards$"),
         (
             lambda folder: [
                 save(folder, b"", name) for name in ("training_args.bin", "model.fp16.safetensors")
@@ -292,10 +289,7 @@ def with_a_header_beyond_the_limit(folder: Path) -> None:
             lambda folder: shards(folder, {"weight_map": {"z": ONE, "a": TWO}}, ("a", "d"), ("c",)),
             "not in the shard that the index names: a, z; in a shard, but not in the index: c, d; down",
         ),
-        (
-            lambda folder: shards(folder, WHOLE, ("a", "b")),
-            rf"the tensor 'b' is in two shards, {ONE} and {TWO}",
-        ),
+        (lambda at: shards(at, WHOLE, ("a", "b")), rf"the tensor 'b' is in two shards, {ONE} and {TWO}"),
     ],
 )
 def test_a_folder_that_is_refused(tmp_path: Path, make: Callable[[Path], object], message: str) -> None:

@@ -223,10 +223,7 @@ def test_the_card_names_what_vectors_may_be_cut_to(tmp_path: Path, card: str) ->
         ({"sentence_bert_config": {"pooling": 1}}, "pooling = 1"),
         ({"tokenizer_config": {"model_max_length": -1}}, "'model_max_length' must be 1 or more; got -1"),
         ({"tokenizer_config": {"model_max_length": "512"}}, "'model_max_length' must be a whole number"),
-        (
-            {"config_sentence_transformers": {"prompts": {"query": 1}}},
-            "'prompts.query' must be a text; got 1",
-        ),
+        ({"config_sentence_transformers": {"prompts": {"q": 1}}}, "'prompts.q' must be a text; got 1"),
         (
             {"config_sentence_transformers": {"default_prompt_name": "q"}},
             "'default_prompt_name' is 'q'.*there are none",

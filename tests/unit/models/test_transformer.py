@@ -198,10 +198,7 @@ TOO_LONG = torch.zeros(2, MAX_SEQ_LEN + 1, dtype=torch.int64)
 BAD_IDS = [
     ([[3, 1]], r"{} must be a tensor; got list\. Make one: torch\.tensor"),
     (None, r"{} must be a tensor; got NoneType"),
-    (
-        torch.tensor([3, 1]),
-        r"{} must be int64 of shape \(batch, positions\), with at least one row; .*\(2,\)",
-    ),
+    (torch.arange(2), r"{} must be int64 of shape \(batch, positions\), with at least one row; .*\(2,\)"),
     (torch.tensor([[[3]]]), r"{} must .*shape \(1, 1, 1\)"),
     (torch.tensor([[3.0]]), "{} must be int64 .*; got torch.float32"),
     (torch.tensor([[True]]), "{} must be int64 .*; got torch.bool"),
@@ -280,10 +277,7 @@ def test_token_types_where_there_are_none() -> None:
     ("positions", "message"),
     [
         ([0], "positions must be a tensor; got list"),
-        (
-            torch.zeros(7, dtype=torch.int64),
-            r"positions must have the shape of token_ids, \(2, 7\); got \(7,",
-        ),
+        (torch.arange(7), r"positions must have the shape of token_ids, \(2, 7\); got \(7,"),
         (torch.zeros(1, 6, dtype=torch.int64), r"must have the shape of token_ids, \(2, 7\); got \(1, 6\)"),
         (torch.zeros(2, 7), "positions must be int64; got torch.float32"),
         (torch.full((1, 7), MAX_SEQ_LEN), "positions must be from 0 to 10; got 11"),
