@@ -264,7 +264,7 @@ def _check_same(
 
 
 class _Forms(dict[tuple[str, str, str], tuple[int, bool]]):
-    """Of forms with their lemma and part of speech: the number, and whether it is a word."""
+    """For each form, with its lemma and part of speech: its number, and whether it is a word."""
 
     def __init__(self, store: Store) -> None:
         rows = store.rows("SELECT form, lemma, pos, id, is_word FROM form")

@@ -15,7 +15,7 @@ from regard.core.errors import InputError, OutputError
 from regard.core.files import locked
 
 VERSION: Final = 1
-"""Of what the file holds; an index of another version is refused."""
+"""The version of what the file holds; an index of another version is refused."""
 
 FILE: Final = "index.sqlite"
 

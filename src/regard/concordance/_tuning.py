@@ -96,7 +96,7 @@ def _use(row: Any) -> Span:
 
 
 def drawn_pairs(words: NDArray[Any], senses: NDArray[Any]) -> NDArray[np.int64]:
-    """Of each word as many pairs of one sense as of two."""
+    """Pairs of uses: for each word as many with one sense as with two."""
     draw, found = np.random.default_rng(0), [np.zeros((0, 2), np.int64)]
     for word in sorted(set(words)):
         own = np.flatnonzero(words == word)

@@ -31,7 +31,7 @@ _OF_DATE: Final = {
     "decade": f"{_DATED.format(3)} || '0s'",
 }
 MOST_WORDS: Final = 8
-"""Of a phrase."""
+"""The most words that a phrase may have."""
 
 
 def plain(store: Store, where: Sequence[str]) -> list[str]:

@@ -56,7 +56,7 @@ class UsageEmbedder:
 
     @cached_property
     def mark(self) -> str:
-        """Of the weights, whatever the folder that they lie in."""
+        """A hash of the weights, which does not depend on their folder."""
         return self.loaded.mark()
 
     def about(self) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def _planes_of(inputs: AttentionInputs) -> int:
 def _by_explicit_scores(
     inputs: AttentionInputs, learned: tuple[Tensor, ...], by_dots: bool, saves: bool
 ) -> Tensor:
-    """By blocks whose scores are written out; of a small record all are saved for the backward pass."""
+    """The contexts by blocks whose scores are written out; those of a small record are saved for backward."""
     plain = inputs.dropout is None and inputs.sinks is None
     wants = _wants_gradient(inputs) or any(tensor.requires_grad for tensor in learned)
     if inputs.softcap is not None and by_dots and plain and not wants:

@@ -246,9 +246,10 @@ class Reader:
             self._source_real = None if self._source_real is None else self._source_real[rows]
 
     def logits_of(self, ids: Sequence[int], kept: int, count: int) -> Tensor:
-        """Of one text, whose last tokens may have been wrong guesses: (count, vocab_size) after the last ids.
+        """The logits after the last `count` ids of one text, (count, vocab_size).
 
-        So many as `kept` of all that was read stay, the beginning included; then the ids are read.
+        What was read stays up to `kept` tokens, the beginning included: behind them were wrong guesses. Then
+        the ids are read.
         """
         assert isinstance(self._network, Transformer)
         assert self._state is not None

@@ -231,7 +231,7 @@ def _checked(job: Job, ids: Sequence[int], start: Sequence[int], way: Decoded, r
     """All tokens that were written, the end included, where the pass gives each its log-probability."""
     limit, written = _limit(job, ids, start), list(way.token_ids)
     # What an end was is not said: it is the one that has the log-probability.
-    allowed = torch.finfo(rows.dtype).eps ** 0.5
+    allowed = torch.finfo(rows.dtype).eps ** 0.5  # half of the digits that the type has
     for place, noted in enumerate(way.log_probabilities):
         read = torch.tensor([[*start, *written[:place]]], device=rows.device)
         wide = rows[place : place + 1].to(torch.promote_types(rows.dtype, torch.float32)).clone()

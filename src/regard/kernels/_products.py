@@ -78,7 +78,7 @@ class KernelProduct(ABC):
     """
 
     _entries = 96 * 1536
-    """Of rows that are multiplied while they are in the second cache: 288 KiB in 16 bits."""
+    """How many are multiplied while they are in the second cache: 288 KiB in 16 bits."""
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class Target:
 
 @cache
 def here() -> Target:
-    """Of this processor, as far as the system lets its registers be used."""
+    """The target that this processor is, as far as the system lets its registers be used."""
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     has = binding.get_host_cpu_features().get
     vnni, pairs = has("avx512vnni" if wide else "avxvnni"), wide and has("avx512bf16")

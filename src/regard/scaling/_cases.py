@@ -27,7 +27,7 @@ from regard.core.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Of what is measured: one text of `length` tokens.
+    """The shape of what is measured: one text of `length` tokens.
 
     Args:
         length: queries, and keys.
@@ -49,7 +49,7 @@ class Shape:
 
     @property
     def record_bytes(self) -> int:
-        """Of q, k, v and the context."""
+        """The bytes of q, k, v and the context."""
         return 16 * self.length * self.heads * self.head_dim
 
 

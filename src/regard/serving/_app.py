@@ -156,7 +156,7 @@ class Gate:
             visit.count(self._service)
 
     async def _answered(self, visit: "_Visit", body: bytes) -> None:
-        """By the application; embeddings at once, since FastAPI's part costs as much as all the rest."""
+        """Let the application answer; embeddings are answered here: FastAPI costs as much as all else."""
         scope, asked = visit.scope, None
         if scope["path"] == BUSIEST and scope["method"] == "POST":
             if len(self._service.engines) == 1:

@@ -185,7 +185,7 @@ Row = Sequence[Example]
 """The examples in one row of a batch: one, or several that do not see each other."""
 
 Generators = Sequence[Sequence[np.random.Generator]]
-"""Of each example of each row, the source of its random numbers."""
+"""For each row and each of its examples, the source of the random numbers."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

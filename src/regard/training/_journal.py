@@ -368,7 +368,7 @@ def _losses(run: Path, steps: Sequence[int]) -> list[float | None]:
 
 
 def _words(vectors: Sequence[torch.Tensor]) -> dict[str, Any]:
-    """Of each step the cosine of every token to its last vector, and of a short text between tokens."""
+    """The cosine of each token to its last vector, step by step; of a short text also between tokens."""
     units = [torch.nn.functional.normalize(each.double(), dim=1) for each in vectors]
     to_end = torch.stack([(each * units[-1]).sum(dim=1) for each in units]).numpy()
     between = torch.stack([each @ each.T for each in units]).numpy()

@@ -149,7 +149,7 @@ def _through(step: int, begin: int, steps: int) -> float:
 
 
 STEPS = 2000
-"""Of the optimiser, where neither steps nor epochs are given."""
+"""How many the optimiser takes, where neither steps nor epochs are given."""
 
 _PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

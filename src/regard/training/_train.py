@@ -24,7 +24,7 @@ from regard.training._settings import Settings
 from regard.training._step import optimisers, set_learning_rate, take_step
 
 Report = Mapping[str, Any]
-"""Of a step or a score: "step", then numbers by name."""
+"""What a step or a score reports: "step", then numbers by name."""
 
 _LONGEST = 4096
 """Tokens of the row that is tried: what a longer one keeps grows at least in proportion."""

@@ -277,7 +277,7 @@ _MOST_WEIGHTS = 1 << 22
 
 
 Chosen = dict[tuple[RecordKind, int], tuple[int, ...]]
-"""Of each layer that has values, by (kind, layer), the heads of k and v whose values are held."""
+"""By (kind, layer), for each layer that has values: the heads of k and v whose values are held."""
 
 
 def add_values(

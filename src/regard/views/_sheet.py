@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Names, and no files: whoever opens the picture has one of them, and the texts stay texts.
 FONTS: str = drawing()["fonts"]
 BASELINE: float = drawing()["baseline"]
-"""Of a text's size, from its middle line to the one that letters stand on."""
+"""The share of a text's size from its middle line to the line that letters stand on."""
 
 _CARD = palette()["card"]
 

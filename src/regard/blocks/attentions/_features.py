@@ -342,7 +342,7 @@ class Performer(FeatureKernel):
         return self._apart(k, scale)
 
     def _apart(self, x: Tensor, scale: float) -> Features:
-        """By the largest feature of each vector; those too small for a product with 1 count as the least."""
+        """Features over their vector's largest; those too small for a product with 1 count as the least."""
         logs = self._logs(x, scale)
         most = logs.amax(dim=3, keepdim=True).detach()
         least = 0.8 * math.log(torch.finfo(logs.dtype).tiny)

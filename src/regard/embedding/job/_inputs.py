@@ -16,7 +16,7 @@ from regard.data import Csv, Opened, open_sources, unreadable
 from regard.embedding.job._chunks import Carried, Chunk, Columns, chunks, fields
 
 BLOCK_ROWS = 2048
-"""Of a block: more are embedded no faster, and their vectors wait together to be written."""
+"""The rows of a block: more are not embedded faster, and their vectors wait together to be written."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -31,6 +31,7 @@ def ahead(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
     """
 
     def taken() -> Iterator[T]:
+        # Lists, the last one empty: a StopIteration from `result()` would be an error in this generator.
         waiting = deque(pool.submit(list, islice(items, 1)) for _ in range(depth))
         while found := waiting.popleft().result():
             waiting.append(pool.submit(list, islice(items, 1)))
@@ -57,13 +58,13 @@ def behind(call: Callable[[T], object], depth: int) -> Iterator[Callable[[T], No
     def guarded(item: T) -> None:
         nonlocal failed
         if not failed:
-            failed = True
+            failed = True  # and stays so where the call raises
             call(item)
             failed = False
 
     def put(item: T) -> None:
         waiting.append(pool.submit(guarded, item))
-        while waiting and (len(waiting) > depth or waiting[0].done()):
+        while waiting and (len(waiting) > depth or waiting[0].done()):  # an error is raised soon
             waiting.popleft().result()
 
     with ThreadPoolExecutor(1, "regard-writer") as pool:

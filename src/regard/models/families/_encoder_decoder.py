@@ -68,7 +68,7 @@ def end_classifier(config: Any, *, pad_id: int | None) -> EndClassifier:
 
 
 def names_of_attention(theirs: str, ours: str, names: str) -> tuple[Rename, ...]:
-    """Of q, k, v, output and the norm around them, whose `names` on disk stand in this order."""
+    """The names of q, k, v, output and the norm around them; `names` are those on disk, in this order."""
     own = (f"{ours}.q", f"{ours}.k", f"{ours}.v", f"{ours}.output", f"{ours}_residual.norm")
     pairs = zip(names.split(), own, strict=True)
     return tuple(Rename(f"{theirs}.{name}.{{part}}", f"{each}.{{part}}") for name, each in pairs)

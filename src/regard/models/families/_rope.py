@@ -45,7 +45,7 @@ class RopeSpelling:
 
     @property
     def thetas(self) -> dict[str, Theta]:
-        """By type of layer."""
+        """The base of each type of layer."""
         return {FULL: self.full, SLIDING: self.sliding}
 
     @property

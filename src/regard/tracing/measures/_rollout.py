@@ -19,7 +19,7 @@ _UNIT = 2**52
 """Capacities are whole numbers of 1 / 2^52, so that the flow is exact and the search ends."""
 
 _SECONDS_AN_EDGE = 7e-6
-"""Of one flow, with some passes over the edges."""
+"""The time of one flow for each edge, which it passes several times."""
 
 
 def rollout(

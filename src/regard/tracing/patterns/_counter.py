@@ -74,7 +74,7 @@ class Draws:
         self._last = np.zeros(0), np.zeros(0)
 
     def of(self, text: int, queries: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of a text, numbered from 1: (B,) for itself, and (queries, B), empty once texts are drawn.
+        """The draws of a text, numbered from 1: (B,) of itself, and (queries, B), empty once texts are drawn.
 
         A layer asks for one text after the other; all layers for one text before any for the next.
         """
@@ -341,11 +341,11 @@ class Counter:
         return (index,)
 
     def _levels(self, level: float) -> np.ndarray:
-        """For each pattern: by chance the best of n variants exceeds a bound n times as often as one."""
+        """Each pattern's level: by chance the best of n variants exceeds a bound n times as often as one."""
         return np.array([1.0 - (1.0 - level) / self.names.count(name) for name in self.names])
 
     def _detail(self, place: int, head: int, number: int) -> str:
-        """Of a key pattern the part that gets most, where it gets more than the others together."""
+        """The part of a key pattern that gets most, where it gets more than the others together."""
         if number not in self.of_key:
             return self.details[number]
         parts = self.parts[place]

@@ -185,7 +185,7 @@ def padded(rows: Sequence[Sequence[int]]) -> Tensor:
 
 @dataclass(frozen=True)
 class Alignment(RowPattern):
-    """Of cross-attention: the key as far into the source as the query is into the target, and its neighbours.
+    """In cross-attention the key as far into the source as the query is into the target, and its neighbours.
 
     Query i of Q has the key nearest to i (K - 1) / (Q - 1), and one on either side: a monotone alignment.
     """

@@ -239,7 +239,7 @@ def _fields(names: tuple[str, ...], row: list[Any]) -> dict[str, Any]:
 
 
 VERSION = 1
-"""Of the format: a file says which it is, and another one is refused."""
+"""The version of the format, which a file states; another one is refused."""
 
 _ABOUT = "trace"
 """The name of the tensor that holds everything else as JSON."""

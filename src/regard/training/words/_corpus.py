@@ -200,7 +200,7 @@ class Draws:
 
     @cached_property
     def kept(self) -> Reals:
-        """The probability of each word to stay."""
+        """For each word the probability that it stays."""
         rare = self.settings.subsample / (self.corpus.counts / self.corpus.counts.sum())
         return np.sqrt(rare) + rare if self.settings.subsample else np.ones(len(self.corpus.counts))
 
@@ -213,7 +213,7 @@ class Draws:
 
     @cached_property
     def _bins(self) -> tuple[Reals, Numbers]:
-        """Of each of V equal bins, the share of its own word, and the word that has the rest."""
+        """For each of V equal bins, the share that its own word has, and the word that has the rest."""
         weights = self.corpus.counts**_POWER
         share = weights / weights.sum() * len(weights)
         other = np.arange(len(share), dtype=np.int32)
