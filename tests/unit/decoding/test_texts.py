@@ -165,24 +165,21 @@ def test_nothing_to_write(texts: Sequence[str]) -> None:
     assert [(way.text, way.token_ids) for (way,) in found] == [("", ())] * len(texts)
 
 
-def test_refusals() -> None:
-    network, words = pair(ROWS), tokenizer(end=True)
-    with pytest.raises(
-        InputError, match=r"texts\[2\] must have at most 19 tokens, the model's limit; got 21"
-    ):
-        decode_texts(network, words, ["a", "", "a " * 20])
-    with pytest.raises(InputError, match=r"texts\[2\] is not valid Unicode"):
-        decode_texts(network, words, ["a", "", "a \ud800"])
-    with pytest.raises(InputError, match="count must be 1 for greedy decoding, which writes one text; got 2"):
-        decode_texts(network, words, ["a"], count=2)
-    with pytest.raises(InputError, match="count must be at most the number of beams, 3; got 4"):
-        decode_texts(network, words, ["a"], choice=Beams(3), count=4)
-    with pytest.raises(InputError, match=r"choice must be .* or Lookup\(...\); got .beams."):
-        decode_texts(network, words, ["a"], choice="beams")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="stop must be texts of at least one character; got 5"):
-        decode_texts(network, words, ["a"], stop=5)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="stop must be texts of at least one character; got ''"):
-        decode_texts(network, words, ["a"], stop="")
+@pytest.mark.parametrize(
+    ("texts", "how", "message"),
+    [
+        (["a", "", "a " * 20], {}, r"texts\[2\] must have at most 19 tokens, the model's limit; got 21"),
+        (["a", "", "a \ud800"], {}, r"texts\[2\] is not valid Unicode"),
+        (["a"], {"count": 2}, "count must be 1 for greedy decoding, which writes one text; got 2"),
+        (["a"], {"choice": Beams(3), "count": 4}, "count must be at most the number of beams, 3; got 4"),
+        (["a"], {"choice": "beams"}, r"choice must be .* or Lookup\(...\); got .beams."),
+        (["a"], {"stop": 5}, "stop must be texts of at least one character; got 5"),
+        (["a"], {"stop": ""}, "stop must be texts of at least one character; got ''"),
+    ],
+)
+def test_refusals(texts: list[str], how: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        decode_texts(pair(ROWS), tokenizer(end=True), texts, **how)
 
 
 @pytest.mark.parametrize("two", [True, False])

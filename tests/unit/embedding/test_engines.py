@@ -61,15 +61,12 @@ def _mixed(engine: Engine, network: Transformer) -> None:
             start += length
 
 
-def test_folded_weights_give_what_the_network_gives() -> None:
+@pytest.mark.parametrize("kept", [None, [2]])
+def test_folded_weights_give_what_the_network_gives(kept: list[int] | None) -> None:
     network = encoder().float()
+    if kept:
+        network.stack("encoder").layers[0].attention.keep_heads(kept)  # type: ignore[union-attr, operator]
     assert PostNormEngine.takes(network)
-    _mixed(PostNormEngine(network, range(3)), network)
-
-
-def test_folded_weights_after_heads_are_cut_off() -> None:
-    network = encoder().float()
-    network.stack("encoder").layers[0].attention.keep_heads([2])  # type: ignore[union-attr, operator]
     _mixed(PostNormEngine(network, range(3)), network)
 
 
