@@ -144,7 +144,7 @@ def test_without_lancedb_the_package_is_named(found: Concordance, monkeypatch: p
     def absent(name: str) -> Any:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr("regard.core.errors.import_module", absent)
+    monkeypatch.setattr("regard.core.extras.import_module", absent)
     with pytest.raises(MissingExtraError, match="lancedb"):
         found.embed_all()
 
