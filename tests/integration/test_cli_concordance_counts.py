@@ -141,7 +141,7 @@ def test_count(run: Run, index: str, tmp_path: Path) -> None:
         (("find", "INDEX"), "give --word, or --in with the word marked"),
         (
             ("find", "INDEX", "-w", "bnak"),
-            "--word must be one of the corpus; 'bnak' is none. Did you mean 'bank'",
+            "--word must be in the corpus; 'bnak' is not. Did you mean 'bank'",
         ),
         (("find", "INDEX", "-w", "bank", "--why"), "--less and --why go with --in or --more"),
         (("find", "INDEX", "--in", "A *bank*.", "--sort", "L1"), "--sort does not go with --in"),
@@ -149,7 +149,7 @@ def test_count(run: Run, index: str, tmp_path: Path) -> None:
         (("find", "INDEX", "-w", "bank", "--where", "genr=x"), "--where must name a field"),
         (("find", "INDEX", "-w", "bank", "-k", "0"), "-k must be a whole number, at least 1; got 0."),
         (("find", "INDEX", "-w", "bank", "-o", "a.txt"), "--output must end in .csv, .jsonl or .parquet"),
-        (("find", "nowhere", "-w", "bank"), "INDEX must be the folder of one"),
+        (("find", "nowhere", "-w", "bank"), "INDEX must be a folder that `regard index` has made"),
         (("find", "INDEX", "--save-where", "a b", "--where", "genre=x"), "name must be of letters"),
         (("count", "INDEX", "--collocates"), "--collocates goes with --word"),
         (("count", "INDEX", "--span", "2"), "--span goes with --collocates"),

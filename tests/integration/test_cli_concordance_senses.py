@@ -99,7 +99,7 @@ def test_drift(run: Run, index: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("senses", "bnak"), "'bnak' is none. Did you mean 'bank'?"),
+        (("senses", "bnak"), "'bnak' is not. Did you mean 'bank'?"),
         (
             ("senses", "bank", "--groups", "1"),
             "--groups must be 2 or more, and fewer than the 10 distinct uses",

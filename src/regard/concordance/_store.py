@@ -56,7 +56,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         if not (folder / FILE).is_file():
             raise InputError(
-                f"index must be the folder of one, as `regard index` makes it; {str(folder)!r} is none."
+                f"index must be a folder that `regard index` has made; {str(folder)!r} is not one."
             )
         self.folder = folder
         self._most = self._ends = math.inf  # seconds of a query, and when it ends

@@ -106,7 +106,7 @@ def _compared(column: str, sign: str, value: str, values: list[Any]) -> str:
 
 
 def listed(ids: Iterable[int]) -> str:
-    """Numbers as SQL lists them; one that is none's where there are none."""
+    """Numbers as SQL lists them; where there are none, -1, which is no number of anything."""
     return ",".join(map(str, ids)) or "-1"
 
 
@@ -126,7 +126,7 @@ def forms_of(store: Store, word: str) -> list[tuple[int, ...]]:
     found = [_ids(store, part) for part in parts]
     if not all(found):
         odd = parts[found.index(())]
-        raise InputError(f"word must be one of the corpus; {odd!r} is none.{_nearest(store, fold(odd))}")
+        raise InputError(f"word must be in the corpus; {odd!r} is not.{_nearest(store, fold(odd))}")
     return found
 
 
@@ -140,7 +140,7 @@ def _check_expression(argument: str, value: str) -> None:
     try:
         regex.compile(value)
     except regex.error as error:
-        raise InputError(f"{argument} must be a regular expression; {value!r} is none ({error}).") from error
+        raise InputError(f"{argument} must be a regular expression; {value!r} is not ({error}).") from error
 
 
 def _nearest(store: Store, key: str) -> str:

@@ -43,7 +43,7 @@ Pack = tuple[Run, ...]
 def pack(
     lengths: Sequence[int], *, tokens: int = BATCH_TOKENS, mixed: bool = False, alone: bool = False
 ) -> list[Pack]:
-    """Rows of so many tokens into packs, the longest rows first; the last packs are smaller.
+    """Rows of these lengths into packs, the longest rows first; the last packs are smaller.
 
     A pack has at most `tokens`, but for one longer row; it ends before the row whose middle is beyond its
     share. A `mixed` engine takes runs of different lengths. For one thread `alone` no pack is made smaller.
@@ -122,7 +122,7 @@ class _OneThread:
 
 
 def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int) -> None:
-    """Call `compute` for every pack, on so many threads, in inference mode."""
+    """Call `compute` for every pack, on `threads` threads, in inference mode."""
     todo = iter(packs)
     lock = threading.Lock()
     failed: list[BaseException] = []

@@ -106,7 +106,7 @@ Part(start=3, stop=7, first=4, last=7)]
 class Truncate:
     """The first pieces of a text, as many as there is room for; the rest is left out, counted and reported.
 
-    What sentence-transformers does, which tells nobody.
+    sentence-transformers does the same, without a word about it.
 
     Args:
         size: the tokens that are read, those of the template counted; by default what the model takes.

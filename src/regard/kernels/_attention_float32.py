@@ -94,7 +94,7 @@ def _transposed_keys(module: Any, target: Target, head_dim: int) -> Any:
 
 
 def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
-    """The contexts of so many queries that follow one another."""
+    """The contexts of `count` queries that follow one another."""
     lanes, floats = target.lanes, vector(F32, target.lanes)
     function, b = internal(module, f"queries{count}", PTR, I64, PTR, PTR, I64, I64, PTR, PTR, I64)
     queries, step, keys, values, length, padded, scores, out, width = function.args

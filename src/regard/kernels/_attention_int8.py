@@ -222,7 +222,7 @@ def _joined(b: Any, parts: Sequence[Any]) -> Any:
 
 
 def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
-    """The contexts of so many queries that follow one another."""
+    """The contexts of `count` queries that follow one another."""
     lanes = target.lanes
     floats, wholes = vector(F32, lanes), vector(I32, lanes)
     largest = intrinsic(module, f"llvm.smax.v{lanes}i32", wholes, wholes, wholes)

@@ -155,7 +155,7 @@ def kernels(target: Target, stored: Stored) -> Any:
 
 
 def _tile(module: Any, target: Target, stored: Stored, rows: int, columns: int) -> Any:
-    """So many rows of x by so many of the weight, each `size` long, added to what stands at `base`."""
+    """`rows` of x by `columns` rows of the weight, each `size` long, added to what stands at `base`."""
     read = stored.in_lane * target.lanes
     line = 64 // WIDTH[stored.element]  # entries of a cache line
     given, entries = vector(stored.given, read), vector(stored.element, read)

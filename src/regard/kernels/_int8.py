@@ -106,7 +106,7 @@ def kernels(target: Target) -> Any:
 
 
 def _codes(module: Any, target: Target) -> Any:
-    """The codes and scales of so many blocks, which lie one after the other."""
+    """The codes and scales of some blocks, which lie one after the other."""
     lanes = target.lanes
     floats, bits_of = vector(F32, lanes), vector(I32, lanes)
     umax = intrinsic(module, f"llvm.umax.v{lanes}i32", bits_of, bits_of, bits_of)

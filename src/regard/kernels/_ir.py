@@ -24,7 +24,7 @@ WIDTH: Final = {I8: 1, I16: 2, I32: 4, I64: 8, F32: 4, BF16: 2}
 
 
 def vector(element: Any, lanes: int) -> Any:
-    """The type of so many numbers that are worked with at once."""
+    """The type of a register with this number of lanes."""
     return ir.VectorType(element, lanes)
 
 
@@ -216,7 +216,7 @@ def summing(
 
 
 def tiles(b: Any, count: Any, most: int, tile: Callable[[int, Any], None]) -> None:
-    """Have tile(rows, first row) written for so many rows: `most` at a time, and then what is left."""
+    """Have tile(rows, first row) written for `count` rows: `most` at a time, and then what is left."""
     over = b.srem(count, whole(most))
     full = b.sub(count, over)
     with loop(b, whole(0), full, whole(most)) as row:

@@ -62,7 +62,7 @@ _KEYS = {name: StandIn(name) for name in SEEN}
 
 
 class Listener(Protocol):
-    """One forward pass that somebody listens to."""
+    """One forward pass with listeners."""
 
     def attention(self, call: "Call") -> tuple[Tensor, Tensor | None]:
         """Take the place of an attention call: (context (batch, queries, heads, v_dim), weights or None)."""

@@ -345,7 +345,7 @@ def _files(run: Path, text: int | str) -> list[Path]:
     number = texts.index(text) + 1 if text in texts else int(text) if str(text).isdecimal() else 0
     if not 1 <= number <= len(texts):
         listed = ", ".join(f"{place} {each!r}" for place, each in enumerate(texts, start=1))
-        raise InputError(f"{run} watched {listed}; got text {text!r}, which is none of them.")
+        raise InputError(f"{run} watched {listed}; got text {text!r}, which is not among them.")
     files = sorted((run / WATCH / str(number)).glob("step-*.safetensors"), key=step_of)
     if len(files) < 2:
         raise InputError(f"run must have traces of two steps or more; {run / WATCH} has {len(files)}.")

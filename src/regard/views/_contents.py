@@ -41,7 +41,7 @@ def sampled(queries: _Places, height: int) -> _Places:
 
 
 def binned(rows: npt.NDArray[np.floating[Any]], keys: _Places, width: int) -> npt.NDArray[np.floating[Any]]:
-    """The largest of some rows' numbers in each of so many bins of keys, whatever its sign: (rows, width).
+    """The largest of some rows' numbers in each of `width` bins of keys, whatever its sign: (rows, width).
 
     One key past the last is a sink, of which rows without one have 0.
     """

@@ -202,7 +202,7 @@ def _every(record: AttentionRecord, held: HeldHeads) -> int:
 
 
 def query_blocks(layer: LayerRecord, every: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Some of a layer's queries, one in so many, a block that can be held at once."""
+    """Some of a layer's queries, evenly spaced, in blocks that can be held at once."""
     # From the last one back: a decoder's last queries see the most keys.
     queries = np.arange(layer.queries - 1, -1, -every)[::-1]
     step = max(16, _BLOCK_WEIGHTS // layer.keys)

@@ -177,8 +177,8 @@ def test_what_is_no_index(rows: Path, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=match):
             Concordance(folder)
 
-    refused("must be the folder of one", tmp_path)
-    refused("must be the folder of one", tmp_path / "missing")
+    refused("must be a folder that `regard index` has made", tmp_path)
+    refused("must be a folder that `regard index` has made", tmp_path / "missing")
     index = tmp_path / "index"
     build_index([rows], index, READING)
     store = Store(index)

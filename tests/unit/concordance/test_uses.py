@@ -251,9 +251,9 @@ def test_words_of_a_corpus_that_has_its_own(made: Make) -> None:
 @pytest.mark.parametrize(
     ("word", "where", "message"),
     [
-        ("bnak", [], "'bnak' is none. Did you mean 'bank'"),
+        ("bnak", [], "'bnak' is not. Did you mean 'bank'"),
         ("rivers", [], "Did you mean 'river'"),
-        ("the zzzz", [], "'zzzz' is none.$"),
+        ("the zzzz", [], "'zzzz' is not.$"),
         ("", [], "word must be a word"),
         ("\u200b", [], "word must be"),
         ("a " * 9, [], "up to 8 in a row"),

@@ -259,7 +259,7 @@ def _sound(array: Any) -> tuple[Any, list[int]]:
 
 
 def _bytes_in(values: list[object]) -> list[int]:
-    """Where a column of texts holds what is none."""
+    """Where a column of texts holds bytes, which are no text."""
     return [n for n, each in enumerate(values) if isinstance(each, bytes)]
 
 

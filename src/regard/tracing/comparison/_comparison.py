@@ -109,7 +109,7 @@ class Comparison(Displayable):
 
         Raises:
             MissingExtraError: matplotlib is not installed.
-            InputError: an ending that is none of these.
+            InputError: another ending.
             OutputError: the file cannot be written.
         """
         check_format(Path(path))

@@ -235,7 +235,7 @@ def integrated_gradients(
         The attributions, and in `error` how far they are from adding up.
 
     Raises:
-        InputError: as `gradients`; a baseline of another shape, or an id that is none; steps out of range.
+        InputError: as `gradients`; a baseline of another shape, or an unknown id; steps out of range.
 
     Example:
         >>> import regard

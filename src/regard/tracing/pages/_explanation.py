@@ -262,7 +262,7 @@ def _root(scale: float, head_dim: int) -> str:
 
 
 def _number(value: float, width: int, decimals: int = 4) -> str:
-    """The value in so many columns at most: with fewer decimals, or a power of ten, where it is large."""
+    """The value in `width` columns at most: with fewer decimals, or a power of ten, where it is large."""
     written = (f"{value:.{places}f}" for places in range(decimals, -1, -1))
     return next((text for text in written if len(text) <= width), f"{value:.0e}")
 

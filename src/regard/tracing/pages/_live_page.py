@@ -122,7 +122,7 @@ def _checked(loaded: Loaded) -> Transformer:
 
 
 def _triangles(attention: MultiHeadAttention) -> npt.NDArray[np.float32]:
-    """R of each head, one after the other: |R v| is the length of what the output projection makes of v."""
+    """R of each head, one after the other, of W_O = Q R: Q keeps lengths, so |R v| is that of W_O v."""
     weight = attention.output.weight.detach().double().cpu()
     of_heads = torch.chunk(weight, attention.num_heads, dim=1)
     triangles = [torch.linalg.qr(each, mode="r").R for each in of_heads]

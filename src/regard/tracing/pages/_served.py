@@ -117,7 +117,7 @@ def page_answer(loaded: Loaded, asked: PageRequest, *, pooling: LivePooling | No
         `likeness` with the second text, and a word `beside` one of it; `milliseconds`.
 
     Raises:
-        InputError: a text or an edit that is none of the model's.
+        InputError: a text or an edit that the model cannot take.
     """
     began = perf_counter()
     check_served(loaded)
@@ -178,6 +178,7 @@ def _as_drawn(trace: Trace, asked: PageRequest) -> Trace:
         if inputs.bias is None and inputs.sinks is None:
             plain = inputs.unwritten()
             before, after = attention_weights(plain), attention_weights(inputs)
+            # With s the scores, softmax(s + log(after / before)) is `after`.
             added = torch.where(before > 0, (after / before).log().clamp(min=_LEAST), 0.0)
             changed = (after - before).abs().amax(dim=-1, keepdim=True) > 0
             bias = DenseBias(torch.where(changed, added, 0.0))

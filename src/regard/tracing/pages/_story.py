@@ -185,7 +185,7 @@ def _beside(trace: Trace, loaded: Loaded, words: list[PlacedWord]) -> dict[str, 
 
 
 MOST_TOKENS = 64
-"""Tokens whose story a page holds; of a longer text, so many around one place."""
+"""Tokens whose story a page holds; of a longer text, those around one place."""
 
 _TOP = 5  # neurons that are named, of each token and layer
 

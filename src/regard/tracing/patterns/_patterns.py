@@ -86,7 +86,7 @@ class KeyPattern(HeadPattern):
 
 @dataclass(frozen=True)
 class Offset(RowPattern):
-    """The key so many places on: -1 the previous token, +1 the next one, 0 the token itself; others strides.
+    """The key some places on: -1 the previous token, +1 the next one, 0 the token itself; others strides.
 
     Previous and next: Clark et al. 2019 (arXiv 1906.04341), section 3.1.
     """

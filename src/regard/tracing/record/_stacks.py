@@ -319,7 +319,7 @@ class Stacks:
         return kind
 
     def stack(self, kind: Kind | None = None) -> TracedStack:
-        """The stack that is meant; "cross" is none.
+        """The stack that is meant; "cross" is not one.
 
         Raises:
             InputError: there is none of that kind, or there are two and none is said.

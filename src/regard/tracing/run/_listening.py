@@ -242,7 +242,7 @@ class _Copies:
             return replace(part, spans=self.take(part.spans, (keys,)))
         if isinstance(part, TensorMask):
             return TensorMask(self.take(part.values, (None, queries, keys)))
-        raise RegardError(f"a {type(part).__name__} of several texts is none of one; trace them one by one.")
+        raise RegardError(f"a {type(part).__name__} of several texts cannot be split; trace them one by one.")
 
     def bias(self, bias: Any, queries: int, keys: int) -> Any:
         """A bias that is a rule is that of every text; one that is made of tensors has a part for each."""

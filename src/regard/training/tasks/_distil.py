@@ -91,7 +91,7 @@ class Distillation(Task):
         if len(master.prefixes) != 1 or not master.has_vocabulary_head:
             raise InputError(
                 "task.teacher must be an encoder or a decoder with a head over the vocabulary, such as one "
-                f"for masked tokens; {name} is none."
+                f"for masked tokens; {name} is not."
             )
         check_length(master, spec.length, name)
         if spec.start is not None:
