@@ -141,7 +141,7 @@ _BEYOND_SOURCE = 50
 
 
 class Reader:
-    """A network over some texts, before which it is to write the next token of each.
+    """A network that has read some texts, and gives the logits of the next token of each.
 
     Args:
         network: a decoder, or an encoder-decoder, with a language-model head.

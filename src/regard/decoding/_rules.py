@@ -237,7 +237,7 @@ class Rules:
         """What the checkpoint says, with some of it otherwise.
 
         That is `generation_config.json`, or `config.json` where there is no such file, as in `transformers`.
-        Its lengths at most are not taken.
+        Its maximum lengths are not taken.
 
         Args:
             model: the model; of a network alone its config is asked.

@@ -89,7 +89,7 @@ class Draft:
     """Let a smaller model with the same vocabulary guess the next tokens.
 
     Args:
-        model: a decoder; beside an encoder-decoder another one.
+        model: a decoder; for an encoder-decoder another encoder-decoder.
         tokens: how many to guess at a time.
 
     Raises:

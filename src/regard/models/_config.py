@@ -78,9 +78,9 @@ class FamilyConfig:
         num_labels: of a classifier.
         labels: their names (`id2label`); none where nobody named them.
         tie_word_embeddings: whether the output layer to the vocabulary is the table of learned embeddings.
-        pad_token_id: what fills up a text. A classifier that reads the last token of a text reads the one
-            before; where positions are not counted by it either, it changes no number: `transformers` keeps
-            the row of that id from being trained.
+        pad_token_id: what fills up a text. A classifier that reads a text's last token reads the one before
+            the padding, and some families count positions by it. Elsewhere it changes no number:
+            `transformers` only keeps the row of that id from being trained.
         initializer_range: standard deviation of the weights before training; see `init_weights`.
     """
 
@@ -258,10 +258,10 @@ def _read_declared(config: type[FamilyConfig], given: Fields) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(FamilyConfig):
-    """A config of an encoder, whose head counts where its tensors are stored.
+    """A config of an encoder, which has a head only where the head's tensors are stored.
 
-    A file may name a class with a head and hold none of its tensors, as after training on from such a model
-    without its head; then there is none.
+    A file may name a class with a head and hold none of its tensors, as when such a model was trained further
+    without its head.
 
     Attributes:
         STARTS: how the names of a head's tensors begin, for every head that the family has.

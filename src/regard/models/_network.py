@@ -259,8 +259,8 @@ class Network(nn.Module, ABC):
         Args:
             token_ids: int64 (batch, N): the encoder's where there are two stacks.
             mask: which positions may be attended to: bool (batch, N), True = a token, False = padding; or a
-                `regard.core.Mask`, conjoined with the network's own; None where there is no padding. Of an
-                encoder's mask the decoder beside it obeys the padding, and `Segments` that both masks have.
+                `regard.core.Mask`, conjoined with the network's own; None where there is no padding. The
+                decoder obeys the padding of the encoder's mask too, and `Segments` that both masks have.
             token_types: int64 (batch, N), which sentence of a pair; by default all 0.
             positions: int64 (batch or 1, N), the numbers of the positions, as for texts packed into one row,
                 which may then be longer than `limit`; by default the network's own numbering.

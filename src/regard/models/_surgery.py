@@ -192,8 +192,8 @@ def cut(network: Transformer, heads: Heads) -> None:
 def settle(network: Transformer, family: str) -> bool:
     """Say the smaller number of heads in the network's config, in place, where config.json has words for it.
 
-    It has where the size of a head stands in it by itself, and every attention of the network has the same
-    number of heads left; where layers share a table with a column for each head (T5), the same heads.
+    It has them where the size of a head is a field of its own, and every attention of the network has the
+    same number of heads left; where layers share a table with a column for each head (T5), the same heads.
 
     Returns:
         Whether the config says it now. Otherwise the network remembers what was removed: `removed_heads`.

@@ -119,7 +119,7 @@ async def _plain(request: Request, error: Any) -> Response:
 
 
 class Gate:
-    """The outermost middleware: the key, the kind and size of the body, and the watch for who leaves."""
+    """The outermost middleware: the key, the kind and size of the body, and clients that leave."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service

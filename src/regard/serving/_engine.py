@@ -37,8 +37,8 @@ class Engine:
 
     Texts of all requests are embedded together, as many as fill a turn of a thread; each thread takes what
     waits as soon as it is free, so that no core waits for another. Functions run alone, between turns.
-    Nothing hangs: if a thread ends, `dead` says why, and all who wait get an error. Who keeps something of
-    the loaded model does so in `kept`, which is emptied when the model is let go of.
+    Nothing hangs: if a thread ends, `dead` says why, and all who wait get an error. What others keep of the
+    loaded model is in `kept`, which is emptied when the model is let go of.
     """
 
     model: Model

@@ -74,7 +74,7 @@ class Job:
 
 
 def give_all(results: Mapping[Job, Any]) -> None:
-    """Hand results to who waits, from the worker's thread: one call a loop, since to wake one costs most."""
+    """Hand results to those who wait, from the worker's thread: one call a loop, for waking costs most."""
 
     def settle(loop: asyncio.AbstractEventLoop) -> None:
         for job, result in results.items():
@@ -238,7 +238,7 @@ class Queue:
         self.put(job)
 
     def leave(self, job: Job) -> None:
-        """A job waits no more: it is done, or who sent it has gone."""
+        """A job waits no more: it is done, or its sender has gone."""
         with self._changed:
             self.tokens -= job.counted
             job.counted = job.tokens = 0
@@ -256,7 +256,7 @@ class Queue:
         """Line up jobs of which texts are left, before those that came in the meantime."""
         with self._changed:
             for job in jobs:
-                if job.counted:  # else who sent it has gone
+                if job.counted:  # else its sender has gone
                     self.tokens += job.tokens - job.counted
                     job.counted = job.tokens
             self._texts.extendleft(reversed(jobs))

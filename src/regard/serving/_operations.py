@@ -1,4 +1,4 @@
-"""For who operates it: what there is, liveness, readiness, metrics, and logs without texts and keys."""
+"""For those who operate it: what there is, liveness, readiness, metrics, and logs without texts and keys."""
 
 import asyncio
 import logging

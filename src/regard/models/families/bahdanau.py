@@ -29,7 +29,7 @@ class BahdanauConfig(FamilyConfig):
         starts_xavier: whether weights begin by Xavier's rule, which fits any width; else as in the paper,
             whose numbers are made for n = 1000: narrower networks then learn slowly. No file says it.
 
-    The others are those of `FamilyConfig`; layers, heads and an inner size it has none to choose.
+    The others are those of `FamilyConfig`; there are no layers, heads or inner size to choose.
     `transformers` has no such model, and refuses its files.
     """
 

@@ -44,8 +44,8 @@ class Gpt2Config(DecoderConfig, TakesAttention):
     ATTENTIONS = CAUSAL
     STEMS = {"gpt2": "GPT2"}
     ENDINGS = {**DecoderConfig.ENDINGS, "language-model": "LMHeadModel"}
-    # The summary is of a head for multiple choice; upcasting only says in which type the same numbers come
-    # about; `predict_special_tokens` is about as many as `n_special` says, and there are none.
+    # The summary belongs to a head for multiple choice. Upcasting only says in which type the same numbers
+    # are computed. `predict_special_tokens` is about tokens that `n_special` counts, and there are none.
     IGNORED_FIELDS = frozenset(
         {
             *("n_ctx", "predict_special_tokens", "reorder_and_upcast_attn", "summary_activation"),

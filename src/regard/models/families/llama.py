@@ -105,9 +105,9 @@ class LlamaConfig(DecoderConfig, TakesAttention):
 
     ATTENTIONS = CAUSAL
     STEMS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
-    # What SmolLM's training code calls itself; the first Llamas' name for `max_position_embeddings`, which
-    # their rotary embeddings need no more than that one; and into how many an old version splits a matrix
-    # product.
+    # SmolLM's training code writes the first. The second is the first Llamas' name for
+    # `max_position_embeddings`, which no rotary embedding needs. The third says into how many parts an old
+    # version splits a matrix product.
     IGNORED_FIELDS = frozenset({"is_llama_config", "max_sequence_length", "pretraining_tp"})
 
     model_type: Literal["llama", "mistral", "qwen2", "qwen3"] = hf("model_type", "llama")
