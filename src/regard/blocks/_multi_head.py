@@ -170,11 +170,11 @@ class MultiHeadAttention(nn.Module):
             (batch, queries, d_model).
         """
         q = split_heads(self.q(x), self.num_heads)
-        if self.q_norm is not None:
+        if self.q_norm is not None:  # before the rotation, as in Qwen 3 and Gemma 3
             q = self.q_norm(q)
         if rotation is not None:
             q = rotation.apply(q)
-        if cache is not None and source is not None and cache.length:
+        if cache is not None and source is not None and cache.length:  # the source was read before
             q = q if taps is None else taps.offer("q", q)
             k, v = cache.since(0)
         else:

@@ -84,6 +84,7 @@ class RecurrentLayer(nn.Module):
         super().__init__()
         if d_model % 2:
             raise InputError(f"d_model must be even, a half for each direction; got {d_model}.")
+        # For each direction what two gates and the proposal get of a word, for all words at once.
         self.inputs = nn.ModuleList(Linear(d_model, 3 * d_model // 2) for _ in range(2))
         self.units = nn.ModuleList(GatedUnit(d_model // 2) for _ in range(2))
 
@@ -229,7 +230,7 @@ class AlignedDecoderLayer(nn.Module):
             attend.show(torch.stack(queries, dim=2), context, inner_taps(taps, "cross_attention"))
         told: Tensor = self.output["state"](torch.stack(states[:-1], dim=1))
         told = told + self.output["word"](x) + self.output["context"](context)
-        return offer(taps, "output", told.view(*x.shape, 2).amax(dim=3))
+        return offer(taps, "output", told.view(*x.shape, 2).amax(dim=3))  # maxout: the larger of two
 
     def _before(self, encoded: Tensor, mask: Mask | None, state: LayerState | None) -> Tensor:
         """The state before the next word."""
@@ -240,7 +241,7 @@ class AlignedDecoderLayer(nn.Module):
         if real is not None:
             at = real.int().argmax(dim=1).expand(len(encoded))
             first = encoded[torch.arange(len(encoded), device=encoded.device), at]
-        return torch.tanh(self.initial(first[:, encoded.shape[2] // 2 :]))
+        return torch.tanh(self.initial(first[:, encoded.shape[2] // 2 :]))  # the backward half
 
 
 class _Alignment:

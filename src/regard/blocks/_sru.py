@@ -176,13 +176,13 @@ class SruLayer(nn.Module):
         weight, added = self.weight.to(wide), self.bias.to(wide)
         forget = forget + added[0]
         if real is not None:
-            forget = forget.masked_fill(~real[..., None], torch.inf)
+            forget = forget.masked_fill(~real[..., None], torch.inf)  # sigmoid makes 1 of it: c stays
         start = None if recurrent is None else recurrent.last()
         start = x.new_zeros(x.shape[0], x.shape[2], dtype=wide) if start is None else start
         states = simple_recurrence(forget, candidate, weight[0], start, carried)
         if recurrent is not None:
             recurrent.extend(states)
-        before = torch.cat((start[:, None], states[:, :-1]), dim=1)
+        before = torch.cat((start[:, None], states[:, :-1]), dim=1)  # c[t-1]
         if carried is not None:
             before = before * carried[..., None]
         states = offer(taps, "state", states)
