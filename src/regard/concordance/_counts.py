@@ -184,11 +184,11 @@ def keywords(store: Store, where: Sequence[str], against: Sequence[str], *, by: 
     """The words that are more frequent in one part of a corpus than in another, the surest first."""
     rest, every = list(against) == [REST], _counted(store, by, ())
     if rest and not where:
-        raise InputError("against must be conditions where there are none of where; got rest.")
+        raise InputError("against must be conditions unless where is given; got rest.")
     a = _counted(store, by, where) if where else every - _counted(store, by, against)
     b = every - a if rest else _counted(store, by, against)
     if where and not rest and _counted(store, by, [*where, *against]):
-        raise InputError("against must have no text of where; rest stands for all that are not in where.")
+        raise InputError("against must have no text that where has; rest stands for all others.")
     return _compared(by, {}, a, b, k, f"{', '.join(where) or REST} against {', '.join(against)}")
 
 

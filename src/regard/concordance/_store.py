@@ -115,7 +115,7 @@ class Store:
             return self.db.execute(query, values).fetchall()
         except sqlite3.OperationalError as error:
             if "interrupted" in str(error) or "user-defined function" in str(error):
-                raise InputError("word or where must be simpler: to search by it takes too long.") from error
+                raise InputError("word or where must be simpler: the search takes too long.") from error
             raise
         finally:
             self._ends = math.inf

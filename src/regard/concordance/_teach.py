@@ -148,7 +148,9 @@ def read_examples(file: Path, word: str, *, least: int = 2) -> Examples:
         raise InputError(f"file must be a JSON file of senses: {error}") from error
     senses = content.get("senses")
     if not isinstance(senses, dict) or not all(isinstance(each, list) for each in senses.values()):
-        raise InputError(f'file must have "senses", a list of examples for each name; {str(file)!r} has not.')
+        raise InputError(
+            f'file must have "senses", a list of examples for each name; {str(file)!r} lacks it.'
+        )
     if fold(str(content.get("word", ""))) != fold(word):
         raise InputError(f"word must be that of {str(file)!r}, {content.get('word')!r}; got {word!r}.")
     found: Examples = {}

@@ -83,7 +83,7 @@ def read_judged(path: Path) -> Judged:
     pairs = np.arange(len(spans)).reshape(-1, 2) if same else drawn_pairs(of, np.array(senses, object))
     answers = np.array(same or [senses[a] == senses[b] for a, b in pairs], bool)
     if not answers.any() or answers.all():
-        raise InputError(f"data must have pairs of one sense and pairs of two; {str(path)!r} has not both.")
+        raise InputError(f"data must have pairs of one sense and pairs of two; {str(path)!r} has one kind.")
     return Judged(path.name, spans, of, pairs, answers, senses)
 
 

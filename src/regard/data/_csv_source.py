@@ -22,9 +22,9 @@ class Csv:
     Args:
         delimiter: the character between fields; also "\t", these two characters, for a tab. None is a comma,
             for TSV a tab.
-        escape: the character before a quotation mark, a delimiter, a line end or itself by which these belong
-            to the field, such as the backslash of Spark and MySQL. Before any other it stands for itself. A
-            field of it and an N is null. Doubled quotation marks are read too.
+        escape: the character that takes a quotation mark, a delimiter, a line end or itself into the field,
+            such as the backslash of Spark and MySQL. Before any other it stands for itself. A field of it and
+            an N is null. Doubled quotation marks are read too.
         header: whether the first record names the columns. Else they are called "1", "2", and so on.
 
     Raises:

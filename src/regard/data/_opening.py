@@ -271,7 +271,7 @@ def _check_text(name: str, format: str, head: bytes) -> None:
         if lines[0].lstrip()[:1] == b"[":
             raise InputError(f"{name} holds one JSON array; write one object a line, as jq -c '.[]' does.")
         raise InputError(
-            f"{name} should be JSON lines, and its first {len(lines)} lines hold no object and no string."
+            f"{name} should be JSON lines, but none of its first {len(lines)} is an object or a string."
         )
 
 

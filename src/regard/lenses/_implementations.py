@@ -189,7 +189,7 @@ def _eager_of(kind: type) -> AttentionFunction:
     found.pop(None, None)
     if len(found) != 1:
         raise InputError(
-            f"hf_model runs eager attention in {kind.__name__}, whose eager function cannot be told; "
+            f"hf_model runs eager attention in {kind.__name__}, whose eager function is unknown; "
             "call hf_model.set_attn_implementation('sdpa') first."
         )
     _EAGER[kind] = next(iter(found))

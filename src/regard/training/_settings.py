@@ -201,14 +201,14 @@ class WordSettings:
         objective: "word2vec" or "fasttext".
         architecture: "skip-gram", where a word predicts each word of its window; or "cbow", where the mean of
             the window predicts the word.
-        size: of a vector.
-        window: the most words on each side; for each word anew, from 1 to so many are drawn.
+        size: numbers of a vector.
+        window: the most words on each side; for each word a number from 1 to this one is drawn.
         negatives: words drawn at random for each that is predicted, by their counts to the power .75.
         min_count: words that occur less often are left out before windows are laid.
-        subsample: t; of a word that is the share f of all, the share (sqrt(f / t) + 1) t / f is kept, if that
-            is below 1. 0 keeps all.
-        rate: of learning, in the beginning; None for .2 of word2vec's cbow, .05 of fasttext, else .025.
-        floor: what it falls to, in a straight line.
+        subsample: t; a word that makes up the share f of all is kept with the probability
+            (sqrt(f / t) + 1) t / f, if that is below 1. 0 keeps all.
+        rate: the learning rate at the beginning; None for .2 of word2vec's cbow, .05 of fasttext, else .025.
+        floor: what the rate falls to, in a straight line.
         epochs: how often all of the texts are read.
         data: see there.
         ngrams: of fasttext: the parts of words that have vectors too.

@@ -118,7 +118,7 @@ def test_keywords(small: Concordance) -> None:
         }
     for where, against, message in (
         ([], ["rest"], "against must be conditions"),
-        (["genre=news"], ["date>=1991"], "against must have no text of where"),
+        (["genre=news"], ["date>=1991"], "against must have no text that where has"),
         (["genre=news"], ["genre=sports"], "one of them has none"),
     ):
         with pytest.raises(InputError, match=message):

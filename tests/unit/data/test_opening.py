@@ -56,7 +56,7 @@ def test_what_is_said_goes_before_the_name(tmp_path: Path) -> None:
         ("a.txt", b"", "is empty"),
         ("a.csv.gz", gzip.compress(b"", mtime=0), "is empty"),
         ("a.parquet", b'{"text": "x"}\n', "should be a Parquet file, and is JSON lines"),
-        ("a.jsonl", b"text,id\nx,1\n", "should be JSON lines, and its first 2 lines hold no object"),
+        ("a.jsonl", b"text,id\nx,1\n", "should be JSON lines, but none of its first 2 is an object"),
         ("a.json", b'[{"text": "x"},\n{"text": "y"}]\n', "one JSON array; write one object a line"),
         ("a.txt", "x\n".encode("utf-16"), "is UTF-16; convert it"),
         ("a.txt", b"one\rtwo\r", r"a\.txt ends its lines in CR alone; convert it, .* tr '\\r' '\\n'"),
