@@ -252,10 +252,8 @@ class LanguageModelHead(Head):
             logits = torch.tanh(logits / self.softcap) * self.softcap
         if self.bias is None:
             return logits
-        if torch.is_grad_enabled() or logits.dtype != self.bias.dtype:
-            return logits + self.bias
         # In place: they are as long as the vocabulary, and memory for them again costs more than the sum.
-        return logits.add_(self.bias)
+        return logits.add_(self.bias) if logits.dtype == self.bias.dtype else logits + self.bias
 
 
 class MaskedLMHead(Head):

@@ -1,13 +1,13 @@
 """Products of linear layers by oneDNN, where they are faster than those of torch.
 
-torch multiplies float32 matrices on a processor with MKL, which on AMD's leaves the wider half of their
-registers unused where they have AVX-512; the oneDNN that torch brings does not. With AVX2 MKL uses all of
-them, and oneDNN takes up to 1.6 times as long. On Intel's processors MKL always uses all of them: by oneDNN a
-step took a quarter longer. Both are float32 to the last bit or two of a sum.
+torch multiplies float32 matrices by MKL, which on AMD's processors computes in half of AVX-512's registers,
+oneDNN in all. That gains since Zen 5; Zen 4 computes a register by halves anyway. Elsewhere training by
+oneDNN takes longer. Both are float32 to the last bit or two of a sum.
 """
 
 import functools
 import platform
+import re
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,18 +21,21 @@ from torch.overrides import TorchFunctionMode
 _WORTH_IT = 2**20
 """Multiplications of a product, from which on it pays to make a kernel for its shape."""
 
+_FAMILY, _ZEN_5 = re.compile(r"family\s*:?\s*(\d+)", re.IGNORECASE), 26
 _PLAIN = (Tensor, nn.Parameter)
 
 
 def fastest_products() -> AbstractContextManager[Any]:
-    """`Products` on an AMD processor with AVX-512, and torch's own on others."""
+    """`Products` on AMD's processors with AVX-512 since Zen 5, and torch's own on others."""
     is_wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    return Products() if is_wide and "AuthenticAMD" in _about_processor() else nullcontext()
+    family = _FAMILY.search(about := _about_processor())
+    is_zen_5 = "AuthenticAMD" in about and family is not None and int(family[1]) >= _ZEN_5
+    return Products() if is_wide and is_zen_5 else nullcontext()
 
 
 @functools.cache
 def _about_processor() -> str:
-    """What the system says of the processor; its maker is in it, where that is AMD or Intel."""
+    """What the system says of the processor: its maker and family, where that is AMD or Intel."""
     linux = Path("/proc/cpuinfo")
     return linux.read_text("utf-8", "replace") if linux.exists() else platform.processor()
 

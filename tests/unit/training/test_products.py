@@ -88,32 +88,38 @@ def test_small_products_and_other_numbers_are_left_to_torch() -> None:
 @pytest.mark.parametrize("task", ["clm", "seq2seq"])  # the last has a head with a bias
 def test_a_run_goes_on_to_the_same_bits(task: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(_products, "_WORTH_IT", 0)
-    _with_processor(monkeypatch, "AVX512")
+    _with_processor(monkeypatch, "AVX512", ZEN_5)
     goes_on(task, tmp_path)
 
 
-def _with_processor(monkeypatch: pytest.MonkeyPatch, capability: str, maker: str = "AuthenticAMD") -> None:
+def _with_processor(monkeypatch: pytest.MonkeyPatch, capability: str, about: str) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr(_products, "_about_processor", lambda: f"vendor_id : {maker}")
+    monkeypatch.setattr(_products, "_about_processor", lambda: about)
+
+
+ZEN_5 = "vendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2"
 
 
 @pytest.mark.parametrize(
-    ("capability", "maker", "takes_them"),
+    ("capability", "about", "takes_them"),
     [
-        ("AVX512", "AuthenticAMD", True),
-        ("AVX512", "GenuineIntel", False),
-        ("AVX2", "AuthenticAMD", False),
-        ("AVX2", "GenuineIntel", False),
+        ("AVX512", ZEN_5, True),
+        ("AVX512", "AMD64 Family 26 Model 68 Stepping 0, AuthenticAMD", True),  # Windows
+        ("AVX512", "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17", False),  # Zen 4
+        ("AVX512", "vendor_id\t: GenuineIntel\ncpu family\t: 26", False),
+        ("AVX512", "", False),
+        ("AVX2", ZEN_5, False),
     ],
 )
-def test_only_amds_wide_registers_need_them(
-    capability: str, maker: str, takes_them: bool, monkeypatch: pytest.MonkeyPatch
+def test_only_amds_whole_units_need_them(
+    capability: str, about: str, takes_them: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _with_processor(monkeypatch, capability, maker)
+    _with_processor(monkeypatch, capability, about)
     assert isinstance(fastest_products(), Products) == takes_them
 
 
-def test_the_system_names_the_maker() -> None:
+def test_the_system_names_the_maker_and_the_family() -> None:
     if platform.machine() not in ("x86_64", "AMD64"):
         pytest.skip("only these processors say who made them")
     assert any(maker in _products._about_processor() for maker in ("AuthenticAMD", "GenuineIntel"))
+    assert _products._FAMILY.search(_products._about_processor())
