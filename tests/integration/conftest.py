@@ -1,6 +1,5 @@
 """A real browser, and a page in it that fails its test on any error or request of its own."""
 
-import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ import torch
 from playwright.sync_api import (
     Browser,
     BrowserContext,
+    CDPSession,
     ConsoleMessage,
     Dialog,
     Error,
@@ -101,6 +101,7 @@ class Windows:
     def __init__(self, context: BrowserContext) -> None:
         self._context = context
         self._left: list[Page] = []
+        self._sessions: dict[Page, CDPSession] = {}
 
     def take(self) -> Page:
         """A blank window."""
@@ -111,11 +112,12 @@ class Windows:
         if not page.is_closed():
             page.goto("about:blank")
             page.mouse.move(0, 0)
-            page.set_viewport_size(WINDOW)
+            if page.viewport_size != WINDOW:
+                page.set_viewport_size(WINDOW)
             page.emulate_media(media="null")
-            session = self._context.new_cdp_session(page)
-            session.send("Page.resetNavigationHistory")
-            session.detach()
+            if page not in self._sessions:
+                self._sessions[page] = self._context.new_cdp_session(page)
+            self._sessions[page].send("Page.resetNavigationHistory")
             self._left.append(page)
 
 
@@ -183,9 +185,10 @@ def open_page(browser: Browser, windows: Windows) -> Iterator[OpenPage]:
             page.on(event, listener)  # type: ignore[call-overload]
             leave.append(partial(page.remove_listener, event, listener))
         page.goto(address + fragment)
-        with contextlib.suppress(TimeoutError):
+        try:
             page.wait_for_function("window.regard && window.regard.ready")
-        assert page.evaluate("window.regard && window.regard.ready") is True, troubles
+        except TimeoutError:
+            raise AssertionError(troubles) from None
         return page
 
     yield open_
