@@ -1,8 +1,9 @@
 """One family under test: how transformers builds it tiny, saves it, and what it can be run on."""
 
+import functools
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 import transformers
 from safetensors import safe_open
 
-from parity.families_inputs import InputsOf, Shape
+from parity.families_inputs import Batch, InputsOf, Shape
 from parity.families_oracle import GAIN, build
 
 VOCAB, MAX_LEN, TYPES, LABELS = 53, 23, 5, 11
@@ -80,6 +81,7 @@ class FamilyUnderTest:
         """The stacks of one of the classes."""
         return "encoder" if label == "encoder" else self.shape
 
+    @functools.cache  # noqa: B019 - the entries stay to the end
     def inputs(self, label: str) -> InputsOf:
         """What one of the classes is run on."""
         config, shape = self.make_config(), self.shape_of(label)
@@ -125,12 +127,16 @@ def heads(stem: str, *, lm: str = "MaskedLM") -> dict[str, type]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Saved:
-    """A model of transformers, its stacks, the folder that it wrote, and the names of the tensors there."""
+    """A model of transformers, its stacks, the folder that it wrote, and the names of the tensors there.
+
+    Also what it gave for each batch so far: nothing changes the model.
+    """
 
     model: Any
     shape: Shape
     folder: Path
     stored: frozenset[str]
+    runs: dict[Batch, Any] = field(default_factory=dict, init=False)
 
 
 def save(model: Any, shape: Shape, folder: Path, **kwargs: Any) -> Saved:

@@ -1,5 +1,6 @@
 """What the families are run on: every kind of input, for encoders, decoders, and both together."""
 
+import functools
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,6 +75,7 @@ class InputsOf:
     takes_positions: bool
     packs: bool
 
+    @functools.cache  # noqa: B019 - the entries, which they belong to, stay to the end
     def all(self) -> dict[str, Batch]:
         """Every kind. Where padding has no id of its own it holds any: what is masked must not matter.
 
@@ -87,6 +89,7 @@ class InputsOf:
             made["types-padded"] = Batch(token_ids=self._ids(), mask=_right(), token_types=types)
         return made
 
+    @functools.cache  # noqa: B019
     def of_head(self, head: str) -> dict[str, Batch]:
         """What the heads are run on: padding is told by ids, where a head reads them."""
         if self.shape == "encoder-decoder" and head == "sequence":

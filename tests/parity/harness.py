@@ -39,9 +39,19 @@ class Run:
 
 
 def run_theirs(saved: Saved, batch: Batch, *, gradients: bool = True) -> Run:
-    """transformers' numbers; a packed row's texts one by one, each with the whole row to itself."""
+    """transformers' numbers; a packed row's texts one by one, each with the whole row to itself.
+
+    A model runs on a batch once: what it gave is kept beside it.
+    """
+    run: Run | None = saved.runs.get(batch)
+    if run is None or (gradients and not run.gradients):
+        run = saved.runs[batch] = _run_theirs(saved, batch, gradients=gradients)
+    return run
+
+
+def _run_theirs(saved: Saved, batch: Batch, *, gradients: bool) -> Run:
     saved.model.zero_grad()
-    with as_new(saved.model), at_full_width(saved.model):
+    with as_new(saved.model), at_full_width(saved.model), torch.set_grad_enabled(gradients):
         if batch.packed:
             run = _joined([_their_pass(saved, text) for text in batch.texts()])
         else:
@@ -106,11 +116,16 @@ def _on_the_diagonal(blocks: tuple[Tensor, ...]) -> Tensor:
 def _by_our_names(saved: Saved) -> dict[str, Tensor]:
     """transformers' gradients under regard's names, in regard's shapes."""
     state, trained = saved.model.state_dict(), dict(saved.model.named_parameters(remove_duplicate=False))
-    gradients = []
-    for name in sorted(saved.stored):
+    gradients = {}
+    for name in saved.stored:
         gradient = trained[name].grad if name in trained else None
-        gradients.append(torch.zeros_like(state[name]) if gradient is None else gradient)
-    flat = torch.cat([gradient.flatten() for gradient in gradients])
+        gradients[name] = torch.zeros_like(state[name]) if gradient is None else gradient
+    return by_our_names(saved, gradients)
+
+
+def by_our_names(saved: Saved, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What has the names and shapes of transformers' tensors, under regard's names, in regard's shapes."""
+    flat = torch.cat([theirs[name].flatten() for name in sorted(saved.stored)])
     return {name: flat[places] for name, places in _places(saved).items()}
 
 

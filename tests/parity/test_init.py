@@ -10,6 +10,7 @@ from torch import Tensor, nn
 import regard
 from parity.families import ENTRIES, OF_PARAMETERS
 from parity.families_entry import LABELS, save
+from parity.harness import by_our_names
 from regard.models import init_weights, new_network
 from regard.models.families.bert import BertConfig
 from regard.models.families.gpt2 import Gpt2Config
@@ -39,14 +40,14 @@ def test_every_parameter_begins_as_theirs(name: str, label: str, tmp_path: Path)
     field, value = RANGES.get(entry.name, ("initializer_range", 0.05))
     labels: dict[str, Any] = {"num_labels": LABELS} if label in ("sequence", "token") else {}
     config = entry.make_config(**labels, **{field: value})
+    saved = save(entry.classes[label](config), entry.shape_of(label), tmp_path)
+    read: Any = regard.load(saved.folder).network.config
+    assert read.initializer_range == value
     ours, theirs = [], []
     for seed in range(DRAWS):
         torch.manual_seed(seed)
-        saved = save(entry.classes[label](config), entry.shape_of(label), tmp_path / str(seed))
-        network = regard.load(saved.folder).network
-        assert network.config.initializer_range == value
-        theirs.append(drawn(network))
-        ours.append(drawn(new_network(network.config, seed=seed)))
+        theirs.append(by_our_names(saved, entry.classes[label](config).state_dict()))
+        ours.append(drawn(new_network(read, seed=seed)))
     assert ours[0].keys() == theirs[0].keys()
     for key in ours[0]:
         mine, other = (torch.stack([each[key].double() for each in runs]) for runs in (ours, theirs))

@@ -65,7 +65,7 @@ def settings_of(name: str, folder: Path, **more: Any) -> Settings:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_run_that_was_killed_goes_on_to_the_same_model(name: str, tmp_path: Path) -> None:
-    settings = settings_of(name, tmp_path)
+    settings = settings_of(name, tmp_path, save_every=4)
     whole = train(settings, tmp_path / "whole")
     with pytest.raises(Killed):
         train(settings, tmp_path / "killed", on_report=kill_at(5))
