@@ -514,26 +514,28 @@ def test_what_is_chosen_stays(open_live: OpenPage) -> None:
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing(theme: str, open_live: OpenPage) -> None:
-    page = open_live(fragment=f"#theme={theme}&pin=query-1", viewport=DESK)
+def test_axe_finds_nothing(open_live: OpenPage) -> None:
+    page = open_live(fragment="#theme=light&pin=query-1", viewport=DESK)
     page.get_by_role("button", name="Switch off head").click()
     page.get_by_role("button", name="Compare two sentences").click()
     _type(page, OTHER, "Another sentence, to compare with")
-    _type(page, "a man on the [MASK] river bank 鱼")
-    page.get_by_role("slider", name="Drag the weight of bank", exact=True).press("ArrowRight")
-    _settle(page)
-    # In the dark only colours are others.
-    options = {"runOnly": ["color-contrast"]} if theme == "dark" else {}
-    for _ in range(2):
-        found = axe(page, **options)
-        assert found.passes > (0 if theme == "dark" else 10)
-        assert [(each["id"], each["nodes"][0]["target"]) for each in found.violations] == []
-        for size in (PHONE, DESK):
-            page.set_viewport_size(size)
-            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        page.get_by_label("Type a sentence").fill("")
-        expect(page.locator(".live-status")).to_contain_text("is empty")
+    for theme in ("light", "dark"):
+        _type(page, "a man on the [MASK] river bank 鱼")
+        page.evaluate("hash => { location.hash = hash; }", f"theme={theme}&layer=0&head=0&pin=query-1")
+        expect(page.locator(".regard")).to_have_attribute("data-theme", theme)
+        page.get_by_role("slider", name="Drag the weight of bank", exact=True).press("ArrowRight")
+        _settle(page)
+        # In the dark only colours are others.
+        options = {"runOnly": ["color-contrast"]} if theme == "dark" else {}
+        for _ in range(2):
+            found = axe(page, **options)
+            assert found.passes > (0 if theme == "dark" else 10)
+            assert [(each["id"], each["nodes"][0]["target"]) for each in found.violations] == []
+            for size in (PHONE, DESK):
+                page.set_viewport_size(size)
+                assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            page.get_by_label("Type a sentence").fill("")
+            expect(page.locator(".live-status")).to_contain_text("is empty")
 
 
 def test_the_pages_before_are_forgotten(open_live: OpenPage) -> None:
