@@ -124,7 +124,8 @@ def _folded() -> dict[str, str]:
 def of_byte_level() -> dict[str, Bools]:
     """How GPT-2's expression sees a character: letter, number, blank, or none of these."""
     patterns = {"letter": r"\p{L}", "number": r"\p{N}", "blank": r"\s"}
-    return {name: _gaps(pre_tokenizers.Split(Regex(each), "removed")) for name, each in patterns.items()}
+    cut = {name: pre_tokenizers.Split(Regex(each), "removed") for name, each in patterns.items()}
+    return {name: _gaps(each.pre_tokenize_str(_text())) for name, each in cut.items()}
 
 
 @cache
@@ -136,14 +137,15 @@ def of_bert() -> dict[str, Bools]:
     spaced = normalizers.BertNormalizer(**_OFF | {"handle_chinese_chars": True})
     chinese = [one for one, many in _changed(spaced.normalize_str).items() if many == f" {one} "]
     cutting = pre_tokenizers.BertPreTokenizer()
-    alone = {piece for piece, _ in cutting.pre_tokenize_str(_text()) if len(piece) == 1}
+    pieces = cutting.pre_tokenize_str(_text())
+    alone = {piece for piece, _ in pieces if len(piece) == 1}
     # One that stands alone here may be a letter between two signs; not so between other letters.
     within = cutting.pre_tokenize_str("aa" + "aa".join(sorted(alone)) + "aa")
     return {
         "dropped": _members(one for one, many in into.items() if not many),
         "blank": _members(one for one, many in into.items() if many == " "),
         "chinese": _members(chinese),
-        "separator": _gaps(cutting),
+        "separator": _gaps(pieces),
         "punctuation": _members(piece for piece, _ in within if len(piece) == 1),
     }
 
@@ -197,8 +199,10 @@ def lowered() -> dict[str, str]:
 
 
 def _changed(function: Callable[[str], str]) -> dict[str, str]:
-    """The characters that a function changes, with the results."""
-    return {one: many for one, many in _one_by_one(function, _text()).items() if one != many}
+    """The characters that a function changes, with the results; a hyphen is taken to be kept."""
+    asked = _text().replace("-", "")
+    results = function("-".join(asked)).split("-")
+    return {one: many for one, many in zip(asked, results, strict=True) if one != many}
 
 
 def _one_by_one(function: Callable[[str], str], characters: Iterable[str]) -> dict[str, str]:
@@ -214,10 +218,10 @@ def _matches(pattern: str) -> Bools:
     return found
 
 
-def _gaps(cutting: pre_tokenizers.PreTokenizer) -> Bools:
+def _gaps(pieces: Iterable[tuple[str, tuple[int, int]]]) -> Bools:
     """The characters that a pre-tokenizer leaves out."""
     found = np.ones(_COUNT, np.bool_)
-    for _, (start, end) in cutting.pre_tokenize_str(_text()):
+    for _, (start, end) in pieces:
         found[_asked()[start:end]] = False
     return _spread(found)
 
