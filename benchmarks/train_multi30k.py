@@ -29,9 +29,9 @@ ENDING = ".lc.norm.tok"
 SIDES = {"": "en", "_target": "de"}
 BEAMS, POWERS = 5, (0.6, 1.0, 1.4)
 SETTINGS: dict[str, Any] = {
-    "steps": 4000,
-    "evaluate_every": 200,
-    "save_every": 40,
+    "steps": 8500,
+    "evaluate_every": 700,
+    "save_every": 200,
     "keep": 10,
     "average": 5,
     "best": "loss",
