@@ -70,10 +70,11 @@ function rowOf({ q, k, dim, heads }, head, scale, causal, { first, last }, units
   for (let query = first; query <= last; query += 1) {
     const seen = causal ? query + 1 : tokens;
     const at = (head * tokens + query) * dim;
-    row.fill(0);
+    row.fill(0, seen);
     for (let key = 0; key < seen; key += 1) {
-      const of = (head * tokens + key) * dim;
-      for (let i = 0; i < dim; i += 1) row[key] += scale * q[at + i] * k[of + i];
+      let sum = 0;
+      for (let i = 0, of = (head * tokens + key) * dim; i < dim; i += 1) sum += q[at + i] * k[of + i];
+      row[key] = sum * scale;
     }
     softmax(row, seen);
     units.forEach((each, place) => {
