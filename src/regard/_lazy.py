@@ -1,10 +1,11 @@
-"""Packages whose names are imported when they are first used, while the garbage collector pauses."""
+"""Packages whose names are imported when they are first used."""
 
-import gc
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from importlib import import_module
+
+from regard._collector import gc_paused
 
 
 def lazy_exports(
@@ -39,23 +40,3 @@ def lazy_exports(
         return listed
 
     return find, names
-
-
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """Nothing is collected inside: each time it would look through all of torch, for a tenth of a second."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            _to_oldest()
-            gc.enable()
-
-
-def _to_oldest() -> None:
-    """Move all objects to the collector's oldest generation, so that the next collection is a small one."""
-    if not gc.get_freeze_count():  # else somebody froze objects, and they are to stay so
-        gc.freeze()
-        gc.unfreeze()

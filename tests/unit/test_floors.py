@@ -38,6 +38,7 @@ FLOORS = {
     "data": 1,
     "core": 0,
     "kernels": 0,
+    "_collector": -2,
     "_lazy": -1,
     "_version": -1,
 }

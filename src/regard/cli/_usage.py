@@ -82,7 +82,7 @@ def usage(error: Any) -> str:
                 return f"{name} {found.expand(words)}{_got(error)}."
         return f"{name}: {wrong[2]}"
     help_of = "" if error.ctx is None else f" See {error.ctx.command_path} --help."
-    return f"{message.rstrip('.')}.{help_of}"
+    return f"{message}{'' if message.endswith(('.', '?')) else '.'}{help_of}"
 
 
 def _got(error: Any) -> str:

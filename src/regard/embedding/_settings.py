@@ -96,7 +96,11 @@ class SentenceSettings:
         return None
 
     def width(self, d_model: int) -> int:
-        """The size of a sentence vector before it is cut; InputError where one step does not fit the next."""
+        """The size of a sentence vector, made of vectors of a size, before it is cut.
+
+        Raises:
+            InputError: a step does not take vectors of the size that the one before it gives.
+        """
         size = d_model * len(self.pooling)
         for step in self.steps:
             takes, gives = _sizes(step)

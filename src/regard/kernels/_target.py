@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from llvmlite import binding  # type: ignore[import-untyped, unused-ignore]
 
-from regard._lazy import gc_paused
+from regard._collector import gc_paused
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,11 @@ class Journal:
 
 
 def read_journal(folder: Path) -> Iterator[dict[str, Any]]:
-    """The reports of a run. A last line that was cut short by a crash is left out."""
+    """The reports of a run. A last line that was cut short by a crash is left out.
+
+    Raises:
+        InputError: there is none, or a line of it cannot be read.
+    """
     for number, line in _lines(folder):
         if line is None:
             raise InputError(

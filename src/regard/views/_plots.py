@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,33 @@ class Panel:
     series: Sequence[Series]
 
 
+class _Picture(ABC):
+    """What is drawn on a sheet, and shows itself in a notebook."""
+
+    def svg(self) -> str:
+        """One file without scripts, styles or links, with a ground of its own: dark pages may show it."""
+        return svg_of(self._sheet())
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def save(self, path: Path) -> None:
+        """Write it: an SVG by regard itself, a PNG or PDF through matplotlib.
+
+        Raises:
+            InputError: an ending other than .svg, .png or .pdf.
+            MissingExtraError: matplotlib is needed and not installed.
+            OutputError: the file cannot be written.
+        """
+        save_sheet(self._sheet(), path)
+
+    @abstractmethod
+    def _sheet(self) -> Sheet:
+        """It as shapes."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class CurvePicture:
+class CurvePicture(_Picture):
     """Panels over one axis from left to right; in a notebook they show themselves.
 
     Args:
@@ -61,23 +87,6 @@ class CurvePicture:
     along: str
     panels: Sequence[Panel]
     is_logarithmic: bool = False
-
-    def svg(self) -> str:
-        """One file without scripts, styles or links, with a ground of its own: dark pages may show it."""
-        return svg_of(self._sheet())
-
-    def _repr_svg_(self) -> str:
-        return self.svg()
-
-    def save(self, path: Path) -> None:
-        """Write it: an SVG by regard itself, a PNG or PDF through matplotlib.
-
-        Raises:
-            InputError: an ending other than .svg, .png or .pdf.
-            MissingExtraError: matplotlib is needed and not installed.
-            OutputError: the file cannot be written.
-        """
-        save_sheet(self._sheet(), path)
 
     def _sheet(self) -> Sheet:
         names = list(dict.fromkeys(each.name for panel in self.panels for each in panel.series))
@@ -231,7 +240,7 @@ class Cloud:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PointPicture:
+class PointPicture(_Picture):
     """Clouds beside each other, each scaled to its own size, both axes alike. A group has one colour in all.
 
     Args:
@@ -247,20 +256,6 @@ class PointPicture:
 
     title: str
     clouds: Sequence[Cloud]
-
-    def svg(self) -> str:
-        """One file without scripts, styles or links, with a ground of its own: dark pages may show it."""
-        return svg_of(self._sheet())
-
-    def save(self, path: Path) -> None:
-        """Write it: an SVG by regard itself, a PNG or PDF through matplotlib.
-
-        Raises:
-            InputError: an ending other than .svg, .png or .pdf.
-            MissingExtraError: matplotlib is needed and not installed.
-            OutputError: the file cannot be written.
-        """
-        save_sheet(self._sheet(), path)
 
     def _sheet(self) -> Sheet:
         names = list(dict.fromkeys(name for cloud in self.clouds for name in cloud.groups))

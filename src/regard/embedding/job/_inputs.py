@@ -181,7 +181,11 @@ class Inputs:
         return found, None if None in rows else sum(filter(None, rows))
 
     def blocks(self, *, shard_rows: int, characters: int) -> Iterator[Block]:
-        """All rows in blocks, which are cut as `blocks` says."""
+        """All rows in blocks, which are cut as `blocks` says.
+
+        Raises:
+            InputError: an input cannot be read on, or is no longer what it was; or there are no rows.
+        """
         block = None
         read = (chunk for each in self._sources for chunk in chunks(each, self.columns, self.fields))
         has_id = self.columns.id is not None

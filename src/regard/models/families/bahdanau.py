@@ -83,6 +83,9 @@ class BahdanauConfig(FamilyConfig):
 def build(config: BahdanauConfig) -> Transformer:
     """An encoder-decoder from text to text.
 
+    Raises:
+        InputError: sizes that no network can have, or an odd d_model.
+
     Source: Bahdanau et al. 2015, arXiv 1409.0473, section 3 and appendix A.2.
     """
     check_sizes(config)

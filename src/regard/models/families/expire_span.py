@@ -75,6 +75,9 @@ class ExpireSpanConfig(DecoderConfig):
 def build(config: ExpireSpanConfig) -> Transformer:
     """A decoder that predicts the next token.
 
+    Raises:
+        InputError: sizes that no network can have; spans, a ramp or a penalty outside the paper's domain.
+
     Source: Sukhbaatar et al. 2021, arXiv 2105.06548, section 4; relative positions, which the paper asks for,
     are rotary here.
     """

@@ -82,6 +82,9 @@ class PerceiverConfig(EncoderConfig):
 def build(config: PerceiverConfig) -> Transformer:
     """An encoder that predicts masked tokens, or labels texts or tokens.
 
+    Raises:
+        InputError: sizes that no network can have.
+
     Source: Jaegle et al. 2021, arXiv 2107.14795, sections 3 and 4.1: positions are Fourier features beside
     the input, an output query is a learned vector for its position, and logits are read off by the table of
     learned embeddings; a text's label is read off its first query.

@@ -55,6 +55,9 @@ class SruConfig(DecoderConfig):
 def build(config: SruConfig) -> Transformer:
     """A decoder that predicts the next token.
 
+    Raises:
+        InputError: sizes that no network can have.
+
     Source: Lei 2021, arXiv 2102.12459, the part "SRU++".
     """
     check_sizes(config)
