@@ -78,11 +78,13 @@ export function likeliest(logits, count) {
 export function topOf(numbers, count) {
   /** @type {number[]} */
   const best = [];
+  let least = -Infinity; // of them, once there are as many as wanted
   for (let at = 0; at < numbers.length; at += 1) {
-    if (best.length === count && numbers[at] <= numbers[best[count - 1]]) continue;
+    if (best.length === count && numbers[at] <= least) continue;
     const place = best.findIndex((other) => numbers[other] < numbers[at]);
     best.splice(place < 0 ? best.length : place, 0, at);
     best.length = Math.min(best.length, count);
+    least = numbers[best[best.length - 1]];
   }
   return best;
 }

@@ -17,7 +17,7 @@ class Blocks {
 
   /** @param {string} name @param {Float32Array | Int32Array} array */
   add(name, array) {
-    this.bytes[name] = new Uint8Array(array.slice().buffer);
+    this.bytes[name] = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
     return name;
   }
 

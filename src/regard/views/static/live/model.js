@@ -6,7 +6,8 @@ import { crc32 } from "./blocks.js";
 import { drag, rowsOf } from "./edits.js";
 import { openKernel } from "./kernel.js";
 import { Naming } from "./naming.js";
-import { lengthsThrough, Means, neurons, vectors } from "./telling.js";
+import { Opening } from "./opening.js";
+import { Means, neurons, vectors } from "./telling.js";
 import { Workspace } from "./workspace.js";
 
 /**
@@ -37,6 +38,8 @@ import { Workspace } from "./workspace.js";
  * @property {number[]} [predict] positions of which the head says what it expects there
  * @property {boolean[]} [special] tokens that the model added, for the statistics
  * @property {boolean[]} [marks] tokens that are punctuation, for the names of heads
+ * @property {number[]} [units] the word of each token, and
+ * @property {number[]} [ranks] how much each word says, for the link to open on
  *
  * @typedef {import("./edits.js").Dragged} Dragged
  * @typedef {import("./telling.js").Neurons} Neurons
@@ -52,6 +55,7 @@ import { Workspace } from "./workspace.js";
  * @property {(Dragged & { bias: number })[]} dragged weights of this layer, and what stands for them in the scores
  * @property {Record<string, number[]>} statistics means of the weights, of each head
  * @property {import("./naming.js").Name[][]} names what each head does
+ * @property {import("./opening.js").Found | null} opening the link to open on, of this layer and those before
  * @property {Float32Array} norms how long what each head takes from each token is
  * @property {Float32Array} most the largest weight times norm of each head
  * @property {Float32Array} parts how long what each head gives each token is
@@ -109,6 +113,8 @@ export class LiveModel {
     this.naming = new Naming(description.names, description.causal);
     /** @type {ReturnType<Naming["of"]>} */
     this.text = null;
+    /** @type {Opening | null} */
+    this.opening = null;
     /** @type {{ request: Required<Request>, run: Run, text: ReturnType<Naming["of"]> } | null} */
     this.last = null;
   }
@@ -149,6 +155,7 @@ export class LiveModel {
     };
     const heads = layers.reduce((sum, each) => sum + each.heads, 0);
     this.text = from < 0 || !this.last ? this.naming.of(asked, heads) : this.last.text;
+    this.opening = new Opening(this.description.causal, heads, asked, this.last?.run.layers[from - 1]?.opening);
     if (this.last && from >= 0) {
       run.embedding = this.last.run.embedding;
       run.layers = this.last.run.layers.slice(0, from);
@@ -173,7 +180,7 @@ export class LiveModel {
   }
 
   /** @param {Request} request @returns {Required<Request>} @throws {RangeError} in words */
-  checked({ ids, types = [], off = [], weights = [], unseen = [], predict = [], special = [], marks = [] }) {
+  checked({ ids, types = [], off = [], weights = [], unseen = [], predict = [], special = [], ...of }) {
     const { vocabulary, positions, layers, head } = this.description;
     if (ids.length < 1 || ids.length > positions)
       throw new RangeError(`The model reads 1 to ${positions} tokens; got ${ids.length}.`);
@@ -191,7 +198,9 @@ export class LiveModel {
       ids,
       types: ids.map((_, at) => types[at] ?? 0),
       special: ids.map((_, at) => special[at] ?? false),
-      marks: ids.map((_, at) => marks[at] ?? false),
+      marks: ids.map((_, at) => of.marks?.[at] ?? false),
+      units: ids.map((_, at) => of.units?.[at] ?? at),
+      ranks: of.ranks ?? ids.map(() => 0),
       off,
       weights,
       unseen,
@@ -203,7 +212,11 @@ export class LiveModel {
   unchanged(asked) {
     if (!this.last) return -1;
     const { request } = this.last;
-    if (["ids", "types", "special", "marks", "unseen"].some((name) => String(request[name]) !== String(asked[name])))
+    if (
+      ["ids", "types", "special", "marks", "units", "ranks", "unseen"].some(
+        (name) => String(request[name]) !== String(asked[name]),
+      )
+    )
       return -1;
     const { layers } = this.description;
     const edits = (/** @type {Required<Request>} */ { off, weights }, /** @type {number} */ layer) =>
@@ -234,7 +247,7 @@ export class LiveModel {
     const rows = [...given, vectors("sum", "embedding", sum, dim)];
     if (tensors["embeddings.norm.weight"]) {
       work.norm(work.x, "embeddings.norm");
-      rows.push(vectors("LayerNorm", "embedding", work.read(work.x), dim));
+      rows.push(vectors("LayerNorm", "embedding", work.whole(work.x), dim, work.x.stride / 4));
     }
     return { rows, learned, positions };
   }
@@ -257,7 +270,7 @@ export class LiveModel {
     /** @type {Vectors[]} */
     const rows = [];
     const tell = (/** @type {string} */ what, /** @type {string} */ part, /** @type {Area} */ area) =>
-      rows.push(vectors(what, part, work.read(area), dim));
+      rows.push(vectors(what, part, work.whole(area), dim, area.stride / 4));
     // What a sublayer reads, and the residual sum after it: the norm is before the one or after the other.
     const before = (/** @type {string} */ part, /** @type {string} */ norm) => {
       if (!pre) return work.x;
@@ -280,15 +293,15 @@ export class LiveModel {
     linear(read, "attention.k", work.k);
     linear(read, "attention.v", work.v);
     const [q, k, v] = [work.q, work.k, work.v].map((area) => work.byHead(area, width, heads));
-    const triangles = work.vector(`${name}.attention.triangles`);
-    const norms = lengthsThrough(triangles, v, heads, width / heads);
+    const triangles = `${name}.attention.triangles`;
+    const norms = work.lengths(triangles, v, heads);
     const attention = this.attend(number, { heads, dim: width / heads, q, k, v, norms }, asked); // into work.q
-    const parts = lengthsThrough(triangles, work.byHead(work.q, width, heads), heads, width / heads);
+    const parts = work.lengths(triangles, work.byHead(work.q, width, heads), heads);
     linear(work.q, "attention.output", work.y);
     after("attention", "attention_residual");
     linear(before("feed-forward", "ffn_residual"), "ffn.hidden", work.inner);
     work.activate(work.inner);
-    const inner = neurons(work.read(work.inner, inside), inside);
+    const inner = neurons(work.whole(work.inner), inside, work.inner.stride / 4);
     linear(work.inner, "ffn.output", work.y);
     after("feed-forward", "ffn_residual");
     return { heads, dim: width / heads, q, k, v, norms, parts, ...attention, rows, inside, neurons: inner };
@@ -299,10 +312,11 @@ export class LiveModel {
    * @param {number} layer
    * @param {Pick<LayerRun, "heads" | "dim" | "q" | "k" | "v" | "norms">} run
    * @param {Required<Request>} asked
-   * @returns {Pick<LayerRun, "most" | "statistics" | "dragged" | "names">}
+   * @returns {Pick<LayerRun, "most" | "statistics" | "dragged" | "names" | "opening">}
    */
   attend(layer, { heads, dim, q, k, v, norms }, { off, weights, unseen, special }) {
-    const { tokens, floats, q: out } = this.work;
+    const { work } = this;
+    const { tokens, floats } = work;
     const { causal, layers } = this.description;
     const rows = new Float64Array(tokens * tokens);
     /** @type {LayerRun["names"]} */
@@ -312,36 +326,31 @@ export class LiveModel {
     /** @type {LayerRun["dragged"]} */
     const dragged = [];
     for (let head = 0; head < heads; head += 1) {
-      const start = head * tokens * dim;
+      const [start, end] = [head * tokens * dim, (head + 1) * tokens * dim];
+      work.score(q.subarray(start, end), k.subarray(start, end), dim);
       const changes = rowsOf(weights, layer, head);
       const isOff = off.some(([of, each]) => of === layer && each === head);
       for (let query = 0; query < tokens; query += 1) {
         const seen = causal ? query + 1 : tokens;
-        const at = start + query * dim;
+        const at = (work.weights.at + query * work.weights.stride) / 4;
         const row = rows.subarray(query * tokens, (query + 1) * tokens);
         row.fill(0, seen);
-        for (let key = 0; key < seen; key += 1) {
-          let sum = 0;
-          for (let i = 0, of = start + key * dim; i < dim; i += 1) sum += q[at + i] * k[of + i];
-          row[key] = sum * layers[layer].scale;
-        }
+        for (let key = 0; key < seen; key += 1) row[key] = floats[at + key] * layers[layer].scale;
         if (!unseen.includes(query)) for (const key of unseen) if (key < seen) row[key] = -Infinity;
         softmax(row, seen);
         const changed = changes.get(query);
         if (changed) drag(row, changed, seen).forEach((bias, i) => dragged.push({ ...changed[i], bias }));
         means.add(head, query, row);
-        const to = (out.at + query * out.stride) / 4 + head * dim;
-        floats.fill(0, to, to + dim);
-        for (let key = 0; key < seen; key += 1) {
-          const weight = row[key];
-          most[head] = Math.max(most[head], weight * norms[head * tokens + key]);
-          if (isOff) continue;
-          for (let i = 0, of = start + key * dim; i < dim; i += 1) floats[to + i] += weight * v[of + i];
-        }
+        for (let key = 0; key < seen; key += 1)
+          most[head] = Math.max(most[head], row[key] * norms[head * tokens + key]);
+        floats.fill(0, at, at + work.weights.stride / 4);
+        if (!isOff) floats.set(row, at);
       }
+      work.mix(v.subarray(start, end), dim, work.q, head);
       names.push(this.text?.head(rows) ?? []);
+      this.opening.look(layer, head, rows, names[head]);
     }
-    return { most, statistics: means.found(), dragged, names };
+    return { most, statistics: means.found(), dragged, names, opening: this.opening.found };
   }
 
   /**

@@ -124,7 +124,7 @@ class TextNaming {
       const effect = effectOf(measured);
       // The low end is never above the effect itself: most heads need no resamples.
       if (effect <= Math.max(facts.threshold, found.get(name)?.effect ?? 0)) return;
-      if (!(this.low(measured, tail) > facts.threshold)) return;
+      if (!this.isSure(measured, tail)) return;
       const said = rule.sink ? this.partOf(rows, weights) : detail;
       found.set(name, { name, ...(said ? { detail: said } : {}), effect: Math.round(1e4 * effect) / 1e4 });
     });
@@ -152,20 +152,37 @@ class TextNaming {
     return { query, mass, even, habit: isShared ? even : habit };
   }
 
-  /** The low end of the interval of an effect, by a bootstrap over queries.
+  /** Whether the low end of an effect's interval, by a bootstrap over queries, is above the threshold.
    * @param {ReturnType<TextNaming["measured"]>[]} measured @param {number} tail */
-  low(measured, tail) {
+  isSure(measured, tail) {
     const { count, times } = this;
-    const effects = [];
-    for (let resample = 0; resample < this.facts.resamples; resample += 1) {
-      const effect = effectOf(measured, (query) => times[resample * count + query]);
-      if (!Number.isNaN(effect)) effects.push(effect);
+    const { resamples, threshold } = this.facts;
+    // Tens of thousands of sums for each head: of plain arrays of numbers.
+    const of = (/** @type {"query" | "mass" | "even" | "habit"} */ name) =>
+      Float64Array.from(measured, (each) => each[name]);
+    const [queries, masses, evens, habits] = [of("query"), of("mass"), of("even"), of("habit")];
+    const effects = new Float64Array(resamples);
+    let [found, below] = [0, 0];
+    for (let start = 0; start < resamples * count; start += count) {
+      let [counted, mass, even, habit] = [0, 0, 0, 0];
+      for (let row = 0; row < queries.length; row += 1) {
+        const drawn = times[start + queries[row]];
+        counted += drawn;
+        mass += drawn * masses[row];
+        even += drawn * evens[row];
+        habit += drawn * habits[row];
+      }
+      if (counted === 0) continue;
+      effects[found] = (mass - Math.max(even, habit)) / counted;
+      if (effects[found] <= threshold) below += 1;
+      if (below > tail * (resamples - 1) + 1) return false; // however many of the others are above
+      found += 1;
     }
-    effects.sort((a, b) => a - b);
-    const at = tail * (effects.length - 1);
-    const below = Math.floor(at);
-    const above = effects[Math.min(below + 1, effects.length - 1)];
-    return effects[below] + (at - below) * (above - effects[below]);
+    const sorted = effects.subarray(0, found).sort();
+    const at = tail * (found - 1);
+    const place = Math.floor(at);
+    const above = sorted[Math.min(place + 1, found - 1)];
+    return sorted[place] + (at - place) * (above - sorted[place]) > threshold;
   }
 
   /** The part of the sink that gets more than the others together, if one does.
@@ -184,16 +201,14 @@ class TextNaming {
   }
 }
 
-/** Mean of mass, less the larger of the means of `even` and `habit`; NaN where nothing counts.
- * @param {{ query: number, mass: number, even: number, habit: number }[]} rows @param {(query: number) => number} times */
-function effectOf(rows, times = () => 1) {
-  let [counted, mass, even, habit] = [0, 0, 0, 0];
+/** Mean of mass, less the larger of the means of `even` and `habit`.
+ * @param {{ mass: number, even: number, habit: number }[]} rows */
+function effectOf(rows) {
+  let [mass, even, habit] = [0, 0, 0];
   for (const row of rows) {
-    const drawn = times(row.query);
-    counted += drawn;
-    mass += drawn * row.mass;
-    even += drawn * row.even;
-    habit += drawn * row.habit;
+    mass += row.mass;
+    even += row.even;
+    habit += row.habit;
   }
-  return (mass - Math.max(even, habit)) / counted;
+  return (mass - Math.max(even, habit)) / rows.length;
 }

@@ -3,7 +3,6 @@
 
 import { Units } from "../base/units.js";
 import LISTS from "../function_words.json";
-import { softmax } from "./arithmetic.js";
 
 const SCREEN = 48;
 const MOST_WEIGHTS = 1 << 22;
@@ -13,73 +12,107 @@ const WANTED = [`${WHOLE}2`, `${PIECES}2`, `${PIECES}1`, `${FUNCTION}1`, `${MARK
 const BY_PLACE = ["previous", "next", "positional stride", "delimiter sink", "broadcast"];
 const FUNCTION_WORDS = new Set(Object.values(LISTS).flatMap((list) => list.split(" ")));
 
+/** @typedef {{ link: number, weight: number, start: Record<string, any> }} Found */
+
 /**
- * @param {import("./model.js").Description} description
+ * The words of a text: that of each token, and how much each says.
  * @param {import("./tokenizer.js").Encoded} encoded
- * @param {import("./model.js").LayerRun[]} layers
  */
-export function findStart({ causal, layers: scales }, { tokens, words }, layers) {
-  const units = new Units(tokens, words, true).all;
-  const ranks = units.map(rankOf);
-  const heads = layers.flatMap((run, layer) => Array.from({ length: run.heads }, (_, head) => ({ run, layer, head })));
-  const most = Math.min(SCREEN, Math.max(8, Math.floor(MOST_WEIGHTS / (heads.length * tokens.length))));
-  const kind = causal ? "decoder" : "encoder";
-  let found = { link: -Infinity, weight: 0, start: null };
-  for (const [least, apart] of WANTED.map((each) => [...each].map(Number))) {
-    const counted = units.flatMap((_, at) => (ranks[at] >= Math.min(least, MARK) ? [at] : []));
-    const asked = counted.slice(0, most);
-    const isLink = (query, key) =>
-      Math.min(ranks[query], ranks[key]) >= least && Math.abs(query - key) >= apart && key <= asked[asked.length - 1];
-    for (const { run, layer, head } of heads) {
-      const rows = asked.map((at) => rowOf(run, head, scales[layer].scale, causal, units[at], units));
-      const named = run.names[head].filter(({ name }) => BY_PLACE.includes(name)).map(({ effect }) => effect);
-      const largest = rows.map((row) => Math.max(...counted.map((key) => row[key])));
-      for (const key of counted) {
-        const { first, last } = units[key];
-        const seen = rows.filter((_, at) => !causal || key <= asked[at]).map((row) => row[key]);
-        const mean = seen.reduce((sum, weight) => sum + weight, 0) / Math.max(1, seen.length);
-        const favours = rows.filter((row, at) => row[key] > 0 && row[key] === largest[at]);
-        asked.forEach((query, row) => {
-          const weight = rows[row][key];
-          const own = Math.sqrt(weight) * (weight - mean) * (1 - Math.max(0, ...named));
-          const link = favours.length > SHARED * rows.length ? Math.min(own, 0) : own;
-          const isBest = link > found.link || (link === found.link && weight > found.weight);
-          if (!isBest || !isLink(query, key)) return;
-          const cut = last > first || units[query].last > units[query].first ? { units: "words" } : {};
-          found = { link, weight, start: { kind, layer, head, pin: units[query].first, key: first, ...cut } };
-        });
-      }
-    }
-    if (found.start) break;
-  }
-  return found.start;
+export function ranked({ tokens, words }) {
+  const { all, of } = new Units(tokens, words, true);
+  return { units: [...of], ranks: all.map(rankOf) };
 }
 
+export class Opening {
+  /**
+   * @param {boolean} causal
+   * @param {number} heads of all layers
+   * @param {ReturnType<typeof ranked>} text
+   * @param {Found | null} [found] the best link of the heads before
+   */
+  constructor(causal, heads, { units, ranks }, found = null) {
+    this.found = found;
+    this.causal = causal;
+    this.tokens = units.length;
+    this.ranks = ranks;
+    this.firsts = ranks.map((_, unit) => units.indexOf(unit));
+    this.ends = ranks.map((_, unit) => units.lastIndexOf(unit) + 1);
+    const most = Math.min(SCREEN, Math.max(8, Math.floor(MOST_WEIGHTS / (heads * units.length))));
+    /** @type {number[]} the words whose rows are asked, the words that count, and the pairs that may be a link */
+    [this.asked, this.counted, this.links] = [[], [], []];
+    for (const [least, apart] of WANTED.map((each) => [...each].map(Number))) {
+      this.counted = ranks.flatMap((rank, at) => (rank >= Math.min(least, MARK) ? [at] : []));
+      this.asked = this.counted.slice(0, most);
+      const far = (/** @type {number} */ query, /** @type {number} */ key) =>
+        Math.min(ranks[query], ranks[key]) >= least && Math.abs(query - key) >= apart;
+      this.links = this.asked.flatMap((query, row) =>
+        this.asked.flatMap((key) => (far(query, key) ? [row * ranks.length + key] : [])),
+      );
+      if (this.links.length > 0) break;
+    }
+    this.seen = ranks.map((_, key) => (causal ? this.asked.filter((query) => key <= query) : this.asked).length);
+    this.rows = new Float64Array(this.asked.length * ranks.length);
+  }
+
+  /**
+   * Looks for a better link in a head.
+   * @param {number} layer @param {number} head
+   * @param {Float64Array} weights row by row @param {import("./naming.js").Name[]} names what the head does
+   */
+  look(layer, head, weights, names) {
+    const { asked, counted, links, rows, ranks } = this;
+    this.read(weights);
+    const own = 1 - Math.max(0, ...names.filter(({ name }) => BY_PLACE.includes(name)).map(({ effect }) => effect));
+    let strongest = 0;
+    for (const at of links) if (rows[at] > strongest) strongest = rows[at];
+    if (this.found && Math.sqrt(strongest) * strongest * own < this.found.link) return; // no link of it can be
+    const sums = new Float64Array(ranks.length);
+    const favours = new Int32Array(ranks.length);
+    for (let row = 0; row < rows.length; row += ranks.length) {
+      let largest = 0;
+      for (const key of counted) largest = Math.max(largest, rows[row + key]);
+      for (const key of counted) {
+        sums[key] += rows[row + key];
+        if (rows[row + key] > 0 && rows[row + key] === largest) favours[key] += 1;
+      }
+    }
+    for (const at of links) {
+      const [query, key] = [asked[Math.floor(at / ranks.length)], at % ranks.length];
+      const weight = rows[at];
+      const link = Math.sqrt(weight) * (weight - sums[key] / this.seen[key]) * own;
+      this.take(favours[key] > SHARED * asked.length ? Math.min(link, 0) : link, weight, { layer, head, query, key });
+    }
+  }
+
+  /** @param {number} link @param {number} weight @param {{ layer: number, head: number, query: number, key: number }} of */
+  take(link, weight, { layer, head, query, key }) {
+    const { found, firsts, ends } = this;
+    if (found && (link < found.link || (link === found.link && weight <= found.weight))) return;
+    const isWhole = [query, key].every((unit) => ends[unit] - firsts[unit] === 1);
+    const start = { kind: this.causal ? "decoder" : "encoder", layer, head, pin: firsts[query], key: firsts[key] };
+    this.found = { link, weight, start: isWhole ? start : { ...start, units: "words" } };
+  }
+
+  // What each word that is asked gives to each word: the mean of its pieces' rows, added up over the pieces of each.
+  /** @param {Float64Array} weights */
+  read(weights) {
+    const { tokens, firsts, ends, rows } = this;
+    rows.fill(0);
+    let to = 0;
+    for (const unit of this.asked) {
+      const pieces = ends[unit] - firsts[unit];
+      for (let key = 0; key < firsts.length; key += 1, to += 1) {
+        for (let query = firsts[unit]; query < ends[unit]; query += 1)
+          for (let at = firsts[key]; at < ends[key]; at += 1) rows[to] += weights[query * tokens + at] / pieces;
+      }
+    }
+  }
+}
+
+/** @param {import("../base/units.js").Units["all"][number]} unit */
 function rankOf({ text, special, unknown, first, last }) {
   if (special) return SPECIAL;
   if (unknown || !/[\p{L}\p{N}]/u.test(text)) return MARK;
   if (FUNCTION_WORDS.has(text.trim().toLowerCase())) return FUNCTION;
   return first === last ? WHOLE : PIECES;
-}
-
-// What a word gives to each word: the mean of its pieces' rows, added up over the pieces of each.
-function rowOf({ q, k, dim, heads }, head, scale, causal, { first, last }, units) {
-  const tokens = q.length / heads / dim;
-  const row = new Float64Array(tokens);
-  const out = new Float64Array(units.length);
-  for (let query = first; query <= last; query += 1) {
-    const seen = causal ? query + 1 : tokens;
-    const at = (head * tokens + query) * dim;
-    row.fill(0, seen);
-    for (let key = 0; key < seen; key += 1) {
-      let sum = 0;
-      for (let i = 0, of = (head * tokens + key) * dim; i < dim; i += 1) sum += q[at + i] * k[of + i];
-      row[key] = sum * scale;
-    }
-    softmax(row, seen);
-    units.forEach((each, place) => {
-      for (let key = each.first; key <= each.last; key += 1) out[place] += row[key] / (last - first + 1);
-    });
-  }
-  return out;
 }

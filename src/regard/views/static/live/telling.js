@@ -27,15 +27,16 @@ export const TOP = 5;
  * @param {string} part
  * @param {Float32Array} rows
  * @param {number} width of a row
+ * @param {number} [stride] from row to row
  * @returns {Vectors}
  */
-export function vectors(name, part, rows, width) {
-  const tokens = Math.min(MOST_TOKENS, rows.length / width);
+export function vectors(name, part, rows, width, stride = width) {
+  const tokens = Math.min(MOST_TOKENS, rows.length / stride);
   const shown = Math.min(SHOWN, width);
   const values = new Float32Array(tokens * shown);
   const lengths = new Float32Array(tokens);
   for (let token = 0; token < tokens; token += 1) {
-    const row = rows.subarray(token * width, (token + 1) * width);
+    const row = rows.subarray(token * stride, token * stride + width);
     values.set(row.subarray(0, shown), token * shown);
     let square = 0;
     for (const each of row) square += each * each;
@@ -44,9 +45,15 @@ export function vectors(name, part, rows, width) {
   return { name, part, values, lengths };
 }
 
-/** @param {Float32Array} rows what is inside a feed-forward network @param {number} width @returns {Neurons} */
-export function neurons(rows, width) {
-  const tokens = Math.min(MOST_TOKENS, rows.length / width);
+/**
+ * @param {Float32Array} rows what is inside a feed-forward network
+ * @param {number} width of a row
+ * @param {number} stride from row to row
+ * @returns {Neurons}
+ */
+export function neurons(rows, width, stride) {
+  const tokens = Math.min(MOST_TOKENS, rows.length / stride);
+  const sizes = new Float32Array(width);
   const top = Math.min(TOP, width);
   const found = {
     places: new Int32Array(tokens * top),
@@ -54,9 +61,12 @@ export function neurons(rows, width) {
     active: new Int32Array(tokens),
   };
   for (let token = 0; token < tokens; token += 1) {
-    const row = rows.subarray(token * width, (token + 1) * width);
-    for (const each of row) if (each > 0) found.active[token] += 1;
-    const best = topOf(row.map(Math.abs), top);
+    const row = rows.subarray(token * stride, token * stride + width);
+    for (let at = 0; at < width; at += 1) {
+      if (row[at] > 0) found.active[token] += 1;
+      sizes[at] = Math.abs(row[at]);
+    }
+    const best = topOf(sizes, top);
     found.places.set(best, token * top);
     found.values.set(
       best.map((at) => row[at]),
@@ -64,29 +74,6 @@ export function neurons(rows, width) {
     );
   }
   return found;
-}
-
-/**
- * How long what each head makes of its vectors is in the residual stream: |R v|, where R^T R is that of W_O's part.
- * @param {Float32Array} triangles R of each head, row by row
- * @param {Float32Array} values head by head, token by token
- * @param {number} heads
- * @param {number} dim
- */
-export function lengthsThrough(triangles, values, heads, dim) {
-  const tokens = values.length / heads / dim;
-  const out = new Float32Array(heads * tokens);
-  for (let at = 0; at < out.length; at += 1) {
-    const of = Math.floor(at / tokens) * dim * dim;
-    let square = 0;
-    for (let row = 0; row < dim; row += 1) {
-      let sum = 0;
-      for (let i = row; i < dim; i += 1) sum += triangles[of + row * dim + i] * values[at * dim + i];
-      square += sum * sum;
-    }
-    out[at] = Math.sqrt(square);
-  }
-  return out;
 }
 
 /** Means of the rows of one layer's heads. */

@@ -9,7 +9,7 @@ import { fromBase64 } from "./blocks.js";
 import { between, factsOf } from "./facts.js";
 import { LiveModel } from "./model.js";
 import { punctuation } from "./naming.js";
-import { findStart } from "./opening.js";
+import { ranked } from "./opening.js";
 import { readPiece } from "./pieces.js";
 import { makeTokenizer } from "./tokenizer.js";
 
@@ -116,6 +116,7 @@ class Session {
       types: encoded.types,
       special: encoded.tokens.map(({ special }) => special),
       marks: punctuation(encoded),
+      ...ranked(encoded),
       off: asked.off,
       weights: asked.weights,
       unseen: asked.unseen,
@@ -132,7 +133,7 @@ class Session {
         }));
         const { facts, blocks } = factsOf(description, encoded, run);
         return {
-          facts: { ...facts, start: findStart(description, encoded, run.layers) },
+          facts: { ...facts, start: run.layers[run.layers.length - 1].opening?.start ?? null },
           blocks,
           encoded,
           contextual,

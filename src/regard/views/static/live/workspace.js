@@ -20,6 +20,12 @@ export class Workspace {
   v = NOWHERE;
   inner = NOWHERE;
   logits = NOWHERE;
+  // Of one head: its queries (later its contexts), its keys, its values column by column, its weights, and a matrix.
+  one = NOWHERE;
+  other = NOWHERE;
+  columns = NOWHERE;
+  weights = NOWHERE;
+  square = NOWHERE;
   tokens = 0;
   floats = new Float32Array(0);
 
@@ -43,11 +49,14 @@ export class Workspace {
   take(tokens) {
     this.tokens = tokens;
     if (tokens <= this.rows) return;
-    this.rows = upTo(Math.max(tokens, Math.min(2 * this.rows, this.description.positions)), 2);
+    this.rows = upTo(Math.max(tokens, Math.min(2 * this.rows, this.description.positions)), 4);
     const { dim, tensors, layers, head, output } = this.description;
     const widest = (/** @type {string} */ name) =>
       Math.max(...layers.map((_, layer) => tensors[`layers.${layer}.${name}.weight`].rows));
     const [wide, inner] = [widest("attention.q"), widest("ffn.hidden")];
+    const deep = Math.max(
+      ...layers.map(({ heads }, layer) => tensors[`layers.${layer}.attention.q.weight`].rows / heads),
+    );
     let at = this.free;
     const area = (/** @type {number} */ width, rows = this.rows) => {
       const found = { at, stride: 4 * upTo(width, 32) };
@@ -63,6 +72,11 @@ export class Workspace {
     this.v = area(wide);
     this.inner = area(inner);
     this.logits = area(head ? tensors[output].rows : 0, 2);
+    this.one = area(deep);
+    this.other = area(deep);
+    this.columns = area(this.rows, upTo(deep, 4));
+    this.weights = area(this.rows);
+    this.square = area(deep, upTo(deep, 4));
     this.kernel.grow(at);
     this.floats = new Float32Array(this.kernel.buffer());
     // Old numbers may stand where there is nothing now: what fills up a row is 0.
@@ -125,7 +139,9 @@ export class Workspace {
     const [width, start] = [upTo(columns, 32), this.starts[block] + at];
     const integers = new Int8Array(this.kernel.buffer(), start + number * width, columns);
     const scales = (start + upTo(rows, 4) * width) / 4 + (number * width) / 32;
-    return Float32Array.from(integers, (each, i) => each * this.floats[scales + (i >> 5)]);
+    const out = new Float32Array(columns);
+    for (let i = 0; i < columns; i += 1) out[i] = integers[i] * this.floats[scales + (i >> 5)];
+    return out;
   }
 
   /**
@@ -160,6 +176,77 @@ export class Workspace {
         to.stride,
       );
     }
+  }
+
+  /**
+   * to = from by^T, over the first `inside` numbers of their rows: what follows them up to the next eight must be 0.
+   * @param {Area} from @param {Area} by @param {number} rows of it @param {number} inside @param {Area} to
+   */
+  multiply(from, by, rows, inside, to) {
+    const end = from.at + 4 * upTo(inside, 8);
+    const last = upTo(this.tokens, 2) * to.stride;
+    for (let row = 0; row < rows; row += 4) {
+      const [w, y] = [by.at + row * by.stride, to.at + 4 * row];
+      this.kernel.product(from.at, end, w, this.zeros, y, y + last, from.stride, by.stride, to.stride);
+    }
+  }
+
+  /**
+   * The scores of a head, into `weights`: q k^T.
+   * @param {Float32Array} q @param {Float32Array} k of its tokens @param {number} dim
+   */
+  score(q, k, dim) {
+    this.write(this.one, q, dim);
+    this.write(this.other, k, dim);
+    this.multiply(this.one, this.other, this.tokens, dim, this.weights);
+  }
+
+  /**
+   * The contexts of a head, from `weights` into the head's columns of `to`.
+   * @param {Float32Array} v of its tokens @param {number} dim @param {Area} to @param {number} head
+   */
+  mix(v, dim, to, head) {
+    const { tokens, floats, columns, one } = this;
+    for (let i = 0; i < dim; i += 1) {
+      const at = columns.at / 4 + (i * columns.stride) / 4;
+      floats.fill(0, at + tokens, at + upTo(tokens, 8));
+      for (let token = 0; token < tokens; token += 1) floats[at + token] = v[token * dim + i];
+    }
+    this.multiply(this.weights, columns, dim, tokens, one);
+    for (let token = 0; token < tokens; token += 1) {
+      const from = (one.at + token * one.stride) / 4;
+      floats.copyWithin((to.at + token * to.stride) / 4 + head * dim, from, from + dim);
+    }
+    this.clear(one);
+  }
+
+  /** Products write up to the next four: what reads the area after them wants zeros there. @param {Area} area */
+  clear({ at, stride }) {
+    this.floats.fill(0, at / 4, (at + upTo(this.tokens, 2) * stride) / 4);
+  }
+
+  /**
+   * How long what each head makes of its vectors is in the residual stream: |R v|, where R^T R is that of W_O's part.
+   * @param {string} name of the matrices R, one after the other
+   * @param {Float32Array} values head by head, token by token
+   * @param {number} heads
+   */
+  lengths(name, values, heads) {
+    const { tokens, floats, one, other, square } = this;
+    const dim = values.length / heads / tokens;
+    const out = new Float32Array(heads * tokens);
+    for (let head = 0; head < heads; head += 1) {
+      this.write(square, this.vector(name).subarray(head * dim * dim, (head + 1) * dim * dim), dim);
+      this.write(one, values.subarray(head * tokens * dim, (head + 1) * tokens * dim), dim);
+      this.multiply(one, square, dim, dim, other);
+      for (let token = 0; token < tokens; token += 1) {
+        let sum = 0;
+        for (let at = (other.at + token * other.stride) / 4, end = at + dim; at < end; at += 1) sum += floats[at] ** 2;
+        out[head * tokens + token] = Math.sqrt(sum);
+      }
+    }
+    this.clear(other);
+    return out;
   }
 
   /** @param {Area} area of the width of the residual stream @param {string} name */
