@@ -14,6 +14,8 @@ from regard.decoding._rules import Model, Rules
 from regard.decoding._steps import Decoded, Until, check_chosen
 from regard.models import Loaded
 
+_PIECE = 128  # of a vocabulary
+
 LengthPenalty = Callable[[int], float]
 """What a length counts for: a text's score is its log-probability divided by it."""
 
@@ -215,12 +217,29 @@ def _likeliest(scores: Tensor, sums: Tensor, beams: int, ends: int) -> tuple[Ten
     from; and its last token.
     """
     texts, ways = sums.shape
-    values, tokens = scores.topk(min(scores.shape[1], beams + ends), dim=1)
+    values, tokens = _highest(scores, min(scores.shape[1], beams + ends))
     values = values.double()  # sums of many: float32 would make near hypotheses equal
     totals = (sums.view(-1, 1) + values).view(texts, -1)
     highest, places = totals.topk(min(totals.shape[1], beams + ways * ends), dim=1)
     gains, last = (each.view(texts, -1).gather(1, places) for each in (values, tokens))
     return highest, gains, places // values.shape[1], last
+
+
+def _highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """`scores.topk(count, dim=1)`, of which torch's takes ten times as long over a vocabulary.
+
+    The highest scores are in those pieces whose own highest are the highest.
+    """
+    rows, size = scores.shape
+    end = size // _PIECE * _PIECE
+    if end < 8 * count * _PIECE:
+        return scores.topk(count, dim=1)
+    pieces = scores[:, :end].reshape(rows, -1, _PIECE).amax(dim=2).topk(count, dim=1).indices
+    inside = torch.arange(_PIECE, device=scores.device)
+    rest = torch.arange(end, size, device=scores.device).expand(rows, -1)
+    columns = torch.cat(((pieces[:, :, None] * _PIECE + inside).flatten(1), rest), dim=1)
+    values, places = scores.gather(1, columns).topk(count, dim=1)
+    return values, columns.gather(1, places)
 
 
 def _told(written: Tensor, totals: Tensor, *, ended: bool) -> list[Hypothesis]:

@@ -346,3 +346,8 @@ def check_sizes(config: Any) -> None:
         value = getattr(config, name)
         if value is not None and not 0.0 <= value < 1.0:
             raise InputError(f"{name} must be a probability below 1; got {value}.")
+    if "layer_types" in present and len(config.layer_types) != config.num_layers:
+        raise InputError(
+            f"layer_types must name the kind of each of the {config.num_layers} layers; got "
+            f"{len(config.layer_types)}. {type(config).__name__}.of_sizes(num_layers=...) makes them fit."
+        )

@@ -16,7 +16,7 @@ from regard.core import (
     fused_attention,
     reference_attention,
 )
-from tolerances import FP32_OF_LARGEST, assert_close_to_largest
+from tolerances import BF16, FP32_OF_LARGEST, assert_close_to_largest
 
 
 def test_a_bias_in_single_precision_is_not_rounded_to_the_half_precision_of_the_queries() -> None:
@@ -146,3 +146,27 @@ def test_padding_without_anything_harmful_is_not_set_to_zero(monkeypatch: pytest
 
 
 _silenced = _fused.silence_padding
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+@pytest.mark.parametrize("v_dim", [5, 3])
+def test_one_query_of_each_head(grad: bool, dtype: torch.dtype, kv_heads: int, v_dim: int) -> None:
+    q = torch.randn(2, 6, 1, 5, dtype=dtype)
+    k, v = (torch.randn(2, kv_heads, 13, dim, dtype=dtype) for dim in (5, v_dim))
+    nothing_real = Padding(torch.arange(13) < torch.tensor([[9], [0]]))
+    for more in (
+        {},
+        {"mask": nothing_real},
+        {"bias": torch.randn(1, 6, 1, 13)},
+        {"mask": nothing_real, "bias": torch.randn(2, 1, 1, 13)},
+        {"sinks": torch.randn(6)},
+    ):
+        inputs = AttentionInputs(q=q, k=k, v=v, **more)
+        wide = inputs.changed(q=q.double(), k=k.double(), v=v.double())
+        with torch.set_grad_enabled(grad):
+            found = fused_attention(inputs)
+        assert found.dtype == dtype
+        tolerance = FP32_OF_LARGEST if dtype == torch.float32 else BF16
+        assert_close_to_largest(found.double(), reference_attention(wide).context, tolerance)

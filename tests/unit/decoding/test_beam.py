@@ -9,6 +9,7 @@ import torch
 
 from regard.core.errors import InputError, RegardError
 from regard.decoding import Beams, Power, Rules, Wu, beam_search, greedy
+from regard.decoding._beam import _highest
 from regard.models import Transformer
 from tolerances import FP64, assert_close_to_largest
 from unit.decoding.toy import decoder, every_text, log_probabilities, pair
@@ -133,3 +134,16 @@ def test_refusals() -> None:
     for search in (greedy, beam_search):
         with pytest.raises(RegardError, match="the network's logits are not numbers"):
             search(network, TEXTS, rules=Rules(max_length=3))
+
+
+@pytest.mark.parametrize("size", [7, 127, 128 * 9, 128 * 40 + 13])
+def test_the_highest_of_a_row_are_those_of_all_of_it(size: int) -> None:
+    scores = torch.randn(5, size)
+    scores[1] = scores[1].round()  # many are equal
+    scores[2, : size // 2] = -torch.inf
+    scores[3] = -torch.inf
+    for count in (1, 3, 5, min(size, 40)):
+        values, places = _highest(scores, count)
+        assert torch.equal(values, scores.sort(dim=1, descending=True).values[:, :count])
+        assert torch.equal(values, scores.gather(1, places))
+        assert all(len(set(row)) == count for row in places.tolist())

@@ -93,7 +93,8 @@ def network(family: str, **more: Any) -> Transformer:
     off = {name: 0.0 for name in known if name.endswith("dropout_p")}
     given = SIZES | BOTH | off | {"model_type": family, "vocab_size": len(WORDS), "max_seq_len": 31} | more
     given |= {"pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 0}
-    return new_network(kind(**{name: value for name, value in given.items() if name in known}), seed=1)
+    config = kind.of_sizes(**{name: value for name, value in given.items() if name in known})
+    return new_network(config, seed=1)
 
 
 def tasks() -> dict[str, Task]:

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from regard.checkpoints import Fields
-from regard.core.errors import CheckpointError
+from regard.core.errors import CheckpointError, InputError
 from regard.models.families._layer_types import (
     FULL,
     SLIDING,
@@ -28,6 +28,7 @@ from regard.models.families._layer_types import (
     read_layer_types,
     read_window,
 )
+from regard.models.families.llama import LlamaConfig, build
 
 LAYERS = 7
 QWEN = LaterLayers("max_window_layers", 28)
@@ -138,3 +139,8 @@ def test_what_is_refused(rule: LayerRule, values: dict[str, Any], window: int | 
 def test_a_window_of_nothing() -> None:
     with pytest.raises(CheckpointError, match="sliding_window' must be at least 1; got 0"):
         qwen_window({"use_sliding_window": True, "sliding_window": 0})
+
+
+def test_a_network_needs_the_kind_of_each_of_its_layers() -> None:
+    with pytest.raises(InputError, match=r"each of the 2 layers; got 32. LlamaConfig.of_sizes"):
+        build(LlamaConfig(num_layers=2))
