@@ -242,7 +242,7 @@ def encode_split(settings: Settings, task: Task, split: Split, folder: Path, say
         for file, now in split.files().items():
             # Where both splits are of the same files, these are named once.
             if now != then.get(file) and not split.is_share:
-                say(f"{file} is not what it was when the run began; it goes on with the texts of then")
+                say(f"{file} is gone or has another date; the run goes on with the texts of then")
         return
     folder.parent.mkdir(exist_ok=True)
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed before it wrote the file about it
