@@ -29,7 +29,7 @@ ENDING = ".lc.norm.tok"
 SIDES = {"": "en", "_target": "de"}
 BEAMS, POWERS = 5, (0.6, 1.0, 1.4)
 SETTINGS: dict[str, Any] = {
-    "steps": 8500,
+    "steps": 14_200,
     "evaluate_every": 700,
     "save_every": 200,
     "keep": 10,
