@@ -13,7 +13,7 @@ from regard.core import AttentionInputs, Causal, Padding
 from regard.core.errors import InputError, RegardError
 from regard.models import Loaded
 from regard.tracing import KeepPolicy, Trace, compare, kept_bytes, page_record, trace_ids, trace_text
-from regard.tracing.record import Partial, ScoreInputs, kept_inputs, kept_tensor
+from regard.tracing.record import Partial, ScoreInputs, _keep, kept_inputs, kept_tensor
 from tolerances import WEIGHTS
 from unit.models import folders, tiny
 from unit.tracing.conftest import TEXT
@@ -315,11 +315,13 @@ def test_parity_of_a_trace_without_attention_is_refused() -> None:
         trace.parity()
 
 
-def test_free_pages_go_back_after_large_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_pages_go_back_when_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    monkeypatch.setattr("regard.tracing.record._keep.trim_malloc", lambda: calls.append(0))
-    keeping = KeepPolicy(keep="residual")
-    for size, device, expected in ((2**20, "cpu", 1), (2**20 - 1, "cpu", 0), (2**20, "meta", 0)):
-        calls.clear()
-        kept_tensor(torch.empty(size, dtype=torch.int8, device=device), keeping)
+    monkeypatch.setattr(_keep, "trim_malloc", lambda: calls.append(0))
+    monkeypatch.setattr(_keep, "_kept_since", 0)
+    half = torch.empty(_keep._GIVEN_BACK_EVERY // 2, dtype=torch.int8)
+    expected = 0
+    for size, device, more in ((0, "cpu", 0), (1, "cpu", 0), (0, "meta", 0), (0, "cpu", 1), (0, "cpu", 0)):
+        kept_tensor(half[size:].to(device), KeepPolicy(keep="residual"))
+        expected += more
         assert len(calls) == expected
