@@ -5,6 +5,8 @@ are written out, a block of queries at a time. All else goes to the kernel: in o
 the mask or bias of all rows would be large, or where blocks need not look at the keys that nobody sees.
 """
 
+from functools import cache
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -245,7 +247,7 @@ def _attend_once(q: Tensor, k: Tensor, v: Tensor, scale: float, added: Tensor | 
     q = q.reshape(batch, k.shape[1], group, dim)
     if added is not None and added.shape[1] == heads:
         added = added.reshape(added.shape[0], k.shape[1], group, added.shape[3])
-    if group == 1 and q.dtype == torch.bfloat16:
+    if group == 1 and q.dtype == torch.bfloat16 and _onednn_takes_bfloat16():
         q = torch.cat((q, q), dim=2)
     if group == 1 and q.dtype == torch.float32 and not torch.is_grad_enabled():
         scores = q @ k.transpose(2, 3) * scale
@@ -255,6 +257,12 @@ def _attend_once(q: Tensor, k: Tensor, v: Tensor, scale: float, added: Tensor | 
         return weights @ v
     context = _by_torch(q, k, v, scale, added=added)[:, :, :group]
     return context.reshape(batch, heads, 1, -1)
+
+
+@cache
+def _onednn_takes_bfloat16() -> bool:
+    is_there = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return bool(is_there and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def _fit(tensor: Tensor, width: int) -> Tensor:
