@@ -1,33 +1,30 @@
 // What a page opens on when its text is another one: the link that is strongest and most its own. Python's form, which
 // says how, is views/_start.py.
 
-import { Units } from "../base/units.js";
-import LISTS from "../function_words.json";
-
 const SCREEN = 48;
 const MOST_WEIGHTS = 1 << 22;
 const SHARED = 2 / 3;
-const [WHOLE, PIECES, FUNCTION, MARK, SPECIAL] = [4, 3, 2, 1, 0];
-const WANTED = [`${WHOLE}2`, `${PIECES}2`, `${PIECES}1`, `${FUNCTION}1`, `${MARK}1`, `${MARK}0`, `${SPECIAL}0`];
+/** How much a word says: see ranks.js. */
+export const RANKS = { whole: 4, pieces: 3, function: 2, mark: 1, special: 0 };
+// How much two words have to say, and how far apart they have to be: the first of these that leaves a link.
+const WANTED = [
+  [RANKS.whole, 2],
+  [RANKS.pieces, 2],
+  [RANKS.pieces, 1],
+  [RANKS.function, 1],
+  [RANKS.mark, 1],
+  [RANKS.mark, 0],
+  [RANKS.special, 0],
+];
 const BY_PLACE = ["previous", "next", "positional stride", "delimiter sink", "broadcast"];
-const FUNCTION_WORDS = new Set(Object.values(LISTS).flatMap((list) => list.split(" ")));
 
 /** @typedef {{ link: number, weight: number, start: Record<string, any> }} Found */
-
-/**
- * The words of a text: that of each token, and how much each says.
- * @param {import("./tokenizer.js").Encoded} encoded
- */
-export function ranked({ tokens, words }) {
-  const { all, of } = new Units(tokens, words, true);
-  return { units: [...of], ranks: all.map(rankOf) };
-}
 
 export class Opening {
   /**
    * @param {boolean} causal
    * @param {number} heads of all layers
-   * @param {ReturnType<typeof ranked>} text
+   * @param {{ units: number[], ranks: number[] }} text the word of each token, and how much each word says
    * @param {Found | null} [found] the best link of the heads before
    */
   constructor(causal, heads, { units, ranks }, found = null) {
@@ -40,8 +37,8 @@ export class Opening {
     const most = Math.min(SCREEN, Math.max(8, Math.floor(MOST_WEIGHTS / (heads * units.length))));
     /** @type {number[]} the words whose rows are asked, the words that count, and the pairs that may be a link */
     [this.asked, this.counted, this.links] = [[], [], []];
-    for (const [least, apart] of WANTED.map((each) => [...each].map(Number))) {
-      this.counted = ranks.flatMap((rank, at) => (rank >= Math.min(least, MARK) ? [at] : []));
+    for (const [least, apart] of WANTED) {
+      this.counted = ranks.flatMap((rank, at) => (rank >= Math.min(least, RANKS.mark) ? [at] : []));
       this.asked = this.counted.slice(0, most);
       const far = (/** @type {number} */ query, /** @type {number} */ key) =>
         Math.min(ranks[query], ranks[key]) >= least && Math.abs(query - key) >= apart;
@@ -107,12 +104,4 @@ export class Opening {
       }
     }
   }
-}
-
-/** @param {import("../base/units.js").Units["all"][number]} unit */
-function rankOf({ text, special, unknown, first, last }) {
-  if (special) return SPECIAL;
-  if (unknown || !/[\p{L}\p{N}]/u.test(text)) return MARK;
-  if (FUNCTION_WORDS.has(text.trim().toLowerCase())) return FUNCTION;
-  return first === last ? WHOLE : PIECES;
 }

@@ -9,8 +9,8 @@ import { fromBase64 } from "./blocks.js";
 import { between, factsOf } from "./facts.js";
 import { LiveModel } from "./model.js";
 import { punctuation } from "./naming.js";
-import { ranked } from "./opening.js";
 import { readPiece } from "./pieces.js";
+import { ranked } from "./ranks.js";
 import { makeTokenizer } from "./tokenizer.js";
 
 /**
