@@ -210,7 +210,7 @@ def attend(
     added: Tensor | None = None,
     is_causal: bool = False,
 ) -> Tensor:
-    """One call of torch's kernel; `added` is what is added to the scaled scores.
+    """One call of torch's kernel, or what is quicker for one query; `added` is added to the scaled scores.
 
     `scaled_dot_product_attention` silently turns to arithmetic on the whole matrix for d_v != d_k, for
     tensors whose last axis is not contiguous, for dropout and for a mask with a gradient. So the narrower of

@@ -335,7 +335,7 @@ _LEAST = {
 
 
 def check_sizes(config: Any) -> None:
-    """Raise InputError for a size or a probability that no transformer can have."""
+    """Raise InputError for sizes or probabilities that no transformer has, or that do not fit together."""
     named = (each.name for each in fields(config))
     present = {name for name in (*_LEAST, *named) if hasattr(config, name)}
     for name in sorted(present & _LEAST.keys(), key=list(_LEAST).index):  # a set has no order to rely on

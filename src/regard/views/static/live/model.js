@@ -38,8 +38,8 @@ import { Workspace } from "./workspace.js";
  * @property {number[]} [predict] positions of which the head says what it expects there
  * @property {boolean[]} [special] tokens that the model added, for the statistics
  * @property {boolean[]} [marks] tokens that are punctuation, for the names of heads
- * @property {number[]} [units] the word of each token, and
- * @property {number[]} [ranks] how much each word says, for the link to open on
+ * @property {number[]} [units] the word of each token, for the link to open on; without it there is none
+ * @property {number[]} [ranks] how much each word says
  *
  * @typedef {import("./edits.js").Dragged} Dragged
  * @typedef {import("./telling.js").Neurons} Neurons
@@ -180,7 +180,18 @@ export class LiveModel {
   }
 
   /** @param {Request} request @returns {Required<Request>} @throws {RangeError} in words */
-  checked({ ids, types = [], off = [], weights = [], unseen = [], predict = [], special = [], ...of }) {
+  checked({
+    ids,
+    types = [],
+    off = [],
+    weights = [],
+    unseen = [],
+    predict = [],
+    special = [],
+    marks = [],
+    units = [],
+    ranks = [],
+  }) {
     const { vocabulary, positions, layers, head } = this.description;
     if (ids.length < 1 || ids.length > positions)
       throw new RangeError(`The model reads 1 to ${positions} tokens; got ${ids.length}.`);
@@ -198,9 +209,9 @@ export class LiveModel {
       ids,
       types: ids.map((_, at) => types[at] ?? 0),
       special: ids.map((_, at) => special[at] ?? false),
-      marks: ids.map((_, at) => of.marks?.[at] ?? false),
-      units: ids.map((_, at) => of.units?.[at] ?? at),
-      ranks: of.ranks ?? ids.map(() => 0),
+      marks: ids.map((_, at) => marks[at] ?? false),
+      units,
+      ranks,
       off,
       weights,
       unseen,

@@ -21,6 +21,7 @@ import { Draws } from "./draws.js";
  * @typedef {{ ids: number[], special: boolean[], marks: boolean[] }} Text marks: which tokens are punctuation
  * @typedef {{ query: number, keys: number[], even: number }} Row a query that counts, and its keys
  * @typedef {{ name: string, detail?: string, effect: number }} Name
+ * @typedef {{ queries: Int32Array, masses: Float64Array, evens: Float64Array, habits: Float64Array }} Measured rows
  */
 
 const NEAREST = 8; // occurrences of a token that count
@@ -64,6 +65,7 @@ class TextNaming {
     this.count = count;
     this.causal = causal;
     this.times = draws.first(count * facts.resamples);
+    this.once = new Uint8Array(count).fill(1);
     this.isTold = false;
     const isFirst = (/** @type {number} */ at) => at === 0 && (causal || special[0]);
     /** The parts of the delimiter sink. @type {Record<string, (at: number) => boolean>} */
@@ -120,8 +122,8 @@ class TextNaming {
       const rows = this.rows[number] ?? this.shared(received[0], rule.broadcast ?? 0);
       if (rows.length < facts.fewest) return;
       this.isTold = true;
-      const measured = rows.map((row) => this.measured(row, weights, received, Boolean(rule.sink || rule.broadcast)));
-      const effect = effectOf(measured);
+      const measured = this.measured(rows, weights, received, Boolean(rule.sink || rule.broadcast));
+      const effect = effectOf(measured, this.once, 0);
       // The low end is never above the effect itself: most heads need no resamples.
       if (effect <= Math.max(facts.threshold, found.get(name)?.effect ?? 0)) return;
       if (!this.isSure(measured, tail)) return;
@@ -139,43 +141,40 @@ class TextNaming {
     return this.counted(odd, () => chosen);
   }
 
-  /** A row's mass, what attending evenly would give, and what the head's other rows give.
-   * @param {Row} row @param {Float64Array} weights @param {Float64Array[]} received @param {boolean} isShared */
-  measured({ query, keys, even }, weights, [ofEven, ofOdd], isShared) {
-    let [mass, habit] = [0, 0];
-    for (const key of keys) {
-      const weight = weights[query * this.count + key];
-      mass += weight;
-      const others = (this.causal ? this.count - key : this.count) - 1;
-      habit += others > 0 ? (ofEven[key] + ofOdd[key] - weight) / others : 1 / this.seen(query);
-    }
-    return { query, mass, even, habit: isShared ? even : habit };
+  /** Each row's mass, what attending evenly would give, and what the head's other rows give.
+   * @param {Row[]} rows @param {Float64Array} weights @param {Float64Array[]} received @param {boolean} isShared
+   * @returns {Measured} */
+  measured(rows, weights, [ofEven, ofOdd], isShared) {
+    const numbers = () => new Float64Array(rows.length);
+    const found = { queries: new Int32Array(rows.length), masses: numbers(), evens: numbers(), habits: numbers() };
+    rows.forEach(({ query, keys, even }, row) => {
+      let [mass, habit] = [0, 0];
+      for (const key of keys) {
+        const weight = weights[query * this.count + key];
+        mass += weight;
+        const others = (this.causal ? this.count - key : this.count) - 1;
+        habit += others > 0 ? (ofEven[key] + ofOdd[key] - weight) / others : 1 / this.seen(query);
+      }
+      found.queries[row] = query;
+      found.masses[row] = mass;
+      found.evens[row] = even;
+      found.habits[row] = isShared ? even : habit;
+    });
+    return found;
   }
 
   /** Whether the low end of an effect's interval, by a bootstrap over queries, is above the threshold.
-   * @param {ReturnType<TextNaming["measured"]>[]} measured @param {number} tail */
+   * @param {Measured} measured @param {number} tail */
   isSure(measured, tail) {
-    const { count, times } = this;
     const { resamples, threshold } = this.facts;
-    // Tens of thousands of sums for each head: of plain arrays of numbers.
-    const of = (/** @type {"query" | "mass" | "even" | "habit"} */ name) =>
-      Float64Array.from(measured, (each) => each[name]);
-    const [queries, masses, evens, habits] = [of("query"), of("mass"), of("even"), of("habit")];
     const effects = new Float64Array(resamples);
     let [found, below] = [0, 0];
-    for (let start = 0; start < resamples * count; start += count) {
-      let [counted, mass, even, habit] = [0, 0, 0, 0];
-      for (let row = 0; row < queries.length; row += 1) {
-        const drawn = times[start + queries[row]];
-        counted += drawn;
-        mass += drawn * masses[row];
-        even += drawn * evens[row];
-        habit += drawn * habits[row];
-      }
-      if (counted === 0) continue;
-      effects[found] = (mass - Math.max(even, habit)) / counted;
-      if (effects[found] <= threshold) below += 1;
+    for (let resample = 0; resample < resamples; resample += 1) {
+      const effect = effectOf(measured, this.times, resample * this.count);
+      if (Number.isNaN(effect)) continue;
+      if (effect <= threshold) below += 1;
       if (below > tail * (resamples - 1) + 1) return false; // however many of the others are above
+      effects[found] = effect;
       found += 1;
     }
     const sorted = effects.subarray(0, found).sort();
@@ -201,14 +200,16 @@ class TextNaming {
   }
 }
 
-/** Mean of mass, less the larger of the means of `even` and `habit`.
- * @param {{ mass: number, even: number, habit: number }[]} rows */
-function effectOf(rows) {
-  let [mass, even, habit] = [0, 0, 0];
-  for (const row of rows) {
-    mass += row.mass;
-    even += row.even;
-    habit += row.habit;
+/** Mean of mass, less the larger of the means of `even` and `habit`; NaN where nothing counts.
+ * @param {Measured} measured @param {Uint8Array} times how often each query counts, from `start` on @param {number} start */
+function effectOf({ queries, masses, evens, habits }, times, start) {
+  let [counted, mass, even, habit] = [0, 0, 0, 0];
+  for (let row = 0; row < queries.length; row += 1) {
+    const drawn = times[start + queries[row]];
+    counted += drawn;
+    mass += drawn * masses[row];
+    even += drawn * evens[row];
+    habit += drawn * habits[row];
   }
-  return (mass - Math.max(even, habit)) / rows.length;
+  return (mass - Math.max(even, habit)) / counted;
 }

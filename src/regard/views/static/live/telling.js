@@ -1,6 +1,5 @@
-// What a page tells of a run beside q, k and v: the vectors on the way (the story), the size of what a head takes from
-// a key (norm-weighted attention), and means of the weights (statistics). Python's forms of these are
-// tracing/pages/_contents.py, Trace.norm_weighted and views/_contents.py.
+// What a page tells of a run beside q, k and v: the vectors on the way (the story), and means of the weights
+// (statistics). Python's forms of these are tracing/pages/_contents.py and views/_contents.py.
 
 import { topOf } from "./arithmetic.js";
 

@@ -1,4 +1,5 @@
-// The numbers of one pass, a row for each token, in the kernel's memory; and what is done to them with packed weights.
+// The numbers of one pass, a row for each token, in the kernel's memory; and the products of them, with packed weights
+// and, of one head at a time, with each other.
 
 import { ACTIVATIONS, layerNorm } from "./arithmetic.js";
 
@@ -227,6 +228,7 @@ export class Workspace {
 
   /**
    * How long what each head makes of its vectors is in the residual stream: |R v|, where R^T R is that of W_O's part.
+   * Python's form is Trace.norm_weighted.
    * @param {string} name of the matrices R, one after the other
    * @param {Float32Array} values head by head, token by token
    * @param {number} heads
