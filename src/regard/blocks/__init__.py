@@ -20,6 +20,7 @@ from regard.blocks._layers import (
     SelfAttentionLayer,
 )
 from regard.blocks._multi_head import MultiHeadAttention
+from regard.blocks._packed import PackedEmbedding, PackedLinear, Packing, learned, unpacked
 from regard.blocks._perceiver import ConcatenatedEmbeddings, CrossAttentionLayer, LatentStack
 from regard.blocks._recurrent import AlignedDecoderLayer, GatedUnit, RecurrentLayer
 from regard.blocks._sru import SruAttention, SruLayer

@@ -11,5 +11,13 @@ from regard.checkpoints._find import DEFAULT_MODEL, Source, available, find, loc
 from regard.checkpoints._hub import BESIDE, MODULES, SENTENCE, licence_of, network_folder
 from regard.checkpoints._keymap import ID_BUFFERS, KeyMap, Rename, Shared
 from regard.checkpoints._loading import LoadReport, load_into, to_hf, unwrapped
-from regard.checkpoints._tensors import DTYPES as SAFETENSORS_DTYPES
-from regard.checkpoints._tensors import SafetensorsFile, TensorReader, read_tensors, write_tensors
+from regard.checkpoints._safetensors import DTYPES as SAFETENSORS_DTYPES
+from regard.checkpoints._safetensors import SafetensorsFile
+from regard.checkpoints._tensors import (
+    TensorReader,
+    WeightsFile,
+    read_tensors,
+    write_tensors,
+)
+from regard.checkpoints.gguf import TYPES as BLOCK_TYPES
+from regard.checkpoints.gguf import GGUFFile, Packed, is_gguf, open_gguf

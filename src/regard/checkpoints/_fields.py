@@ -186,6 +186,11 @@ class Fields:
         """
         return self.get(key, kind, None) if key in self.values else default
 
+    def given(self, key: str) -> object:
+        """A field that is there, whatever it is; who asks checks it."""
+        self._read.add(key)
+        return self.values[key]
+
     def expect(self, key: str, allowed: Collection[_V], default: _V) -> _V:
         """A field that regard supports at these values only; `default` is what its absence means.
 

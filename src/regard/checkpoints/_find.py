@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 from regard.checkpoints import _hub
 from regard.checkpoints._hub import CONFIG, WEIGHTS, holds_tokenizer, network_folder
+from regard.checkpoints.gguf import is_gguf
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
 from regard.core.wording import joined, reason
 
@@ -100,8 +101,9 @@ def _sha256(file: Path, size: int, mtime_ns: int) -> str:
         return hashlib.sha256(whole).hexdigest()
 
 
-SourceKind: TypeAlias = Literal["folder", "package", "cache", "hub", "transformers"]
-"""Where a model was found: the user's folder, an installed package, the Hugging Face cache, or the hub."""
+SourceKind: TypeAlias = Literal["folder", "gguf", "package", "cache", "hub", "transformers"]
+"""Where a model was found: the user's folder or GGUF file, an installed package, the Hugging Face cache, or
+the hub."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +112,7 @@ class Source:
 
     Attributes:
         name: the full name of the model, or the path of a folder as it was given.
-        folder: the folder with its files.
+        folder: the folder with its files, or the GGUF file.
         kind: where it came from.
     """
 
@@ -173,6 +175,8 @@ def locate(name: str | os.PathLike[str]) -> Source:
     path = os.path.expanduser(given)
     if os.path.isdir(path):
         return _folder(given, Path(path))
+    if os.path.isfile(path) and is_gguf(path):
+        return Source(name=given, folder=Path(path), kind="gguf")
     if os.path.isfile(path):
         raise CheckpointError(
             f"{given!r} is a file; a model is a folder with {CONFIG} and weights: give the folder"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from regard.checkpoints.gguf import open_gguf
 from regard.core.errors import CheckpointError
 from regard.core.files import json_kind, read_object, read_objects
 from regard.core.tokenizer_files import PARTS, SETTINGS, TOKENIZER, VOCABULARIES
@@ -135,13 +136,13 @@ _UNKNOWN = frozenset({"", "unknown"})
 
 
 def licence_of(folder: str | PathLike[str]) -> str | None:
-    """The licence that a model's card states, as it states it.
+    """The licence that a model's card states, or its GGUF file, as it stands there.
 
     The fields `license` and `license_name` are read. Where `license` is `other` and there is a name, it is
     the name that counts.
 
     Args:
-        folder: a model's folder.
+        folder: a model's folder, or its GGUF file.
 
     Returns:
         `apache-2.0` or the like; several in a row with commas; None where there is no card, or it states
@@ -156,7 +157,13 @@ def licence_of(folder: str | PathLike[str]) -> str | None:
     from huggingface_hub.repocard import metadata_load
 
     try:
-        fields = metadata_load(Path(folder) / "README.md") or {}
+        if Path(folder).is_file():
+            told = open_gguf(folder).fields
+            fields = {
+                key: told.get(f"general.{key.replace('_', '.')}") for key in ("license", "license_name")
+            }
+        else:
+            fields = metadata_load(Path(folder) / "README.md") or {}
     except Exception:  # no such file, no text, or no YAML, whose errors have no class to import from there
         return None
     licences, names = _words(fields.get("license")), _words(fields.get("license_name"))

@@ -4,7 +4,7 @@ import functools
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -181,6 +181,13 @@ class KeyMap:
     @property
     def _own(self) -> tuple[Rename, ...]:
         return tuple(rule for rule in self.rules if not isinstance(rule, Shared))
+
+    def untransposed(self) -> "KeyMap":
+        """The same for files in which every matrix lies as in the network."""
+        rules = tuple(
+            replace(rule, transposed=False) if isinstance(rule, Rename) else rule for rule in self.rules
+        )
+        return replace(self, rules=rules)
 
     def match(self, name: str) -> Match | None:
         """The `Rename` that has a name on disk, or None."""

@@ -109,7 +109,9 @@ def _parsed(words: str) -> dict[Any, Any]:
 
 
 def _facts(full: "Model", smaller: "Model", folder: Path) -> dict[str, Any]:
-    before, after = (sum(each.numel() for each in one.network.parameters()) for one in (full, smaller))
+    from regard.blocks import learned
+
+    before, after = (sum(each.count for each in learned(one.network)) for one in (full, smaller))
     return {
         "model": full.name,
         "folder": str(folder),

@@ -3,7 +3,7 @@
 And what a checkpoint's own files say of it, field by field: honoured, or refused by name.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
@@ -11,6 +11,7 @@ from typing import Any, Self, TypedDict, Unpack
 import torch
 from torch import Tensor
 
+from regard.checkpoints import open_gguf
 from regard.core.arguments import number, whole
 from regard.core.errors import CheckpointError, InputError
 from regard.core.files import read_object
@@ -82,11 +83,27 @@ def said(model: Loaded) -> tuple[Path, dict[str, Any]]:
     file = folder / "generation_config.json"
     file = file if file.exists() else folder / "config.json"
     held = getattr(getattr(model.network, "hf_model", None), "generation_config", None)
+    if model.source.kind == "gguf":
+        return folder, _sampling_said(open_gguf(folder).fields)
     if held is not None:
         file, values = Path("generation_config"), held.to_dict()
     else:
         values = read_object(file) if model.network.foreign is None and file.exists() else {}
     return file, {name: value for name, value in values.items() if value is not None}
+
+
+_SAMPLING = {
+    "general.sampling.temp": "temperature",
+    "general.sampling.top_k": "top_k",
+    "general.sampling.top_p": "top_p",
+    "general.sampling.min_p": "min_p",
+}
+"""What a GGUF file recommends, and the fields that say the same in a folder."""
+
+
+def _sampling_said(fields: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: fields[theirs] for theirs, name in _SAMPLING.items() if theirs in fields}
+    return found | {"do_sample": True} if found else {}
 
 
 def rules_said(model: Loaded, given: Collection[str]) -> tuple[Path, dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from regard.checkpoints import MODULES, SENTENCE, Fields, read_config, read_config_list
+from regard.checkpoints import MODULES, SENTENCE, Fields, open_gguf, read_config, read_config_list
 from regard.core.errors import CheckpointError, InputError
 from regard.embedding._pooling import Kind
 from regard.embedding._steps import Dense, Norm, Step, Unit, read_dense, read_norm, read_unit
@@ -159,7 +159,7 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
     nothing after it: as sentence-transformers does.
 
     Args:
-        folder: the model's folder.
+        folder: the model's folder, or its GGUF file, which says no more than a pooling.
 
     Raises:
         CheckpointError: a file is damaged or missing; or has a field or a module that regard does not know,
@@ -172,6 +172,8 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
         (('mean',), (Unit(),), 256)
     """
     folder = Path(folder)
+    if folder.is_file():
+        return _of_gguf(folder)
     if not (folder / MODULES).exists():
         pooling: Kind = "last" if _is_language_model(folder) else "mean"
         return SentenceSettings(pooling=(pooling,), max_seq_length=_tokenizer_limit(folder))
@@ -202,6 +204,24 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
         dimensions=_trained_sizes(folder),
         **_read_prompts(folder),
     )
+
+
+_GGUF_POOLINGS: Final[Mapping[int, Kind]] = MappingProxyType({1: "mean", 2: "cls", 3: "last"})
+"""By the numbers of llama.cpp."""
+
+
+def _of_gguf(file: Path) -> SentenceSettings:
+    """Of a GGUF file: the pooling that it names, or as of a folder that names none."""
+    fields = open_gguf(file).fields
+    start = fields.get("general.architecture")
+    number = fields.get(f"{start}.pooling_type", 0)
+    if number not in (0, *_GGUF_POOLINGS):
+        raise CheckpointError(
+            f"{file}: the field '{start}.pooling_type' must be 0 to 3 (none, mean, the first token, the "
+            f"last); got {number}, with which a text becomes no vector"
+        )
+    usual: Kind = "mean" if start in ("bert", "t5", "t5encoder") else "last"
+    return SentenceSettings(pooling=(_GGUF_POOLINGS.get(number, usual),))
 
 
 def _sizes(step: Step) -> tuple[int | None, int | None]:

@@ -39,11 +39,12 @@ def load(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     leave_out: Sequence[str] = (),
+    packed: bool = True,
 ) -> Model:
     """Load a model with its tokenizer.
 
-    A name is looked up in this order: as a folder (a training run's counts), as an installed model package,
-    in the Hugging Face cache, on the Hugging Face hub.
+    A name is looked up in this order: as a folder (a training run's counts) or a GGUF file, as an installed
+    model package, in the Hugging Face cache, on the Hugging Face hub.
 
     Args:
         name_or_folder: None is sentence-transformers/all-MiniLM-L6-v2.
@@ -51,6 +52,9 @@ def load(
         device: the device to put them on; None is the CPU.
         leave_out: beginnings of the names of stored tensors that are not the network's, such as `fc.` of a
             head of your own, which are not read; `save` then writes a folder without them.
+        packed: whether weights that a GGUF file stores in fewer bits stay in its blocks, on the CPU, and are
+            unpacked when they are used: the model then takes no more memory than the file, and gives the same
+            numbers; its weights cannot be changed. False unpacks them all, to float32 or `dtype`.
 
     Returns:
         The model, in evaluation mode.
@@ -67,7 +71,7 @@ def load(
         6
     """
     name = DEFAULT_MODEL if name_or_folder is None else name_or_folder
-    return Model(load_checkpoint(name, dtype=dtype, device=device, leave_out=leave_out))
+    return Model(load_checkpoint(name, dtype=dtype, device=device, leave_out=leave_out, packed=packed))
 
 
 def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Model:

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from regard import lenses, tracing
+from regard.blocks import learned
 from regard.checkpoints import licence_of
 from regard.core import Mask
 from regard.core.errors import InputError
@@ -111,7 +112,7 @@ class HasNetwork:
         Raises:
             InputError: more tokens than the model takes, or none.
         """
-        parameters = list(self.network.parameters())
+        weights = learned(self.network)
         limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]
         tokens = min([512, *limits]) if num_tokens is None else num_tokens
         both = tokens if len(self.network.prefixes) == 2 else None
@@ -122,9 +123,9 @@ class HasNetwork:
             **_sizes(self.config),
             "positions": positions_of(self.network),
             "masks": masks_of(self.network),
-            "parameters": sum(parameter.numel() for parameter in parameters),
-            "bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
-            "dtype": str(parameters[0].dtype).removeprefix("torch."),
+            "parameters": sum(each.count for each in weights),
+            "bytes": sum(each.bytes for each in weights),
+            "dtype": str(next(self.network.parameters()).dtype).removeprefix("torch."),
             "trace_tokens": tokens if traced else None,
             "trace_bytes": tracing.forecast(self.loaded, tokens, both).kept if traced else None,
             "found_in": self.loaded.source.kind,

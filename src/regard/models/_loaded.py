@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from regard.blocks import Packing
 from regard.checkpoints import (
     DEFAULT_MODEL,
     Fields,
+    GGUFFile,
     HeadKind,
     KeyMap,
     Source,
@@ -22,6 +24,7 @@ from regard.checkpoints import (
     load_into,
     locate,
     network_folder,
+    open_gguf,
     read_config,
     read_tensors,
     unwrapped,
@@ -35,7 +38,7 @@ from regard.models._init import WithoutValues, blank, fill
 from regard.models._network import Network
 from regard.models._surgery import cut_as_stored, our_own, without_pruned
 from regard.models._transformer import Transformer
-from regard.models.families import FAMILIES, Family, family_of
+from regard.models.families import FAMILIES, Family, family_of, gguf_checkpoint
 from regard.text import Tokenizer, doubt
 
 
@@ -95,6 +98,7 @@ def load_checkpoint(
     dropout: Mapping[str, float] = MappingProxyType({}),
     seed: int = 0,
     leave_out: Sequence[str] = (),
+    packed: bool = True,
 ) -> Loaded:
     """Find a checkpoint, check that config and weights fit, and read it.
 
@@ -110,6 +114,9 @@ def load_checkpoint(
         seed: of the random numbers of a new head.
         leave_out: beginnings of the names of stored tensors that are not the network's, such as `fc.` of a
             head of your own. They are not read, and named in `Loaded.left_out`.
+        packed: whether weights that a GGUF file stores in fewer bits stay in its blocks, on the CPU, and are
+            unpacked when they are used: the network then takes no more memory than the file, and its weights
+            cannot be changed. False unpacks them all, to float32 or `dtype`.
 
     Returns:
         The network in evaluation mode, with its tokenizer where there is one.
@@ -135,7 +142,7 @@ def load_checkpoint(
     with ThreadPoolExecutor(1) as beside:
         genuine = beside.submit(verify, source)
         try:
-            asked = _Asked(head, num_labels, tuple(labels), dropout, seed, tuple(leave_out))
+            asked = _Asked(head, num_labels, tuple(labels), dropout, seed, tuple(leave_out), packed)
             return _read(source, dtype, device, asked)
         finally:
             genuine.result()  # the first error: what else went wrong may come of it
@@ -150,6 +157,7 @@ class _Asked(NamedTuple):
     dropout: Mapping[str, float]
     seed: int
     leave_out: tuple[str, ...]
+    packed: bool
 
     def networks_own(
         self, tensors: TensorReader, keys: KeyMap
@@ -206,15 +214,20 @@ _LAYERS = ("classifier.", "pre_classifier.", "classification_head.", "score.")
 def _read(
     source: Source, dtype: torch.dtype | None, device: torch.device | str | None, asked: _Asked
 ) -> Loaded:
-    folder = network_folder(source.folder)
-    fields, pruned = without_pruned(without_prefix(read_config(folder)))
-    tensors = read_tensors(folder)
+    folder, gguf = network_folder(source.folder), None
+    if source.kind == "gguf":
+        gguf = open_gguf(folder)
+        read, tensors = gguf_checkpoint(gguf)
+    else:
+        read, tensors = read_config(folder), read_tensors(folder)
+    fields, pruned = without_pruned(without_prefix(read))
     family = _family(fields, tensors)
-    tensors, wrappers, left_out = asked.networks_own(tensors, family.keys)
+    keys = family.keys if gguf is None else family.keys.untransposed()
+    tensors, wrappers, left_out = asked.networks_own(tensors, keys)
     _check_depth(fields, len(tensors.names()))
     stored = replace(family.config.from_hf(fields, tensors.names()), **asked.dropout)
     config = asked.of(stored, fields)
-    unread = asked.not_its(stored, config, family.keys, tensors.names())
+    unread = asked.not_its(stored, config, keys, tensors.names())
     tensors = tensors.without(unread)
     try:
         with blank():  # memory comes with the stored tensors
@@ -226,18 +239,20 @@ def _read(
         _check_types(folder, tensors)
     # A tensor may be missing of a head that was asked for; of a stored one that is damage.
     new = ("head.", "pooler.") if config is not stored else ()
-    report = load_into(network, tensors, family.keys, dtype=dtype, device=device, may_begin=new)
+    stays = asked.packed and torch.device(device or "cpu").type == "cpu"
+    packing = Packing(network, dtype or torch.float32) if stays else None
+    report = load_into(network, tensors, keys, dtype=dtype, device=device, may_begin=new, packing=packing)
     if report.begun:
         init_weights(network, generator=torch.Generator().manual_seed(asked.seed), only=report.begun)
     notes = (f"{each!r} was taken off the names of the tensors" for each in wrappers)
     return Loaded(
         network=network.eval(),
-        tokenizer=_tokenizer(folder, family, network),
+        tokenizer=_tokenizer(folder, family, network, gguf),
         source=source,
         family=family.name,
         left_out=tuple(sorted({*report.left_out, *unread, *left_out})),
         begun=report.begun,
-        notes=(*notes, *doubt(folder, family.name)),
+        notes=(*notes, *(doubt(folder, family.name) if gguf is None else ())),
     )
 
 
@@ -270,8 +285,11 @@ def _check_types(folder: Path, tensors: TensorReader) -> None:
         raise CheckpointError(f"{folder} stores {odd}, which no layer computes in; pass dtype=.")
 
 
-def _tokenizer(folder: Path, family: Family, network: Transformer) -> Tokenizer | None:
-    tokenizer = Tokenizer.from_folder(folder, model_type=family.name)
+def _tokenizer(folder: Path, family: Family, network: Transformer, gguf: GGUFFile | None) -> Tokenizer | None:
+    if gguf is None:
+        tokenizer = Tokenizer.from_folder(folder, model_type=family.name)
+    else:
+        tokenizer = Tokenizer.from_gguf(gguf.fields, file=folder)
     rows = [network.stack(kind).embeddings.tokens.num_embeddings for kind in network.prefixes]
     return None if tokenizer is None else tokenizer.within(rows[0], rows[-1])
 

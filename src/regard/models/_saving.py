@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from regard.blocks import unpacked
 from regard.checkpoints import (
     BESIDE,
     IGNORED_FIELDS,
@@ -69,6 +70,10 @@ def save_checkpoint(loaded: Loaded, folder: str | PathLike[str]) -> Path:
         12
     """
     source = loaded.source.folder
+    if loaded.source.kind == "gguf":
+        return write_checkpoint(
+            our_own(loaded.network), folder, tokenizer=loaded.tokenizer, card=_card(loaded)
+        )
     return _write(
         our_own(loaded.network),
         folder,
@@ -157,7 +162,7 @@ def _write(
     family = family_of(config.model_type)
     fields = {**carried, **config.to_hf(), **pruned_fields(network, family)}
     fields["dtype"] = str(next(network.parameters()).dtype).removeprefix("torch.")
-    tensors = to_hf(network, family.keys)
+    tensors = to_hf(unpacked(network), family.keys)
     temporary = target.with_name(f".regard-{secrets.token_hex(8)}.tmp")
     try:
         temporary.mkdir()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from threading import Thread, get_ident
 from typing import Any, TypeVar, cast
 
+from regard.blocks import learned
 from regard.checkpoints import find
 from regard.embedding import Embedder, Request, read_sentence_settings
 from regard.model import Model, load
@@ -51,7 +52,7 @@ class Engine:
         self._source = model
         if isinstance(model, Model):
             self.model, self.source_name = model, model.name
-            self.bytes = sum(each.numel() * each.element_size() for each in model.network.parameters())
+            self.bytes = sum(each.bytes for each in learned(model.network))
         else:
             self.source_name = model
             self.bytes = sum(file.stat().st_size for file in find(model).folder.glob("*.safetensors"))

@@ -124,6 +124,11 @@ class Tokenizer:
         return cls(built.backend, source=str(built.path), special_ids=built.special, target=target)
 
     @classmethod
+    def from_gguf(cls, metadata: Mapping[str, object], *, file: Path) -> Self | None:
+        """STUB."""
+        return None
+
+    @classmethod
     def from_str(cls, json: str, *, roles: Mapping[str, str] | None = None) -> Self:
         """Makes a tokenizer of the text of a `tokenizer.json`.
 

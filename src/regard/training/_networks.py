@@ -171,7 +171,7 @@ def stored_network(name: str | PathLike[str], **more: Any) -> Transformer:
 
     GPT-2's files hold q, k and v as slices of one transposed matrix, with which products are slow.
     """
-    network = our_own(load_checkpoint(name, **more).network).float().train()
+    network = our_own(load_checkpoint(name, packed=False, **more).network).float().train()
     for parameter in network.parameters():
         parameter.data = parameter.data.contiguous()
     return network

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from regard.checkpoints import KeyMap
+from regard.checkpoints import Fields, GGUFFile, KeyMap, TensorReader
 from regard.core.errors import InputError
 from regard.models._transformer import Transformer
+from regard.models.families._gguf import Architecture, architecture_of, config_of, tensors_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,25 @@ _HOMES = {
     "t5": ("t5", "T5Config", "T5_KEYS"),
     "xlm-roberta": ("roberta", "RobertaConfig", "ROBERTA_KEYS"),
 }
+
+
+_GGUF = {"bert": "BERT", "gemma": "GEMMA", "gpt2": "GPT2", "llama": "LLAMA", "t5": "T5"}
+"""The modules of families that GGUF files are of, and how the names of their tables begin."""
+
+
+def gguf_checkpoint(file: GGUFFile) -> tuple[Fields, TensorReader]:
+    """A GGUF file as a folder of its family: the fields of config.json, and the tensors by their names there.
+
+    Raises:
+        CheckpointError: of an architecture that regard does not implement, or with a field that it does not
+            know.
+    """
+    known: dict[str, Architecture] = {}
+    for module, start in _GGUF.items():
+        known |= getattr(import_module(f"regard.models.families.{module}"), f"{start}_GGUF")
+    architecture = architecture_of(file, known)
+    config = config_of(file, architecture)
+    return config, tensors_of(file, architecture, config)
 
 
 FAMILIES = tuple(_HOMES)

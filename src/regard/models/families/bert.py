@@ -6,11 +6,12 @@ from typing import Any
 
 from torch import nn
 
-from regard.checkpoints import ID_BUFFERS, Fields, KeyMap, Rename, Shared
+from regard.checkpoints import ID_BUFFERS, Fields, GGUFFile, KeyMap, Rename, Shared
 from regard.models._attentions import TakesAttention
 from regard.models._config import hf
 from regard.models._heads import Classifier, pooled
 from regard.models._transformer import Transformer
+from regard.models.families._gguf import Architecture
 from regard.models.families._post_norm import (
     ATTENTION_RULES,
     EMBEDDING_RULES,
@@ -93,3 +94,45 @@ BERT_KEYS = KeyMap(
     buffers=ID_BUFFERS,
 )
 """BERT's names on disk and in the network."""
+
+
+def _gguf_sizes(fields: Fields, file: GGUFFile) -> dict[str, Any]:
+    """The rows of the tables; the number of labels of a head that regard does not read is passed over."""
+    fields.expect("attention.causal", (False,), default=False)
+    names = file.names()
+    tables = {"vocab_size": "token_embd.weight", "type_vocab_size": "token_types.weight"}
+    return {field: file.shape(name)[0] if name in names else 0 for field, name in tables.items()}
+
+
+_BLOCK, _LAYER = "blk.{layer}", "encoder.layer.{layer}"
+
+BERT_GGUF = {
+    "bert": Architecture(
+        model_type="bert",
+        class_name="BertModel",
+        fields={
+            "block_count": "num_hidden_layers",
+            "context_length": "max_position_embeddings",
+            "embedding_length": "hidden_size",
+            "feed_forward_length": "intermediate_size",
+            "attention.head_count": "num_attention_heads",
+            "attention.layer_norm_epsilon": "layer_norm_eps",
+        },
+        names=(
+            Rename("token_embd.weight", "embeddings.word_embeddings.weight"),
+            Rename("position_embd.weight", "embeddings.position_embeddings.weight"),
+            Rename("token_types.weight", "embeddings.token_type_embeddings.weight"),
+            Rename("token_embd_norm.{part}", "embeddings.LayerNorm.{part}"),
+            Rename(f"{_BLOCK}.attn_q.{{part}}", f"{_LAYER}.attention.self.query.{{part}}"),
+            Rename(f"{_BLOCK}.attn_k.{{part}}", f"{_LAYER}.attention.self.key.{{part}}"),
+            Rename(f"{_BLOCK}.attn_v.{{part}}", f"{_LAYER}.attention.self.value.{{part}}"),
+            Rename(f"{_BLOCK}.attn_output.{{part}}", f"{_LAYER}.attention.output.dense.{{part}}"),
+            Rename(f"{_BLOCK}.attn_output_norm.{{part}}", f"{_LAYER}.attention.output.LayerNorm.{{part}}"),
+            Rename(f"{_BLOCK}.ffn_up.{{part}}", f"{_LAYER}.intermediate.dense.{{part}}"),
+            Rename(f"{_BLOCK}.ffn_down.{{part}}", f"{_LAYER}.output.dense.{{part}}"),
+            Rename(f"{_BLOCK}.layer_output_norm.{{part}}", f"{_LAYER}.output.LayerNorm.{{part}}"),
+        ),
+        more=_gguf_sizes,
+    )
+}
+"""Files of BERT."""

@@ -15,15 +15,16 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
-from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
+from regard.checkpoints import Fields, GGUFFile, HeadKind, KeyMap, Rename
 from regard.core import Causal, Mask, Window
 from regard.core.errors import CheckpointError, InputError
 from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._transformer import Transformer
+from regard.models.families._gguf import Architecture
 from regard.models.families._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models.families._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope
-from regard.models.families.llama import LLAMA_RULES
+from regard.models.families.llama import GGUF_LLAMA_FIELDS, GGUF_LLAMA_NAMES, LLAMA_RULES, gguf_sizes
 from regard.positions import Rotary
 
 
@@ -241,3 +242,62 @@ GEMMA_KEYS = KeyMap(
     | {"embed_tokens.embed_scale": lambda at, to: abs(at**2 / to.config.d_model - 1) < 0.02},
 )
 """Gemma's names on disk and in the network."""
+
+
+_BLOCK, _THEIRS = "blk.{layer}", "layers.{layer}"
+
+_NAMES = (
+    *GGUF_LLAMA_NAMES,
+    Rename(f"{_BLOCK}.post_attention_norm.weight", f"{_THEIRS}.post_attention_layernorm.weight"),
+    Rename(f"{_BLOCK}.ffn_norm.weight", f"{_THEIRS}.pre_feedforward_layernorm.weight"),
+    Rename(f"{_BLOCK}.post_ffw_norm.weight", f"{_THEIRS}.post_feedforward_layernorm.weight"),
+)
+
+
+def _gguf_scalar(fields: Fields, largest: int) -> dict[str, Any]:
+    """What scores are divided by the root of; no file says it. It is the size of a head, but for the largest
+    model of each generation, which is told by its layers, as in llama.cpp."""
+    heads, width = fields.require("attention.head_count", int), fields.require("embedding_length", int)
+    is_largest = fields.require("block_count", int) == largest
+    size = width // max(1, heads) if is_largest else fields.get("attention.key_length", int, 256)
+    return {"query_pre_attn_scalar": size}
+
+
+def _gguf_gemma2(fields: Fields, file: GGUFFile) -> dict[str, Any]:
+    return gguf_sizes(fields, file) | _gguf_scalar(fields, largest=46)
+
+
+def _gguf_gemma3(fields: Fields, file: GGUFFile) -> dict[str, Any]:
+    period = fields.get("attention.sliding_window_pattern", int, 6)
+    local = fields.get("rope.freq_base_swa", float, 10_000.0)
+    return (
+        gguf_sizes(fields, file)
+        | _gguf_scalar(fields, largest=62)
+        | {"rope_local_base_freq": local, "sliding_window_pattern": period}
+    )
+
+
+_FIELDS = GGUF_LLAMA_FIELDS | {
+    "attention.sliding_window": "sliding_window",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+
+GEMMA_GGUF = {
+    "gemma2": Architecture(
+        model_type="gemma2",
+        class_name="Gemma2ForCausalLM",
+        fields=_FIELDS | {"attn_logit_softcapping": "attn_logit_softcapping"},
+        names=_NAMES,
+        more=_gguf_gemma2,
+        norm_offset=1.0,
+    ),
+    "gemma3": Architecture(
+        model_type="gemma3_text",
+        class_name="Gemma3ForCausalLM",
+        fields=_FIELDS,
+        names=_NAMES,
+        more=_gguf_gemma3,
+        norm_offset=1.0,
+    ),
+}
+"""Files of Gemma, in which norms have their whole weight and not its distance from 1."""

@@ -16,13 +16,14 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
-from regard.checkpoints import Fields, KeyMap, Rename
+from regard.checkpoints import Fields, GGUFFile, KeyMap, Rename
 from regard.core import Causal
 from regard.models._attentions import CAUSAL, TakesAttention
 from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._init import Normal, Scheme, residual_std
 from regard.models._transformer import Transformer
+from regard.models.families._gguf import Architecture
 from regard.positions import LearnedPositions
 
 
@@ -156,3 +157,43 @@ GPT2_KEYS = KeyMap(
     },
 )
 """GPT-2's names on disk and in the network."""
+
+
+def _gguf_sizes(fields: Fields, file: GGUFFile) -> dict[str, Any]:
+    names = file.names()
+    return {
+        "vocab_size": file.shape("token_embd.weight")[0] if "token_embd.weight" in names else 0,
+        "tie_word_embeddings": "output.weight" not in names,
+    }
+
+
+_BLOCK = "blk.{layer}"
+
+GPT2_GGUF = {
+    "gpt2": Architecture(
+        model_type="gpt2",
+        class_name="GPT2LMHeadModel",
+        fields={
+            "block_count": "n_layer",
+            "context_length": "n_positions",
+            "embedding_length": "n_embd",
+            "feed_forward_length": "n_inner",
+            "attention.head_count": "n_head",
+            "attention.layer_norm_epsilon": "layer_norm_epsilon",
+        },
+        names=(
+            Rename("token_embd.weight", "wte.weight"),
+            Rename("position_embd.weight", "wpe.weight"),
+            Rename("output_norm.{part}", "ln_f.{part}"),
+            Rename("output.weight", "lm_head.weight"),
+            Rename(f"{_BLOCK}.attn_norm.{{part}}", "h.{layer}.ln_1.{part}"),
+            Rename(f"{_BLOCK}.attn_qkv.{{part}}", "h.{layer}.attn.c_attn.{part}"),
+            Rename(f"{_BLOCK}.attn_output.{{part}}", "h.{layer}.attn.c_proj.{part}"),
+            Rename(f"{_BLOCK}.ffn_norm.{{part}}", "h.{layer}.ln_2.{part}"),
+            Rename(f"{_BLOCK}.ffn_up.{{part}}", "h.{layer}.mlp.c_fc.{part}"),
+            Rename(f"{_BLOCK}.ffn_down.{{part}}", "h.{layer}.mlp.c_proj.{part}"),
+        ),
+        more=_gguf_sizes,
+    )
+}
+"""Files of GPT-2, in which all matrices are (d_out, d_in)."""

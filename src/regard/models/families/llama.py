@@ -14,12 +14,13 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
-from regard.checkpoints import Fields, KeyMap, Rename
+from regard.checkpoints import Fields, GGUFFile, KeyMap, Rename
 from regard.core import Causal, Window
 from regard.models._attentions import CAUSAL, TakesAttention
 from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._transformer import Transformer
+from regard.models.families._gguf import Architecture, rope_of, sizes_of_heads
 from regard.models.families._layer_types import (
     FULL,
     SLIDING,
@@ -255,3 +256,93 @@ LLAMA_KEYS = KeyMap(
     buffers=ROTARY_BUFFERS,
 )
 """Llama's names on disk and in the network."""
+
+
+_BLOCK, _THEIRS = "blk.{layer}", "layers.{layer}"
+
+GGUF_LLAMA_NAMES = (
+    Rename("token_embd.weight", "embed_tokens.weight"),
+    Rename("output_norm.weight", "norm.weight"),
+    Rename("output.weight", "lm_head.weight"),
+    *(
+        Rename(f"{_BLOCK}.{gguf}.{{part}}", f"{_THEIRS}.{name}.{{part}}")
+        for gguf, name in {
+            "attn_q": "self_attn.q_proj",
+            "attn_k": "self_attn.k_proj",
+            "attn_v": "self_attn.v_proj",
+            "attn_output": "self_attn.o_proj",
+            "attn_q_norm": "self_attn.q_norm",
+            "attn_k_norm": "self_attn.k_norm",
+            "ffn_gate": "mlp.gate_proj",
+            "ffn_up": "mlp.up_proj",
+            "ffn_down": "mlp.down_proj",
+            "attn_norm": "input_layernorm",
+        }.items()
+    ),
+)
+"""The names of GGUF files, but for the other norms around the sublayers, as those of Gemma have them too."""
+
+GGUF_LLAMA_FIELDS = {
+    "block_count": "num_hidden_layers",
+    "context_length": "max_position_embeddings",
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "rope.freq_base": "rope_theta",
+}
+"""The fields of GGUF files and of config.json, as those of Gemma have them too."""
+
+
+def gguf_sizes(fields: Fields, file: GGUFFile) -> dict[str, Any]:
+    """What follows from other fields, and from the tensors, in files of all decoders built like Llama."""
+    fields.expect("expert_count", (0,), default=0)
+    return {
+        "vocab_size": file.shape("token_embd.weight")[0] if "token_embd.weight" in file.names() else 0,
+        "tie_word_embeddings": "output.weight" not in file.names(),
+        **sizes_of_heads(fields),
+        **rope_of(fields, file),
+    }
+
+
+def _gguf_llama(fields: Fields, file: GGUFFile) -> dict[str, Any]:
+    """Of Llama the tensors say whether there are biases, too."""
+    names = file.names()
+    fields.expect("expert_used_count", (0,), default=0)
+    return gguf_sizes(fields, file) | {
+        "attention_bias": "blk.0.attn_q.bias" in names,
+        "mlp_bias": "blk.0.ffn_up.bias" in names,
+    }
+
+
+_NAMES = (
+    *GGUF_LLAMA_NAMES,
+    Rename(f"{_BLOCK}.ffn_norm.weight", f"{_THEIRS}.post_attention_layernorm.weight"),
+)
+
+LLAMA_GGUF = {
+    "llama": Architecture(
+        model_type="llama",
+        class_name="LlamaForCausalLM",
+        fields=GGUF_LLAMA_FIELDS,
+        names=_NAMES,
+        more=_gguf_llama,
+        in_pairs=True,
+    ),
+    "qwen2": Architecture(
+        model_type="qwen2",
+        class_name="Qwen2ForCausalLM",
+        fields=GGUF_LLAMA_FIELDS,
+        names=_NAMES,
+        more=gguf_sizes,
+    ),
+    "qwen3": Architecture(
+        model_type="qwen3",
+        class_name="Qwen3ForCausalLM",
+        fields=GGUF_LLAMA_FIELDS,
+        names=_NAMES,
+        more=gguf_sizes,
+    ),
+}
+"""Files of Llama, which those of Mistral call themselves too, and of Qwen."""

@@ -18,7 +18,7 @@ from regard.blocks import (
     SelfAttentionLayer,
     Stack,
 )
-from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
+from regard.checkpoints import Fields, GGUFFile, HeadKind, KeyMap, Rename
 from regard.core import Causal
 from regard.core.errors import CheckpointError, InputError
 from regard.models._config import FamilyConfig, check_sizes, hf
@@ -26,6 +26,7 @@ from regard.models._heads import Head, LanguageModelHead, output_layer, token_cl
 from regard.models._init import Constant, Normal, Scheme
 from regard.models._transformer import Transformer
 from regard.models.families._encoder_decoder import SHARED_RULES, Parts, end_classifier, names_of_attention
+from regard.models.families._gguf import Architecture, has_gates
 from regard.positions import RelativeBias
 
 _WITH_DECODER = ("T5Model", "ForConditionalGeneration", "ForSequenceClassification", "WithLMHeadModel")
@@ -290,3 +291,82 @@ T5_KEYS = KeyMap(
     ),
 )
 """T5's names on disk and in the network."""
+
+
+def _gguf_names(stack: str, theirs: str, *, ffn: int) -> tuple[Rename, ...]:
+    """The names of one stack, `enc` or `dec`; `ffn` is the number of the feed-forward sublayer."""
+    block, layer = f"{theirs}.blk.{{layer}}", f"{stack}.block.{{layer}}.layer"
+    attention = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    return (
+        Rename(f"{theirs}.blk.0.attn_rel_b.weight", attention),
+        *(
+            Rename(f"{block}.{gguf}.weight", f"{layer}.{name}.weight")
+            for gguf, name in {
+                **{f"attn_{each}": f"0.SelfAttention.{each}" for each in "qkvo"},
+                **{f"cross_attn_{each}": f"1.EncDecAttention.{each}" for each in "qkvo"},
+                "attn_norm": "0.layer_norm",
+                "cross_attn_norm": "1.layer_norm",
+                "ffn_norm": f"{ffn}.layer_norm",
+                "ffn_gate": f"{ffn}.DenseReluDense.wi_0",
+                "ffn_up": f"{ffn}.DenseReluDense.wi_1",
+                "ffn_down": f"{ffn}.DenseReluDense.wo",
+                "cross_attn_rel_b": "1.EncDecAttention.relative_attention_bias",
+            }.items()
+        ),
+        Rename(f"{theirs}.output_norm.weight", f"{stack}.final_layer_norm.weight"),
+    )
+
+
+def _gguf_sizes(fields: Fields, file: GGUFFile) -> dict[str, Any]:
+    """The kind of feed-forward network, which the tensors show: that of T5 1.1 and FLAN-T5 is gated."""
+    names = file.names()
+    heads, size = fields.require("attention.head_count", int), fields.require("attention.key_length", int)
+    fields.expect("attention.value_length", (size,), default=size)
+    fields.expect("attention.head_count_kv", (heads,), default=heads)
+    is_tied = "output.weight" not in names
+    return {
+        "vocab_size": file.shape("token_embd.weight")[0] if "token_embd.weight" in names else 0,
+        "feed_forward_proj": "gated-gelu" if has_gates(names) else "relu",
+        "tie_word_embeddings": is_tied,
+        "scale_decoder_outputs": is_tied,
+        "is_encoder_decoder": any(name.startswith("dec.") for name in names),
+    }
+
+
+_FIELDS = {
+    "block_count": "num_layers",
+    "decoder_block_count": "num_decoder_layers",
+    "embedding_length": "d_model",
+    "feed_forward_length": "d_ff",
+    "attention.head_count": "num_heads",
+    "attention.key_length": "d_kv",
+    "attention.relative_buckets_count": "relative_attention_num_buckets",
+    "attention.layer_norm_rms_epsilon": "layer_norm_epsilon",
+    "attention.layer_norm_epsilon": "layer_norm_epsilon",
+    "decoder_start_token_id": "decoder_start_token_id",
+}
+
+T5_GGUF = {
+    name: Architecture(
+        model_type="t5",
+        class_name=class_name,
+        fields=_FIELDS,
+        names=(
+            Rename("token_embd.weight", "shared.weight"),
+            Rename("output.weight", "lm_head.weight"),
+            *_gguf_names("encoder", "enc", ffn=1),
+            *_gguf_names("decoder", "dec", ffn=2),
+        ),
+        without_gates=tuple(
+            Rename(
+                f"{gguf}.blk.{{layer}}.ffn_up.weight",
+                f"{stack}.block.{{layer}}.layer.{ffn}.DenseReluDense.wi.weight",
+            )
+            for gguf, stack, ffn in (("enc", "encoder", 1), ("dec", "decoder", 2))
+        ),
+        more=_gguf_sizes,
+        inert=frozenset({"context_length"}),  # a relative bias has no last position
+    )
+    for name, class_name in (("t5", "T5ForConditionalGeneration"), ("t5encoder", "T5EncoderModel"))
+}
+"""Files of T5."""

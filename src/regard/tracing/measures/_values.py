@@ -6,7 +6,7 @@ from copy import copy
 import torch
 from torch import Tensor, nn
 
-from regard.blocks import DecoderLayer, SelfAttentionLayer
+from regard.blocks import DecoderLayer, SelfAttentionLayer, learned
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
 from regard.models import Kind, Network, attention_name, stack_of
@@ -162,7 +162,7 @@ def value_zeroing(
     module = network.layer(stack_of(kind), layer)
     queries = len(rows) if module is not None else len(of_queries.tokens)
     pairs = queries * len(keys)
-    width, numbers = network.config.d_model, sum(each.numel() for each in (module or network).parameters())
+    width, numbers = network.config.d_model, sum(each.count for each in learned(module or network))
     check_cost(
         f"value zeroing of {len(keys)} keys for {queries} queries of {trace.model}",
         seconds=2 * pairs * numbers / _FLOPS,  # each parameter multiplies once and adds once

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from regard.blocks import MultiHeadAttention
+from regard.blocks import MultiHeadAttention, learned, unpacked
 from regard.core import attention_weights
 from regard.core.errors import InputError
 from regard.models import LanguageModelHead, Loaded, Transformer, attentions
@@ -47,7 +47,7 @@ def live_model(loaded: Loaded) -> LiveModel:
     head, config = network.head, network.config
     masked = network.has_vocabulary_head and not isinstance(head, LanguageModelHead)
     weights = LiveWeights()
-    copy = deepcopy(network).float()
+    copy = deepcopy(unpacked(network)).float()
     # Tied weights are one parameter, and so are packed once, under the first of their names.
     for name, parameter in copy.named_parameters():
         if name.startswith("pooler.") or (name.startswith("head.") and not network.has_vocabulary_head):
@@ -112,7 +112,7 @@ def _checked(loaded: Loaded) -> Transformer:
             f"a live page has the activations {', '.join(ACTIVATIONS)}; {loaded.source.name} has "
             f"{activation}; {_WAY_OUT}."
         )
-    count = sum(parameter.numel() for parameter in network.parameters())
+    count = sum(each.count for each in learned(network))
     if count > MOST_PARAMETERS:
         raise InputError(
             f"a live page holds at most {MOST_PARAMETERS // 10**6} million parameters; "

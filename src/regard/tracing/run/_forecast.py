@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import torch
 
+from regard.blocks import learned
 from regard.core import Taps
 from regard.core.errors import InputError
 from regard.core.memory import check_room, has_room, human_bytes
@@ -140,9 +141,9 @@ def _passing(network: Network, lengths: tuple[int, ...], squares: int) -> int:
     plain, config, tokens = network.plain, network.config, sum(lengths)
     # Layers are numbered, and so the names of what is in them.
     numbered = (
-        each for name, each in plain.named_parameters() if each.ndim > 1 and re.search(r"\.\d+\.", name)
+        each.shape for each in learned(plain) if len(each.shape) > 1 and re.search(r"\.\d+\.", each.name)
     )
-    width = max((sum(each.shape[-2:]) for each in numbered), default=5 * config.d_model)
+    width = max((sum(each[-2:]) for each in numbered), default=5 * config.d_model)
     entries = (6 if plain.foreign else 3) * tokens * width
     if not plain.spares_logits:
         entries += tokens * config.vocab_size

@@ -1,0 +1,240 @@
+"""Linear maps and tables whose weights stay in the blocks of their file, unpacked when they are used."""
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.blocks._embeddings import Linear, is_native
+from regard.checkpoints import Packed
+from regard.core.errors import InputError
+
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
+
+
+class _InBlocks(nn.Module):
+    """What both have: the blocks, as a buffer, and their numbers, worked out anew each time."""
+
+    blocks: Tensor
+
+    def _hold(self, packed: Packed) -> None:
+        self._kind = packed.kind
+        self.register_buffer("blocks", packed.blocks)
+
+    @property
+    def packed(self) -> Packed:
+        """The weight as it is stored."""
+        return Packed(self.blocks, self._kind)
+
+    def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
+        """As of every module, but for a weight in place of the stored one."""
+        if name == "weight":
+            raise InputError(
+                "weights that stay in the blocks of a GGUF file cannot be changed; load the model with "
+                "packed=False."
+            )
+        super().register_parameter(name, param)
+
+
+class PackedLinear(_InBlocks, Linear):
+    """y = x W^T + b, W in the blocks of its file.
+
+    Of a few rows of x every block is read once, and its numbers multiplied as they are unpacked; of more, so
+    many rows of W at a time are unpacked into memory that the next ones use again.
+
+    Args:
+        packed: the weight, (out_features, in_features).
+        bias: (out_features,), or None.
+
+    Example:
+        >>> import torch
+        >>> from regard.checkpoints import BLOCK_TYPES, Packed
+        >>> stored = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).half()
+        >>> layer = PackedLinear(Packed(stored.view(torch.uint8), BLOCK_TYPES[1]), None)
+        >>> layer(torch.tensor([[1.0, 10.0]]))
+        tensor([[21., 43., 65.]])
+    """
+
+    def __init__(self, packed: Packed, bias: nn.Parameter | None) -> None:
+        nn.Module.__init__(self)
+        self._hold(packed)
+        self.out_features, self.in_features = packed.shape
+        self.register_parameter("bias", bias)
+
+    @property
+    def weight(self) -> Tensor:  # type: ignore[override]
+        """The numbers, float32, in memory of their own: nobody should ask for them in a loop."""
+        return self.packed.unpacked()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) -> (..., out_features), in the type of x."""
+        rows = x.reshape(-1, self.in_features)
+        if torch.is_grad_enabled() and (
+            x.requires_grad or (self.bias is not None and self.bias.requires_grad)
+        ):
+            made: Any = _Product.apply(rows, self.packed, self.bias)  # type: ignore[no-untyped-call]
+        else:
+            made = _product(rows, self.packed, self.bias)
+        return made.view(*x.shape[:-1], self.out_features)  # type: ignore[no-any-return]
+
+
+class PackedEmbedding(_InBlocks, nn.Embedding):
+    """A table of learned embeddings in the blocks of its file, of which only the rows asked for are unpacked.
+
+    Args:
+        packed: the table, (num_embeddings, embedding_dim).
+        dtype: of the rows.
+    """
+
+    like: Tensor
+
+    def __init__(self, packed: Packed, dtype: torch.dtype = torch.float32) -> None:
+        nn.Module.__init__(self)
+        self._hold(packed)
+        self.num_embeddings, self.embedding_dim = packed.shape
+        self.padding_idx = None
+        # Empty: its type is that of the rows, and changes with the network's.
+        self.register_buffer("like", torch.empty(0, dtype=dtype, device="cpu"), persistent=False)
+
+    @property
+    def weight(self) -> Tensor:  # type: ignore[override]
+        """The numbers, float32, in memory of their own: nobody should ask for them in a loop."""
+        return self.packed.unpacked()
+
+    def forward(self, input: Tensor) -> Tensor:
+        """int64 (...) -> (..., embedding_dim)."""
+        rows = self.packed.rows(input.reshape(-1)).unpacked(self.like.dtype)
+        return rows.view(*input.shape, self.embedding_dim)
+
+
+def _product(x: Tensor, packed: Packed, bias: Tensor | None) -> Tensor:
+    """x W^T + b for x (rows, in_features)."""
+    few = packed.times(x, bias)
+    if few is not None:
+        return few
+    out = x.new_empty(len(x), packed.shape[0])
+    # As of `Linear`: numbers that the processor has no arithmetic for are multiplied in float32.
+    dtype = x.dtype if is_native(x.dtype) else torch.float32
+    wide, added = x.to(dtype), None if bias is None else bias.detach().to(dtype)
+    for part, numbers in _pieces(packed, dtype):
+        out[:, part] = F.linear(wide, numbers, None if added is None else added[part])
+    return out
+
+
+def _pieces(packed: Packed, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+    for first in range(0, packed.shape[0], packed.step):
+        part = slice(first, first + packed.step)
+        yield part, packed.rows(part).unpacked(dtype)
+
+
+class _Product(torch.autograd.Function):
+    """`_product`, keeping no numbers of W for its gradient: they are unpacked again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, packed: Packed, bias: Tensor | None) -> Tensor:
+        ctx.packed, ctx.has_bias = packed, bias is not None
+        return _product(x, packed, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, Tensor | None]:
+        (grad,) = grads
+        made = grad.new_zeros(len(grad), ctx.packed.shape[1])
+        for part, numbers in _pieces(ctx.packed, grad.dtype):
+            made.addmm_(grad[:, part], numbers)
+        return made, None, grad.sum(dim=0) if ctx.has_bias else None
+
+
+class Packing:
+    """Puts weights in their blocks into a network.
+
+    Args:
+        network: whose linear maps and tables may have them.
+        dtype: of the rows of tables, and so of what the network computes in.
+    """
+
+    def __init__(self, network: nn.Module, dtype: torch.dtype) -> None:
+        self._network, self._dtype = network, dtype
+
+    def takes(self, name: str) -> bool:
+        """Whether a parameter is the weight of a linear map or of a table, which may stay in blocks."""
+        path, _, last = name.rpartition(".")
+        return last == "weight" and type(self._network.get_submodule(path)) in (
+            Linear,
+            nn.Linear,
+            nn.Embedding,
+        )
+
+    def put(self, name: str, packed: Packed) -> None:
+        """Put a module with that weight in the place of the network's own."""
+        path = name.removesuffix(".weight")
+        module = self._network.get_submodule(path)
+        made: nn.Module = PackedEmbedding(packed, self._dtype)
+        if isinstance(module, nn.Linear):
+            made = PackedLinear(packed, module.bias)
+        _exchange(self._network, path, made)
+
+
+def _exchange(network: nn.Module, path: str, made: nn.Module) -> None:
+    parent, _, child = path.rpartition(".")
+    setattr(network.get_submodule(parent), child, made)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A tensor of numbers that a network has learned: its shape, and the bytes that hold it."""
+
+    name: str
+    shape: tuple[int, ...]
+    bytes: int
+
+    @property
+    def count(self) -> int:
+        """Its numbers."""
+        return math.prod(self.shape)
+
+
+def learned(network: nn.Module) -> list[Learned]:
+    """The parameters of a network, and its weights that stay in blocks; tied ones come once."""
+    found = [
+        Learned(name, tuple(each.shape), each.numel() * each.element_size())
+        for name, each in network.named_parameters()
+    ]
+    held: set[tuple[int, int]] = set()
+    for name, module in network.named_modules():
+        if (
+            isinstance(module, _InBlocks)
+            and (place := (module.blocks.data_ptr(), len(module.blocks))) not in held
+        ):
+            held.add(place)
+            found.append(Learned(f"{name}.weight", module.packed.shape, module.blocks.numel()))
+    return found
+
+
+def unpacked(network: NetworkT) -> NetworkT:
+    """A copy of the network whose weights are all float32 parameters; itself where none stays in blocks."""
+    if not any(isinstance(each, _InBlocks) for each in network.modules()):
+        return network
+    blocks = [each.blocks for each in network.modules() if isinstance(each, _InBlocks)]
+    own = copy.deepcopy(network, {id(each): each for each in blocks})
+    made: dict[tuple[int, int], nn.Parameter] = {}  # by their blocks: tied weights stay tied
+    for name, module in list(own.named_modules()):
+        if not isinstance(module, _InBlocks):
+            continue
+        rows, columns = module.packed.shape
+        place = module.blocks.data_ptr(), rows
+        if place not in made:
+            made[place] = nn.Parameter(module.packed.unpacked())
+        with torch.device("meta"):
+            plain: Any = (
+                nn.Embedding(rows, columns) if isinstance(module, nn.Embedding) else Linear(columns, rows)
+            )
+        plain.weight = made[place]
+        if isinstance(module, PackedLinear):
+            plain.bias = module.bias
+        _exchange(own, name, plain.train(module.training))
+    return own
