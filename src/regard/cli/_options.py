@@ -5,8 +5,9 @@ from typing import Any
 
 import typer
 
-# A copy of `checkpoints.DEFAULT_MODEL`, which cannot be imported without torch; a test compares the two.
+# Copies of those of `checkpoints`, which cannot be imported without torch; a test compares them.
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+DEFAULT_DECODER = "smollm2"
 
 
 # Rows are defaults of parameters, not typer's `Annotated`: so each is a line, with its own default in it.
@@ -36,9 +37,10 @@ class Kind(StrEnum):
 
 JSON = flag("--json", "Print the result as one JSON document.")
 
-_MODEL = "--model -m MODEL", "A folder, a name on the hub, or the folder of a run."
+_MODEL = "--model -m MODEL", "A folder, a GGUF file, a name (`regard models`), or the folder of a run."
 MODEL = option(*_MODEL, DEFAULT_MODEL)
-WRITING_MODEL = option(*_MODEL)  # the default model does not write
+DECODER = option(*_MODEL, DEFAULT_DECODER)
+OTHER_MODEL = option(*_MODEL)  # neither fills gaps nor translates
 
 TARGET = option("--target TEXT", "The decoder's text, in an encoder-decoder.")
 KIND = option("--kind -k KIND", "Which attention: encoder, decoder or cross.")

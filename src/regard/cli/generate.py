@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from regard.cli._input import load_model, read_texts
-from regard.cli._options import JSON, WRITING_MODEL, argument, flag, option
+from regard.cli._options import DECODER, DEFAULT_DECODER, JSON, OTHER_MODEL, argument, flag, option
 from regard.cli._output import console, print_json
 from regard.core.errors import InputError
 from regard.core.wording import printable
@@ -37,7 +37,7 @@ _DRAWN = ("temperature", "top_k", "top_p", "min_p")
 def generate(
     ctx: typer.Context,
     texts: list[str] = argument("TEXT", "The beginning of a text, or several; - reads it from stdin."),
-    model: str | None = WRITING_MODEL,
+    model: str = DECODER,
     max_length: int | None = MAX,
     min_length: int | None = MIN,
     stop: list[str] | None = option("--stop TEXT", "End before this text; give it again for more."),
@@ -68,7 +68,7 @@ def generate(
     prompts = read_texts(texts)
     if not all(prompt.strip() for prompt in prompts):
         raise InputError("TEXT is empty: there is nothing to go on with.")
-    loaded = model_of(given, "gpt2")
+    loaded = model_of(given, DEFAULT_DECODER)
     choice, rules, stops = choice_of(loaded, given), rules_of(given), stop or ()
     from regard.decoding import Beams
 
@@ -94,7 +94,7 @@ def generate(
 
 def fill(
     text: str = argument("TEXT", "A text with [MASK] or <mask>, as the model spells it; - is stdin."),
-    model: str | None = WRITING_MODEL,
+    model: str | None = OTHER_MODEL,
     top: int = option("--top N", "Guesses for each mask.", 5),
     as_json: bool = JSON,
 ) -> None:
@@ -121,7 +121,7 @@ def _shown(text: str) -> str:
 
 
 def required(model: str | None, such_as: str) -> str:
-    """The name of the model, which must be given: the default one does not write."""
+    """The name of the model, which must be given: the default ones neither fill gaps nor translate."""
     if model is None:
         raise InputError(f"--model must be given, such as {such_as} or the folder of a run.")
     return model

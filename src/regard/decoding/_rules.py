@@ -83,7 +83,7 @@ def said(model: Loaded) -> tuple[Path, dict[str, Any]]:
     file = folder / "generation_config.json"
     file = file if file.exists() else folder / "config.json"
     held = getattr(getattr(model.network, "hf_model", None), "generation_config", None)
-    if model.source.kind == "gguf":
+    if model.source.is_file:
         return folder, _sampling_said(open_gguf(folder).fields)
     if held is not None:
         file, values = Path("generation_config"), held.to_dict()

