@@ -2,9 +2,9 @@
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -65,6 +65,7 @@ class PackedLinear(_InBlocks, Linear):
         self._hold(packed)
         self.out_features, self.in_features = packed.shape
         self.register_parameter("bias", bias)
+        self._for_few: _ForFew | None = None
 
     @property
     def weight(self) -> Tensor:  # type: ignore[override]
@@ -73,14 +74,65 @@ class PackedLinear(_InBlocks, Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features), in the type of x."""
-        rows = x.reshape(-1, self.in_features)
-        if torch.is_grad_enabled() and (
-            x.requires_grad or (self.bias is not None and self.bias.requires_grad)
-        ):
-            made: Any = _Product.apply(rows, self.packed, self.bias)  # type: ignore[no-untyped-call]
+        rows, bias = x.reshape(-1, self.in_features), self.bias
+        if torch.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
+            made: Any = _Product.apply(rows, bias, self)  # type: ignore[no-untyped-call]
         else:
-            made = _product(rows, self.packed, self.bias)
+            made = self.product(rows)
         return made.view(*x.shape[:-1], self.out_features)  # type: ignore[no-any-return]
+
+    def product(self, x: Tensor) -> Tensor:
+        """(rows, in_features) -> (rows, out_features), of which no gradient can be asked."""
+        bias = self.bias
+        few = self._for_few
+        if few is None or few.blocks is not self.blocks or few.bias is not bias:
+            few = self._for_few = _ForFew(self.blocks, bias, *self.packed.multiplier(bias))
+        if few.multiply is not None and 0 < len(x) <= few.most_rows and x.dtype != torch.float64:
+            return few.multiply(x).to(x.dtype)
+        out = x.new_empty(len(x), self.out_features)
+        # As of `Linear`: numbers that the processor has no arithmetic for are multiplied in float32.
+        dtype = x.dtype if is_native(x.dtype) else torch.float32
+        wide, added = x.detach().to(dtype), None if bias is None else bias.detach().to(dtype)
+        for part, numbers in self.pieces(dtype):
+            out[:, part] = F.linear(wide, numbers, None if added is None else added[part])
+        return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A kernel is of this process, and of this memory.
+        return self.__dict__ | {"_for_few": None}
+
+    def pieces(self, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+        """The weight unpacked, so many rows at a time."""
+        packed = self.packed
+        for first in range(0, self.out_features, packed.step):
+            part = slice(first, first + packed.step)
+            yield part, packed.rows(part).unpacked(dtype)
+
+
+class _ForFew(NamedTuple):
+    """What multiplies up to so many rows with these blocks and this bias, if there is a kernel."""
+
+    blocks: Tensor
+    bias: Tensor | None
+    multiply: Callable[[Tensor], Tensor] | None
+    most_rows: int
+
+
+class _Product(torch.autograd.Function):
+    """A product that keeps no numbers of the weight for its gradient: they are unpacked again."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor | None, layer: PackedLinear) -> Tensor:
+        ctx.layer, ctx.has_bias = layer, bias is not None
+        return layer.product(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        (grad,) = grads
+        made = grad.new_zeros(len(grad), ctx.layer.in_features)
+        for part, numbers in ctx.layer.pieces(grad.dtype):
+            made.addmm_(grad[:, part], numbers)
+        return made, grad.sum(dim=0) if ctx.has_bias else None, None
 
 
 class PackedEmbedding(_InBlocks, nn.Embedding):
@@ -110,43 +162,6 @@ class PackedEmbedding(_InBlocks, nn.Embedding):
         """int64 (...) -> (..., embedding_dim)."""
         rows = self.packed.rows(input.reshape(-1)).unpacked(self.like.dtype)
         return rows.view(*input.shape, self.embedding_dim)
-
-
-def _product(x: Tensor, packed: Packed, bias: Tensor | None) -> Tensor:
-    """x W^T + b for x (rows, in_features)."""
-    few = packed.times(x, bias)
-    if few is not None:
-        return few
-    out = x.new_empty(len(x), packed.shape[0])
-    # As of `Linear`: numbers that the processor has no arithmetic for are multiplied in float32.
-    dtype = x.dtype if is_native(x.dtype) else torch.float32
-    wide, added = x.to(dtype), None if bias is None else bias.detach().to(dtype)
-    for part, numbers in _pieces(packed, dtype):
-        out[:, part] = F.linear(wide, numbers, None if added is None else added[part])
-    return out
-
-
-def _pieces(packed: Packed, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
-    for first in range(0, packed.shape[0], packed.step):
-        part = slice(first, first + packed.step)
-        yield part, packed.rows(part).unpacked(dtype)
-
-
-class _Product(torch.autograd.Function):
-    """`_product`, keeping no numbers of W for its gradient: they are unpacked again."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, packed: Packed, bias: Tensor | None) -> Tensor:
-        ctx.packed, ctx.has_bias = packed, bias is not None
-        return _product(x, packed, bias)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, Tensor | None]:
-        (grad,) = grads
-        made = grad.new_zeros(len(grad), ctx.packed.shape[1])
-        for part, numbers in _pieces(ctx.packed, grad.dtype):
-            made.addmm_(grad[:, part], numbers)
-        return made, None, grad.sum(dim=0) if ctx.has_bias else None
 
 
 class Packing:

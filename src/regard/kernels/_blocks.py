@@ -192,27 +192,32 @@ def unpacking(kind: str) -> Callable[[Tensor, Tensor], None] | None:
     return run
 
 
-@cache
-def multiplying(kind: str) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
-    """product(x, blocks, bias) = x W^T + bias, float32, for a few rows of x; None where there is no kernel.
+def multiplying(kind: str, blocks: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+    """product(x) = x W^T + bias, float32 (rows, width), for a few rows of x; None where there is no kernel.
 
-    x: float32 (rows, depth), at most `MOST_ROWS` rows; blocks: uint8 (width, bytes of a row); bias: (width,).
+    blocks: uint8 (width, bytes of a row), as its memory is then; bias: (width,), or None. x: (rows, depth),
+    in any type that becomes float32, at most `MOST_ROWS` rows.
     """
     known = BLOCK_TYPES.get(kind)
     if known is None:
         return None
-    function = _address("product", kind)
+    # The kernel gets nothing but addresses, and they are asked for once.
+    assert blocks.dtype == torch.uint8, blocks.dtype
+    assert blocks.is_contiguous(), blocks.stride()
+    width, count = len(blocks), blocks.shape[1] // known.size
+    base = torch.zeros(width) if bias is None else bias.detach().float().contiguous()
+    assert base.shape == (width,), base.shape
+    function, in_threads, depth = _address("product", kind), _in_threads(), count * known.entries
+    of_weight = blocks.data_ptr(), base.data_ptr()
+    job, threads = ctypes.c_int64 * len(PRODUCT), torch.get_num_threads
 
-    def run(x: Tensor, blocks: Tensor, bias: Tensor) -> Tensor:
-        assert x.dtype == bias.dtype == torch.float32, (x.dtype, bias.dtype)
-        assert blocks.dtype == torch.uint8, blocks.dtype
-        assert all(each.is_contiguous() for each in (x, blocks, bias))
-        width, count = len(blocks), blocks.shape[1] // known.size
-        assert bias.shape == (width,), bias.shape
-        assert x.shape[1] == count * known.entries, (x.shape, blocks.shape)
-        out = torch.empty(len(x), width)
-        addresses = (each.data_ptr() for each in (x, blocks, bias, out))
-        _run(function, PRODUCT, 0, *addresses, len(x), width, count)
+    def run(x: Tensor) -> Tensor:
+        rows, own = x.shape
+        assert own == depth, (x.shape, blocks.shape, base.shape)  # which lets their memory live, too
+        x = x.detach().float().contiguous()
+        out = torch.empty(rows, width)
+        told = job(0, x.data_ptr(), *of_weight, out.data_ptr(), rows, width, count)
+        in_threads(function, told, threads(), 0)
         return out
 
     return run

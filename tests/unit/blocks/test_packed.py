@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import gguf
 import numpy as np
 import pytest
@@ -105,6 +108,15 @@ def test_weights_are_put_in_place_counted_and_unpacked_again() -> None:
     assert [name for name, _ in plain.named_parameters()] == [name for name, _ in _Tied().named_parameters()]
     assert_close_to_largest(network(ids), plain(ids), FP32_OF_LARGEST)
     assert unpacked(plain) is plain
+
+
+def test_a_copy_has_a_memory_of_its_own() -> None:
+    layer, x = PackedLinear(packed("Q4_0", 37, 64)[0], None), torch.randn(1, 64)
+    made = layer(x)
+    for copied in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        copied.blocks.zero_()
+        assert torch.equal(layer(x), made)
+        assert not copied(x).any()
 
 
 def test_a_weight_in_blocks_cannot_be_exchanged() -> None:

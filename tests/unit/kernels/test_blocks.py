@@ -26,10 +26,10 @@ SCALES = {"Q2_K": (80, 82), "Q3_K": (108,), "Q6_K": (208,), "MXFP4": ()}
 @pytest.fixture(params=TARGETS, ids=str)
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(kernels, "here", lambda: request.param)
-    for each in (kernels.unpacking, kernels.multiplying, kernels._address):
+    for each in (kernels.unpacking, kernels._address):
         each.cache_clear()
     yield
-    for each in (kernels.unpacking, kernels.multiplying, kernels._address):
+    for each in (kernels.unpacking, kernels._address):
         each.cache_clear()
 
 
@@ -59,17 +59,18 @@ def test_sizes_are_those_of_the_format() -> None:
 @pytest.mark.parametrize("kind", BLOCK_TYPES)
 def test_numbers_and_products(kind: str) -> None:
     blocks, numbers = blocks_of(kind, 37, 3)  # three portions, the last short
-    unpack, multiply = kernels.unpacking(kind), kernels.multiplying(kind)
+    unpack = kernels.unpacking(kind)
     assert unpack is not None
-    assert multiply is not None
     for dtype in (torch.float32, torch.bfloat16):
         made = torch.empty(numbers.shape, dtype=dtype)
         unpack(blocks, made)
         assert torch.equal(made, numbers.to(dtype))
     x, bias = torch.randn(kernels.MOST_ROWS, numbers.shape[1]), torch.randn(37)
+    multiply = kernels.multiplying(kind, blocks, bias)
+    assert multiply is not None
     for rows in range(1, kernels.MOST_ROWS + 1):
         wanted = x[:rows].double() @ numbers.double().T + bias.double()
-        assert_close_to_largest(multiply(x[:rows], blocks, bias).double(), wanted, FP32_OF_LARGEST)
+        assert_close_to_largest(multiply(x[:rows]).double(), wanted, FP32_OF_LARGEST)
 
 
 def test_every_thread_takes_its_share() -> None:
@@ -88,4 +89,4 @@ def test_every_thread_takes_its_share() -> None:
 
 def test_a_type_without_a_kernel_has_none() -> None:
     assert kernels.unpacking("IQ1_S") is None
-    assert kernels.multiplying("F16") is None
+    assert kernels.multiplying("F16", torch.zeros(1, 2, dtype=torch.uint8), None) is None

@@ -122,21 +122,18 @@ class Packed:
         _unpacker(self.kind)(self.blocks.contiguous(), numbers)
         return numbers.to(dtype)
 
-    def times(self, x: Tensor, bias: Tensor | None) -> Tensor | None:
-        """x W^T + bias, where the matrix is W and x has so few rows that its blocks are best multiplied where
-        they lie; None for more rows, and where there is no kernel. The sums are of float32.
+    def multiplier(self, bias: Tensor | None) -> tuple[Callable[[Tensor], Tensor] | None, int]:
+        """What multiplies a few rows of x with the blocks where they lie, x W^T + bias in float32, and how
+        many rows at most; None and 0 where there is no kernel.
 
-        x: (n, columns), in any floating type up to float32; bias: (rows,), or None.
+        bias: (rows,), or None.
         """
-        if x.dtype == torch.float64 or not _has_kernels():
-            return None
-        from regard.kernels import MOST_ROWS, multiplying
+        if not _has_kernels():
+            return None, 0
+        from regard.kernels import MOST_ROWS, multiplying  # only here: llvmlite takes its time
 
-        multiply = multiplying(self.kind.name)
-        if multiply is None or not 0 < len(x) <= MOST_ROWS:
-            return None
-        base = torch.zeros(self.shape[0]) if bias is None else bias.detach().float()
-        return multiply(x.detach().float().contiguous(), self.blocks, base).to(x.dtype)
+        multiply = multiplying(self.kind.name, self.blocks, bias)
+        return multiply, 0 if multiply is None else MOST_ROWS
 
 
 @cache
