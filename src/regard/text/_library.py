@@ -5,16 +5,17 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
 
 import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.core.errors import CheckpointError, InputError
 from regard.core.wording import reason
+from regard.text._cuts import CUTS
 from regard.text._special import Roles, Settings, add_special, around, roles_of, template
 from regard.text._words import Words, shown
 
@@ -48,6 +49,8 @@ def failing_as(what: str, way_out: str = "") -> Iterator[None]:
     """
     try:
         yield
+    except CheckpointError:
+        raise
     except BaseException as error:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise CheckpointError(f"{what}: {reason(error)}{way_out}") from error
@@ -265,12 +268,6 @@ def row_limit(backend: Any, rows: int, source: str) -> int | None:
     return rows
 
 
-# How Qwen cuts a text before its pieces are looked up: contractions, words with the sign before them, single
-# digits, punctuation with a blank before it, line ends, blanks (QwenLM, tokenization_note.md).
-_QWEN: Final = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-    r"|\s+(?!\S)|\s+"
-)
 _BERT: Final = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}
 FAIRSEQ: Final = {
     "bos": "<s>",
@@ -282,6 +279,24 @@ FAIRSEQ: Final = {
     "mask": "<mask>",
 }
 _ENDOFTEXT: Final = "<|endoftext|>"
+
+
+def word_pieces(
+    vocabulary: dict[str, int],
+    unknown: str,
+    *,
+    lowercases: bool,
+    strips: bool | None,
+    spaces_chinese: bool = True,
+) -> tokenizers.Tokenizer:
+    """BERT's: normalised, cut at blanks and punctuation, then the longest pieces; without special tokens."""
+    backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=unknown))
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=spaces_chinese, strip_accents=strips, lowercase=lowercases
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    return backend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,17 +317,15 @@ class WordPieces:
         with failing_as(f"{path} is not a usable vocabulary", "; fetch it again"):
             vocabulary = models.WordPiece.read_file(str(path))
         _require(vocabulary, path, roles)
-        backend = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=roles["unk"].content))
         strip = settings.fields.get("strip_accents")
-        backend.normalizer = normalizers.BertNormalizer(
-            clean_text=True,
-            handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
+        backend = word_pieces(
+            vocabulary,
+            roles["unk"].content,
+            lowercases=settings.flag("do_lower_case", True),
             # Where it is not stated, accents go when upper case goes.
-            strip_accents=None if strip is None else settings.flag("strip_accents", True),
-            lowercase=settings.flag("do_lower_case", True),
+            strips=None if strip is None else settings.flag("strip_accents", True),
+            spaces_chinese=settings.flag("tokenize_chinese_chars", True),
         )
-        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        backend.decoder = decoders.WordPiece(prefix="##")
         add_special(backend, settings, roles)
         backend.post_processor = _around(backend, settings, roles, fairseq=self.fairseq)
         return backend, roles
@@ -325,13 +338,12 @@ class BytePairs:
     Attributes:
         defaults: The token of each role where nothing is stated.
         fairseq: Its texts stand in `<s> A </s>`; else nothing is added that is not asked for.
-        cut: The expression that cuts a text before the merges; None for GPT-2's.
+        cut: How a text is cut before the merges, as in `CUTS`.
     """
 
     defaults: Mapping[str, str]
     fairseq: bool = False
-    cut: str | None = None
-    normalizer: normalizers.Normalizer | None = field(default=None)
+    cut: str = "gpt-2"
 
     def build(self, path: Path, settings: Settings) -> tuple[tokenizers.Tokenizer, Roles]:
         """The tokenizer, and its tokens with a role; `merges.txt` stands beside `path`."""
@@ -341,20 +353,7 @@ class BytePairs:
             model = models.BPE(vocab=vocabulary, merges=merges)
         if self.fairseq:
             _require(vocabulary, path, roles)
-        prefix_space = settings.flag("add_prefix_space", False)
-        backend = tokenizers.Tokenizer(model)
-        if self.normalizer is not None:
-            backend.normalizer = self.normalizer
-        if self.cut is None:
-            backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
-        else:
-            backend.pre_tokenizer = pre_tokenizers.Sequence(
-                [
-                    pre_tokenizers.Split(Regex(self.cut), behavior="isolated"),
-                    pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=False),
-                ]
-            )
-        backend.decoder = decoders.ByteLevel()
+        backend = CUTS[self.cut].around(model, prefix_space=settings.flag("add_prefix_space", False))
         add_special(backend, settings, roles)
         if self.fairseq:
             backend.post_processor = _around(backend, settings, roles, fairseq=True)
@@ -406,8 +405,7 @@ BYTE_PAIRS: Final = {
     "BartTokenizer": BytePairs(defaults=FAIRSEQ, fairseq=True),
     "Qwen2Tokenizer": BytePairs(
         defaults={"unk": _ENDOFTEXT, "eos": _ENDOFTEXT, "pad": _ENDOFTEXT},
-        cut=_QWEN,
-        normalizer=normalizers.NFC(),
+        cut="qwen2",
     ),
 }
 """By the class of transformers that reads the same files."""

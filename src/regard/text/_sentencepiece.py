@@ -18,7 +18,7 @@ from regard.core.wording import reason
 from regard.text._library import FAIRSEQ, Row, begin_and_end
 from regard.text._special import Roles, Settings, add_special, around, roles_of, template
 
-_BLANK: Final = "▁"
+BLANK: Final = "▁"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,14 +143,13 @@ def convert(
             )
     except Exception as error:  # the library's own
         raise CheckpointError(f"{path} is not a usable SentencePiece model: {error}") from error
-    backend = tokenizers.Tokenizer(model)
-    steps: list[normalizers.Normalizer] = []
-    if lowercase and settings.flag("do_lower_case", False):
-        steps.append(normalizers.Lowercase())
-    backend.normalizer, backend.pre_tokenizer = _blanks(spec, settings, steps)
-    tail = [decoders.Strip(content=" ", left=1)] if spec.add_dummy_prefix else []
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace(_BLANK, " "), decoders.ByteFallback(), decoders.Fuse(), *tail]
+    backend = lay_out(
+        model,
+        charsmap=spec.precompiled_charsmap,
+        collapses=spec.remove_extra_whitespaces,
+        prefix=settings.flag("add_prefix_space", bool(spec.add_dummy_prefix)),
+        legacy=settings.flag("legacy", True),
+        lowercases=lowercase and settings.flag("do_lower_case", False),
     )
     # Control pieces of the file are special where the family keeps them under their name; so is what the
     # family adds to them (sentinels, languages).
@@ -161,27 +160,42 @@ def convert(
     return backend
 
 
-def _blanks(
-    spec: Any, settings: Settings, steps: list[normalizers.Normalizer]
-) -> tuple[normalizers.Normalizer | None, pre_tokenizers.PreTokenizer | None]:
-    """How the file has characters replaced and blanks written.
+def lay_out(
+    model: models.Unigram | models.BPE,
+    *,
+    charsmap: bytes,
+    collapses: bool,
+    prefix: bool,
+    legacy: bool = True,
+    lowercases: bool = False,
+) -> tokenizers.Tokenizer:
+    """The tokenizer that writes blanks as SentencePiece does, and reads them back.
 
-    Llama's `legacy: false` puts no blank after a special token that is written out in a text.
+    A `charsmap` says what characters are replaced by. What `collapses` has no blanks at its ends, and one of
+    several in a row. A `prefix` is a blank before a text; `legacy`, also behind each special token in it.
     """
-    if spec.precompiled_charsmap:
-        steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
-    if spec.remove_extra_whitespaces:
+    backend = tokenizers.Tokenizer(model)
+    steps: list[normalizers.Normalizer] = [normalizers.Lowercase()] if lowercases else []
+    if charsmap:
+        steps.append(normalizers.Precompiled(charsmap))
+    if collapses:
         # By U+0020 alone, as SentencePiece does; its own table made blanks of the others.
         steps.append(normalizers.Replace(Regex("^ +| +$"), ""))
         steps.append(normalizers.Replace(Regex(" {2,}"), " "))
-    prefix = settings.flag("add_prefix_space", bool(spec.add_dummy_prefix))
-    if spec.remove_extra_whitespaces or not settings.flag("legacy", True) or not prefix:
-        scheme = "never" if not prefix else "always" if settings.flag("legacy", True) else "first"
-        cut = pre_tokenizers.Metaspace(_BLANK, prepend_scheme=scheme, split=False)
-        return (normalizers.Sequence(steps) if steps else None), cut
-    # Metaspace puts none before a text that begins with a blank, SentencePiece does.
-    steps += [normalizers.Prepend(_BLANK), normalizers.Replace(" ", _BLANK)]
-    return normalizers.Sequence(steps), None
+    if prefix and (collapses or not legacy):
+        scheme = "always" if legacy else "first"
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme=scheme, split=False)
+    else:
+        # Metaspace puts none before a text that begins with a blank, SentencePiece does.
+        steps += [normalizers.Prepend(BLANK)] if prefix else []
+        steps.append(normalizers.Replace(" ", BLANK))
+    if steps:
+        backend.normalizer = normalizers.Sequence(steps)
+    tail = [decoders.Strip(content=" ", left=1)] if prefix else []
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace(BLANK, " "), decoders.ByteFallback(), decoders.Fuse(), *tail]
+    )
+    return backend
 
 
 PIECES: Final = {
