@@ -166,8 +166,8 @@ def _cut(tokenizer: Tokenizer, texts: Sequence[str], name: str, places: Sequence
 def _filled_up(rules: Rules, network: Network, tokenizer: Tokenizer) -> Rules:
     """The rules with what the tokenizer knows."""
     target = tokenizer.target
-    if not rules.end_ids and target.special_ids.eos is not None:
-        rules = replace(rules, end_ids=(target.special_ids.eos,))
+    if not rules.end_ids:
+        rules = replace(rules, end_ids=target.end_ids)
     if len(network.prefixes) == 2 and not rules.start_ids:  # mBART: the mark of the language, the last token
         rules = replace(rules, start_ids=target.bulk.frame().after[-1:])
     # A table is often longer than the vocabulary; what lies beyond is no text.

@@ -50,12 +50,16 @@ class Built:
         backend: For texts.
         target: For the texts that a decoder is to give; None where they are written like any other.
         special: The ids of its tokens with a role.
+        end_ids: Those that end what a decoder writes; () for `eos` alone.
+        chat_template: How messages become a text; None where the file does not say.
     """
 
     path: Path
     backend: tokenizers.Tokenizer | Renumbered
     target: tokenizers.Tokenizer | Renumbered | None
     special: SpecialIds
+    end_ids: tuple[int, ...] = ()
+    chat_template: str | None = None
 
 
 def build(folder: Path, model_type: str) -> Built | None:

@@ -95,7 +95,7 @@ class Settings:
 
     def error(self, name: str, wanted: str, value: object) -> CheckpointError:
         """The error of a setting that is not what it should be."""
-        shortened = repr(value)[:60]
+        shortened = " ".join(repr(value).split())[:60]
         return CheckpointError(
             f"{self.folder}: the tokenizer's setting {name} must be {wanted}; got {shortened}"
         )

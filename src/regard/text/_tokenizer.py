@@ -1,9 +1,10 @@
 """A tokenizer file as a function from text to tokens, each with its word and its place in the text."""
 
+import copy
 import hashlib
 import operator
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +15,8 @@ from regard.core.errors import InputError
 from regard.core.tokenizer_files import TOKENIZER
 from regard.text._bulk import Bulk
 from regard.text._encoding import Encoding, assemble
-from regard.text._folder import build, complete
+from regard.text._folder import Built, build, complete
+from regard.text._gguf import build_gguf
 from regard.text._library import (
     check_rows,
     checked,
@@ -52,7 +54,10 @@ class Tokenizer:
         (3, 4)
     """
 
-    __slots__ = ("_backend", "_rows", "_source", "_special", "_special_ids", "_target")
+    __slots__ = (
+        *("_backend", "_rows", "_source", "_special", "_special_ids", "_target"),
+        *("_chat_template", "_end_ids"),
+    )
 
     def __init__(
         self,
@@ -62,6 +67,8 @@ class Tokenizer:
         special_ids: SpecialIds | None = None,
         target: Self | None = None,
         rows: int | None = None,
+        end_ids: Sequence[int] = (),
+        chat_template: str | None = None,
     ) -> None:
         """Takes over `backend`, which it alters; `source` names it in messages; `rows` is as in `within`."""
         backend.no_truncation()
@@ -77,6 +84,8 @@ class Tokenizer:
         self._special_ids = special_ids or SpecialIds()
         self._target = target
         self._rows = rows
+        self._end_ids = tuple(end_ids)
+        self._chat_template = chat_template
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str], *, model_type: str) -> Self | None:
@@ -116,17 +125,39 @@ class Tokenizer:
         path = Path(folder) / TOKENIZER
         is_there = path.exists()
         built = complete(path, model_type) if is_there else build(path.parent, model_type)
-        if built is None:
-            return None
-        target = None
-        if built.target is not None:
-            target = cls(built.target, source=str(built.path), special_ids=built.special)
-        return cls(built.backend, source=str(built.path), special_ids=built.special, target=target)
+        return None if built is None else cls._of(built)
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, object], *, file: Path) -> Self | None:
-        """STUB."""
-        return None
+        """Makes the tokenizer that a GGUF file describes: byte-level BPE, SentencePiece or WordPiece.
+
+        Args:
+            metadata: The file's keys and values: texts, numbers, true or false, lists.
+            file: Its path, for messages.
+
+        Returns:
+            The tokenizer; None where the file has none.
+
+        Raises:
+            CheckpointError: It is of a kind that is not read, or damaged.
+
+        Example:
+            >>> said = {"model": "bert", "tokens": ["[CLS]", "[SEP]", "[UNK]", "▁river", "▁bank", "s"]}
+            >>> said |= {"cls_token_id": 0, "seperator_token_id": 1, "unknown_token_id": 2}
+            >>> metadata = {f"tokenizer.ggml.{key}": value for key, value in said.items()}
+            >>> tokenizer = Tokenizer.from_gguf(metadata, file=Path("model.gguf"))
+            >>> [token.text for token in tokenizer.encode("River banks").tokens]
+            ['[CLS]', 'river', 'bank', '##s', '[SEP]']
+        """
+        built = build_gguf(metadata, file)
+        return None if built is None else cls._of(built)
+
+    @classmethod
+    def _of(cls, built: Built) -> Self:
+        source, special = str(built.path), built.special
+        target = None if built.target is None else cls(built.target, source=source, special_ids=special)
+        more: dict[str, Any] = {"end_ids": built.end_ids, "chat_template": built.chat_template}
+        return cls(built.backend, source=source, special_ids=special, target=target, **more)
 
     @classmethod
     def from_str(cls, json: str, *, roles: Mapping[str, str] | None = None) -> Self:
@@ -196,9 +227,9 @@ class Tokenizer:
         limit = row_limit(self._backend, rows, self._source)
         if limit is None and target is self._target:
             return self
-        return type(self)(
-            self._backend, source=self._source, special_ids=self._special_ids, target=target, rows=limit
-        )
+        limited = copy.copy(self)
+        limited._rows, limited._target = limit, target
+        return limited
 
     def mark(self) -> str:
         """The SHA-256 of all that it does: of its file, without truncation and padding."""
@@ -225,6 +256,17 @@ class Tokenizer:
         A `tokenizer.json` alone names none: `from_folder` reads what stands beside it.
         """
         return self._special_ids
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """The ids that end what a decoder writes: `eos`, then what else a GGUF file has for it."""
+        eos = self._special_ids.eos
+        return self._end_ids or (() if eos is None else (eos,))
+
+    @property
+    def chat_template(self) -> str | None:
+        """How messages become a text, in the language of jinja2; None where the file does not say."""
+        return self._chat_template
 
     @property
     def target(self) -> Self:

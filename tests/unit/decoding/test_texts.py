@@ -252,3 +252,16 @@ def test_tokens_are_spelled_where_they_are_text(make: Any) -> None:
         assert each.token is not None
         assert each.token.text
         assert "\N{REPLACEMENT CHARACTER}" not in each.token.text
+
+
+def test_a_text_ends_at_any_token_that_the_file_names() -> None:
+    """As chat models do: `eos` is one, and their template ends turns with another."""
+    network, words = decoder(ROWS), tokenizer(end=False)
+    way = decode_texts(network, words, ["a b"], max_length=6)[0][0]
+    assert len(way.token_ids) > 2
+    other = way.token_ids[1]
+    backend: Any = words._backend
+    ending = Tokenizer(backend, source="it", special_ids=words.special_ids, end_ids=(1, other))
+    assert words.end_ids == (1,)
+    ended = decode_texts(network, ending, ["a b"], max_length=6)[0][0]
+    assert ended.token_ids == way.token_ids[: way.token_ids.index(other)]
