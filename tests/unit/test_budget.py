@@ -8,7 +8,7 @@ import pytest
 SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 
 BUDGET = {
-    "blocks": (3_000, 16),
+    "blocks": (3_010, 16),
     "checkpoints": (3_200, 0),
     "cli": (3_460, 0),
     "concordance": (3_225, 12),
