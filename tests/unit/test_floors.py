@@ -52,7 +52,8 @@ ROOF = 12
 ONLY_IN: dict[str, frozenset[str]] = {
     # Modules that Windows lacks.
     "fcntl": frozenset({"regard.core.files"}),
-    **dict.fromkeys(("grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty"), frozenset[str]()),
+    **dict.fromkeys(("grp", "posix", "pty", "pwd", "syslog", "termios", "tty"), frozenset[str]()),
+    "resource": frozenset({"regard.text._template"}),  # which can do without, unbounded
     "transformers": frozenset(
         {
             "regard.text._sentencepiece",

@@ -3,7 +3,10 @@
 TOKENIZER = "tokenizer.json"
 """All of a tokenizer in one file, as the `tokenizers` library writes it."""
 
-SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja")
+TEMPLATE, TEMPLATES = "chat_template.jinja", "chat_templates"
+"""A chat template, and the folder of several with names."""
+
+SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", TEMPLATE)
 """What stands beside a tokenizer in any form."""
 
 SENTENCEPIECE = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "spm.model")

@@ -41,7 +41,7 @@ from regard.models import (
     attention_name,
     stack_of,
 )
-from regard.text import SpecialIds, Tokenizer
+from regard.text import SpecialIds, Tokenizer, template_of
 
 
 class Run:
@@ -389,4 +389,5 @@ def _read_tokenizer(tokenizer: Any) -> Tokenizer | None:
         )
     named = {each.name: getattr(tokenizer, f"{each.name}_token", None) for each in fields(SpecialIds)}
     known = {role: str(piece) for role, piece in named.items() if piece in backend.get_vocab()}
-    return Tokenizer.from_str(backend.to_str(), roles=known)
+    template = template_of(getattr(tokenizer, "chat_template", None), "tokenizer")
+    return Tokenizer.from_str(backend.to_str(), roles=known, chat_template=template)

@@ -5,6 +5,7 @@ Every span counts code points of the original text: `text[start:end]` is what a 
 """
 
 from regard.text._bulk import Aligned, Bulk, Frame
+from regard.text._chat import Chat, template_of
 from regard.text._encoding import Encoding, read_back
 from regard.text._folder import doubt
 from regard.text._special import SpecialIds
@@ -14,6 +15,7 @@ from regard.text._training import TokenizerKind, train_tokenizer, write_tokenize
 from regard.text._words import Words, each_text, fold, split_words
 
 __all__ = [
+    "Chat",
     "Encoding",
     "SpecialIds",
     "Token",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import tokenizers
 
 from regard.core.errors import CheckpointError, InputError
+from regard.text._chat import Chat
 from regard.text._library import Row, check_rows, checked, encode, failing_on, in_place
 from regard.text._sentencepiece import Renumbered
 from regard.text._tokens import Span, align_spans, align_words, is_written, reach
@@ -183,7 +184,7 @@ class Bulk:
             checked(f"texts[{place}]", text)
         encode_all = self._backend.encode_batch if spans else self._backend.encode_batch_fast
         rows: Sequence[Row]
-        if any(isinstance(text, Words) for text in texts):
+        if any(isinstance(text, Words | Chat) for text in texts):
             rows = [encode(self._backend, self._source, text, add_special_tokens=False) for text in texts]
         else:
             with failing_on(self._backend, self._source, texts):

@@ -10,6 +10,7 @@ import tokenizers
 from regard.core.errors import CheckpointError
 from regard.core.tokenizer_files import MARIAN, SENTENCEPIECE, TOKENIZER, VOCABULARIES
 from regard.core.wording import joined
+from regard.text._chat import read_template
 from regard.text._library import BYTE_PAIRS, WORD_PIECES, read_backend
 from regard.text._sentencepiece import PIECES, Renumbered, build_marian
 from regard.text._special import Roles, Settings, SpecialIds, read_settings, roles_of
@@ -145,4 +146,5 @@ def _built(
     target: tokenizers.Tokenizer | Renumbered | None,
     roles: Roles,
 ) -> Built:
-    return Built(path=path, backend=backend, target=target, special=SpecialIds.of(backend.token_to_id, roles))
+    special, template = SpecialIds.of(backend.token_to_id, roles), read_template(path.parent)
+    return Built(path=path, backend=backend, target=target, special=special, chat_template=template)

@@ -15,6 +15,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.core.errors import CheckpointError, InputError
 from regard.core.wording import reason
+from regard.text._chat import Chat
 from regard.text._cuts import CUTS
 from regard.text._special import Roles, Settings, add_special, around, roles_of, template
 from regard.text._words import Words, shown
@@ -49,7 +50,7 @@ def failing_as(what: str, way_out: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except CheckpointError:
+    except (CheckpointError, InputError):  # regard's own
         raise
     except BaseException as error:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
@@ -131,10 +132,15 @@ def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bo
     cut = [text for text in given if isinstance(text, Words)]
     if cut and len(cut) < len(given):
         raise InputError("pair must be cut into words where the text is, or neither: give both as Words.")
+    chats = [text for text in given if isinstance(text, Chat)]
+    if chats and len(given) > 1:
+        raise InputError("pair must be None with a chat, which is read alone.")
     with failing_on(backend, source, given):
         row: Row
         if cut:
             row = _of_words(backend, cut, add_special_tokens)
+        elif chats:
+            row = _of_chat(backend, chats[0])
         else:
             row = backend.encode(*given, add_special_tokens=add_special_tokens)
     if len(row.tokens) != len(row.ids):
@@ -185,6 +191,23 @@ def _of_words(backend: Any, texts: Sequence[Words], add_special_tokens: bool) ->
             start, end = first + max(0, start + extra), first + max(0, end + extra)
         offsets.append((start, end))
     return _moved(row, offsets)
+
+
+def _of_chat(backend: Any, chat: Chat) -> Row:
+    """What it makes of a chat, whose special tokens stand in the text: from seam to seam by itself."""
+    names = ("ids", "tokens", "type_ids", "sequence_ids", "special_tokens_mask", "offsets")
+    joined: dict[str, list[Any]] = {name: [] for name in names}
+    # SentencePiece puts a blank before what begins a text: a line end is put there first.
+    line = backend.encode("\n", add_special_tokens=False)
+    for start, end in itertools.pairwise((0, *chat.seams, len(chat))):
+        skip, back = (len(line.ids), start - 1) if start else (0, 0)
+        row = backend.encode("\n" * (start > 0) + chat[start:end], add_special_tokens=False)
+        if skip and (row.ids[:skip], row.offsets[:skip]) != (line.ids, line.offsets):
+            raise InputError("messages must not spell special tokens: this tokenizer takes none apart.")
+        for name in names[:-1]:
+            joined[name] += getattr(row, name)[skip:]
+        joined["offsets"] += [(back + one, back + two) for one, two in row.offsets[skip:]]
+    return SimpleNamespace(**joined)
 
 
 def _runs_together(backend: Any) -> bool:

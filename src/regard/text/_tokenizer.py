@@ -14,6 +14,7 @@ import tokenizers
 from regard.core.errors import InputError
 from regard.core.tokenizer_files import TOKENIZER
 from regard.text._bulk import Bulk
+from regard.text._chat import Chats
 from regard.text._encoding import Encoding, assemble
 from regard.text._folder import Built, build, complete
 from regard.text._gguf import build_gguf
@@ -33,7 +34,7 @@ from regard.text._special import SpecialIds, special_ids
 from regard.text._words import shown
 
 
-class Tokenizer:
+class Tokenizer(Chats):
     """A tokenizer of the `tokenizers` library, and where each of its tokens stands in the text.
 
     Made by `from_folder` or `from_str`. The pieces and ids are those of the file. Truncation and
@@ -160,13 +161,16 @@ class Tokenizer:
         return cls(built.backend, source=source, special_ids=special, target=target, **more)
 
     @classmethod
-    def from_str(cls, json: str, *, roles: Mapping[str, str] | None = None) -> Self:
+    def from_str(
+        cls, json: str, *, roles: Mapping[str, str] | None = None, chat_template: str | None = None
+    ) -> Self:
         """Makes a tokenizer of the text of a `tokenizer.json`.
 
         Args:
             json: What `tokenizers.Tokenizer.to_str` gives; in `transformers`, `.backend_tokenizer.to_str()`.
             roles: Which tokens are `bos`, `eos`, `unk`, `sep`, `pad`, `cls` and `mask`, as far as there are
                 any: `{"pad": "[PAD]"}`; the text does not say.
+            chat_template: How messages become a text, in the language of jinja2; None where it has none.
 
         Raises:
             InputError: `json` is not a string, or `roles` names an unknown role or token.
@@ -181,7 +185,8 @@ class Tokenizer:
             raise InputError(f"json must be the text of a tokenizer.json; got {type(json).__name__}")
         source = "the JSON given"
         backend = parse_backend(json, source)
-        return cls(backend, source=source, special_ids=special_ids(backend, roles or {}))
+        ids = special_ids(backend, roles or {})
+        return cls(backend, source=source, special_ids=ids, chat_template=chat_template)
 
     @property
     def vocab_size(self) -> int:
@@ -262,11 +267,6 @@ class Tokenizer:
         """The ids that end what a decoder writes: `eos`, then what else a GGUF file has for it."""
         eos = self._special_ids.eos
         return self._end_ids or (() if eos is None else (eos,))
-
-    @property
-    def chat_template(self) -> str | None:
-        """How messages become a text, in the language of jinja2; None where the file does not say."""
-        return self._chat_template
 
     @property
     def target(self) -> Self:

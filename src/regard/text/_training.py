@@ -304,6 +304,7 @@ def write_tokenizer(
         "model_max_length": _NO_LIMIT if max_length is None else max_length,
         "model_input_names": ["input_ids", *(["token_type_ids"] if has_types else []), "attention_mask"],
         **{f"{role}_token": tokenizer.token_of(id) for role, id in ids.items() if id is not None},
+        **({} if tokenizer.chat_template is None else {"chat_template": tokenizer.chat_template}),
     }
     (Path(folder) / TOKENIZER).write_text(text, encoding="utf-8")
     listed = json.dumps(settings, indent=2, sort_keys=True, ensure_ascii=False)

@@ -1,0 +1,198 @@
+"""Messages as the text that a chat model reads: its template, and which tokens of the text are special."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from regard.core.errors import CheckpointError, InputError
+from regard.core.files import read_object
+from regard.core.tokenizer_files import SETTINGS, TEMPLATE, TEMPLATES
+from regard.core.wording import printable, reason
+from regard.text import _template
+from regard.text._special import SpecialIds
+
+SECONDS: Final = 10.0
+"""The longest that a template may take."""
+
+_SUCH_AS: Final = 'such as [{"role": "user", "content": "Why is the sky blue?"}]'
+_ANSWER: Final = "An answer, 7e1d."  # words that no template has
+_SEAMS: Final = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # no characters, says Unicode
+
+
+class Chat(str):
+    """A chat as the text that a model reads. It can stand for any text: to write, to stream, to trace.
+
+    Made by `Tokenizer.chat`. The special tokens of its template are read as such. Where a message spells one,
+    its characters are read as characters.
+
+    Attributes:
+        messages: the messages.
+        seams: places inside special tokens that a message spells: no token goes on there.
+        ends: the special token that the template puts behind an answer, which ends it; () for none.
+    """
+
+    messages: tuple[dict[str, Any], ...]
+    seams: tuple[int, ...]
+    ends: tuple[str, ...]
+
+    def __new__(cls, text: str, messages: Iterable[Any], seams: Iterable[int], ends: Iterable[str]) -> Self:
+        made = super().__new__(cls, text)
+        made.messages, made.seams, made.ends = tuple(messages), tuple(seams), tuple(ends)
+        return made
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return str(self), self.messages, self.seams, self.ends
+
+
+class Chats:
+    """What a `Tokenizer` makes of messages."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        _chat_template: str | None
+        _special: dict[int, str]
+        _special_ids: SpecialIds
+
+        def piece_of(self, id: int) -> str | None: ...
+
+    @property
+    def chat_template(self) -> str | None:
+        """How messages become a text, in the language of jinja2; None where the file does not say."""
+        return self._chat_template
+
+    def chat(self, messages: Sequence[Mapping[str, Any]]) -> Chat:
+        """Messages as the text that the model reads, up to where its answer begins.
+
+        As `apply_chat_template(messages, add_generation_prompt=True)` of transformers, but for special tokens
+        that a message spells, such as "<|im_end|>": they are read as characters. Messages are dicts with a
+        `role`, such as "user", and `content`. The template has a process, 10 seconds and 512 MiB.
+
+        Raises:
+            InputError: There is no template; or it refuses the messages.
+            CheckpointError: The template is broken, or takes too much.
+
+        Example:
+            >>> from tokenizers import Tokenizer as Backend, models
+            >>> from regard.text import Tokenizer
+            >>> backend = Backend(models.WordLevel({"?": 0, "<user>": 1, "<end>": 2, "hello": 3}, "?"))
+            >>> _ = backend.add_special_tokens(["<user>", "<end>"])
+            >>> template = "{% for each in messages %}<{{ each.role }}>{{ each.content }}<end>{% endfor %}"
+            >>> tokenizer = Tokenizer.from_str(backend.to_str(), chat_template=template)
+            >>> chat = tokenizer.chat([{"role": "user", "content": "hello"}])
+            >>> str(chat), tokenizer.encode(chat).token_ids, chat.ends
+            ('<user>hello<end>', (1, 3, 2), ('<end>',))
+        """
+        if self._chat_template is None:
+            raise InputError(
+                "model must have a chat template, to answer messages; this one can only go on with a text."
+            )
+        ids = asdict(self._special_ids)
+        roles = {f"{role}_token": self.piece_of(id) for role, id in ids.items() if id is not None}
+        return _laid_out(self._chat_template, messages, roles, self._special.values())
+
+
+def read_template(folder: Path) -> str | None:
+    """A folder's chat template. As in transformers, files of templates go before `tokenizer_config.json`."""
+    files = {"default": folder / TEMPLATE}
+    files |= {each.stem: each for each in (folder / TEMPLATES).glob("*.jinja")}
+    settings = folder / SETTINGS[0]
+    try:
+        named: Any = {name: file.read_text("utf-8") for name, file in files.items() if file.is_file()}
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder}: its chat template cannot be read ({reason(error)})") from error
+    if not named and settings.is_file():
+        named = read_object(settings).get("chat_template")
+    return template_of(named, str(settings))
+
+
+def template_of(stated: Any, where: str) -> str | None:
+    """The template that is stated; of several with names, in a dict or a list, that called "default"."""
+    if isinstance(stated, list) and all(isinstance(each, dict) for each in stated):
+        stated = {each.get("name"): each.get("template") for each in stated}
+    template = stated.get("default") if isinstance(stated, dict) else stated
+    if not isinstance(template, str | None):
+        raise CheckpointError(f"{where}: chat_template must be a text, or a list of named ones")
+    return template
+
+
+def _laid_out(template: str, messages: Any, roles: Mapping[str, str | None], special: Iterable[str]) -> Chat:
+    """Messages as a template lays them out, up to where the answer begins.
+
+    `roles` are the special tokens that the template may name, as `bos_token`; `special` has all.
+    """
+    given, spelled = _checked(messages), sorted(special, key=len, reverse=True)
+    seam, marked = _marked(given, spelled)
+    answered = [*given, {"role": "assistant", "content": _ANSWER}]
+    prompt, whole = _rendered(
+        template,
+        {"messages": marked, "add_generation_prompt": True, **roles},
+        {"messages": answered, "add_generation_prompt": False, **roles},
+    )
+    for kind, told in prompt.items():
+        told = printable(" ".join(told.split()))
+        if kind == "refused":
+            raise InputError(f"messages must be as the model's chat template wants them: {told}")
+        if kind == "failed" or not told:
+            why = told or "it makes no text of them"
+            raise CheckpointError(f"the model's chat template fails on these messages: {why}")
+    parts = prompt["text"].split(seam)
+    places = [sum(map(len, parts[:count])) for count in range(1, len(parts))]
+    _, _, behind = whole.get("text", "").rpartition(_ANSWER)
+    end = [each for each in spelled if behind.lstrip().startswith(each)][:1]
+    return Chat("".join(parts), given, places, end)
+
+
+def _checked(messages: Any) -> list[dict[str, Any]]:
+    """The messages as plain values; what is None counts as left out."""
+    given = [] if isinstance(messages, str) or not isinstance(messages, Iterable) else list(messages)
+    if not given or not all(
+        isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in given
+    ):
+        got = printable(repr(messages)[:80])
+        raise InputError(f"messages must be a list of messages, each with a role, {_SUCH_AS}; got {got}.")
+    try:
+        plain = [{name: each for name, each in message.items() if each is not None} for message in given]
+        said = json.dumps(plain, ensure_ascii=False).encode()
+    except (RecursionError, TypeError, ValueError) as error:
+        raise InputError(f"messages must be plain values, as of JSON: {reason(error)}.") from error
+    return list(json.loads(said))
+
+
+def _marked(messages: list[dict[str, Any]], special: Sequence[str]) -> tuple[str, Any]:
+    """The messages with a seam inside every special token that they spell, and what stands for a seam."""
+    said = json.dumps(messages, ensure_ascii=False)
+    seam = next((each for each in _SEAMS if each not in said), None)
+    if seam is None:
+        raise InputError("messages must be text; they hold all of U+FDD0 to U+FDEF, which are no characters.")
+    begins = re.compile(f"(?={'|'.join(map(re.escape, special)) or '(?!)'})(.)", re.DOTALL)
+
+    def mark(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: mark(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return list(map(mark, value))
+        return begins.sub(rf"\1{seam}", value) if isinstance(value, str) else value
+
+    return seam, mark(messages)
+
+
+def _rendered(template: str, *values: dict[str, Any]) -> list[dict[str, str]]:
+    """What the template makes of each of the values, in a process that ends when its time is over."""
+    # Python's own start-up is left out: the process gets the path of this one.
+    command = [sys.executable, "-I", "-S", _template.__file__]
+    asked = json.dumps({"template": template, "values": values, "path": [*filter(None, sys.path)]})
+    try:
+        done = subprocess.run(command, input=asked.encode(), capture_output=True, timeout=SECONDS)
+        told: list[dict[str, str]] = json.loads(done.stdout)
+        return told
+    except subprocess.TimeoutExpired:
+        why = f"it takes more than {SECONDS:g} seconds"
+    except (OSError, ValueError):
+        why = "its process did not start, or was ended for want of memory"
+    return [{"failed": why}] * len(values)
