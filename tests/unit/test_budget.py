@@ -24,7 +24,7 @@ BUDGET = {
     "pruning": (460, 6),
     "scaling": (740, 4),
     "serving": (2_413, 3),
-    "text": (4_465, 9),
+    "text": (4_475, 9),
     "tracing": (11_945, 57),
     "training": (6_353, 20),
     "views": (4_550, 7),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Protocol, Self
 
 from regard.core.errors import InputError
@@ -310,7 +311,13 @@ def read_back(ids: Sequence[int], tokenizer: _Pieces) -> Encoding:
         (start, start) if alone or end < start else (start, end)
         for alone, (start, end) in zip(special, spans, strict=True)
     ]
-    bounds = split_words(text)
+    # A special token that is not in the text ends a word all the same.
+    cuts = {ends[place] for place, alone in enumerate(special) if alone}
+    bounds = [
+        part
+        for start, end in split_words(text)
+        for part in pairwise([start, *sorted(cut for cut in cuts if start < cut < end), end])
+    ]
     word_of = align_words(text, spans, bounds)
     tokens = tuple(
         replace(

@@ -11,6 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from regard.core.errors import InputError
 from regard.text import Encoding, Token, Tokenizer, Word, read_back
+from unit.text import chats
 
 
 def test_records_are_frozen_slotted_values(default: Tokenizer) -> None:
@@ -158,3 +159,14 @@ def test_half_a_character_has_the_place_of_the_whole_or_of_nothing() -> None:
     assert read_back(ids[:2], tokenizer).token_ids == ids[:2]
     with pytest.raises(InputError, match="ids is empty"):
         read_back([], tokenizer)
+
+
+def test_a_special_token_between_words_parts_them() -> None:
+    """As of a chat whose template has no blank there: "hello" and "ok" are no "hellook"."""
+    made = chats.tokenizer()
+    ids = made.encode("<|im_start|>hello<|im_end|><|im_start|>ok.<|im_end|>").token_ids
+    found = read_back(ids, made)
+    assert found.texts == ("hellook.",)
+    assert [word.text for word in found.words] == ["hello", "ok", "."]
+    assert [found.tokens[place].text for place in found.find("ok")] == ["o", "k"]
+    assert [token.text for token in found.tokens if token.word == 0] == list("hello")
