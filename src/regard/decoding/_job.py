@@ -17,7 +17,7 @@ from regard.decoding._rules import Model, Rules, refused, said
 from regard.decoding._speculation import Speculation, speculated
 from regard.decoding._steps import Decoded, Pieces, Step, Written, last_of, steps
 from regard.models import Loaded, Network, Transformer
-from regard.text import Tokenizer
+from regard.text import Chat, Tokenizer
 
 How = Choice | Beams | Speculation
 """How tokens are chosen; guesses are greedy, and faster."""
@@ -47,6 +47,7 @@ class Job:
         cls,
         model: Model,
         tokenizer: Tokenizer,
+        texts: Sequence[str | Sequence[int]],
         choice: How | None,
         count: int,
         stop: str | Sequence[str],
@@ -80,7 +81,8 @@ class Job:
         rules = Rules.of(model, **most) if rules is None else replace(rules, **most)
         if prefix and len(network.prefixes) == 1:
             raise InputError("prefix must be left out: this model has no source, so give it with the text.")
-        return cls(network, tokenizer, _filled_up(rules, network, tokenizer), choice, count, stops, prefix)
+        rules = _filled_up(rules, network, tokenizer, _ends_of(texts, tokenizer))
+        return cls(network, tokenizer, rules, choice, count, stops, prefix)
 
     @property
     def two(self) -> bool:
@@ -97,7 +99,10 @@ class Job:
             raise InputError("texts must hold a text to go on from; got a blank one.")
         frame = self.tokenizer.bulk.frame()
         after = frame.after if self.two else ()
-        rows = [[*frame.before, *row, *after] for row in _cut(self.tokenizer, texts, "texts", places)]
+        rows = [
+            row if isinstance(text, Chat) else [*frame.before, *row, *after]
+            for text, row in zip(texts, _cut(self.tokenizer, texts, "texts", places), strict=True)
+        ]
         longest = self.network.limit(next(iter(self.network.prefixes)))
         for place, row in zip(places, rows, strict=True):
             if longest is not None and len(row) > longest:
@@ -116,6 +121,7 @@ class Job:
     def written(self, prompt: str, given: Given, way: Decoded) -> Written:
         return Written(
             prompt=prompt,
+            prompt_ids=tuple(given.ids),
             text=self.pieces(given).text(way.token_ids),
             token_ids=way.token_ids,
             log_probabilities=way.log_probabilities,
@@ -163,11 +169,18 @@ def _cut(tokenizer: Tokenizer, texts: Sequence[str], name: str, places: Sequence
     return [list(next(rows)) if text.strip() else [] for text in texts]
 
 
-def _filled_up(rules: Rules, network: Network, tokenizer: Tokenizer) -> Rules:
-    """The rules with what the tokenizer knows."""
+def _ends_of(texts: Sequence[str | Sequence[int]], tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What ends an answer, where texts are chats: their template says so, whatever else may end a text."""
+    ends = {text.ends if isinstance(text, Chat) else () for text in texts}
+    if len(ends) > 1:
+        raise InputError("texts must all be chats of one template, or none of them; write them apart.")
+    return tuple(tokenizer.target.id_of(end) for each in ends for end in each)
+
+
+def _filled_up(rules: Rules, network: Network, tokenizer: Tokenizer, ends: tuple[int, ...]) -> Rules:
+    """The rules with what the tokenizer knows, and more ends."""
     target = tokenizer.target
-    if not rules.end_ids:
-        rules = replace(rules, end_ids=target.end_ids)
+    rules = replace(rules, end_ids=tuple(dict.fromkeys((rules.end_ids or target.end_ids) + ends)))
     if len(network.prefixes) == 2 and not rules.start_ids:  # mBART: the mark of the language, the last token
         rules = replace(rules, start_ids=target.bulk.frame().after[-1:])
     # A table is often longer than the vocabulary; what lies beyond is no text.

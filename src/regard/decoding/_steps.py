@@ -15,7 +15,7 @@ from regard.decoding._choice import Choice, MostLikely, Sampling, key_of
 from regard.decoding._reader import Reader
 from regard.decoding._rules import Model, Rules
 from regard.models import Loaded
-from regard.text import Tokenizer
+from regard.text import Chat, Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,7 @@ class Written(Decoded):
         prompt: what it goes on from, or the source of a translation.
         text: what was written, without special tokens, and cut before a stop. After a prompt it begins with a
             blank where one belongs: prompt + text is the whole.
+        prompt_ids: the prompt, or the source, as the model read it.
         token_ids, log_probabilities, score, ended: as in `Decoded`; of a text that a stop cut all the tokens,
             those of the stop included.
 
@@ -63,6 +64,13 @@ class Written(Decoded):
 
     prompt: str
     text: str
+    prompt_ids: tuple[int, ...] = ()
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The chat, with this answer as its last message; [] where the prompt is not one."""
+        answer = {"role": "assistant", "content": self.text}
+        return [*self.prompt.messages, answer] if isinstance(self.prompt, Chat) else []
 
     def __str__(self) -> str:
         return self.text
@@ -79,9 +87,11 @@ class Written(Decoded):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields as plain values."""
+        """Its fields as plain values, and the messages where it answers some."""
         return {
+            **({"messages": self.messages} if self.messages else {}),
             "prompt": self.prompt,
+            "prompt_ids": list(self.prompt_ids),
             "text": self.text,
             "token_ids": list(self.token_ids),
             "log_probabilities": list(self.log_probabilities),

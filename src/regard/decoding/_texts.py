@@ -80,7 +80,7 @@ def decode_texts(
     whole("batch_tokens", batch_tokens, least=1)
     if not isinstance(prefix, str) and len(prefix) != len(texts):
         raise InputError(f"prefix must be a text, or one for each of {len(texts)} texts; got {len(prefix)}.")
-    job = Job.of(model, tokenizer, choice, count, stop, max_length, rules, prefix)
+    job = Job.of(model, tokenizer, texts, choice, count, stop, max_length, rules, prefix)
     named = [place for place, text in enumerate(texts) if text.strip()]
     given = dict(zip(named, job.encoded([texts[place] for place in named], named), strict=True))
     nothing = Written(prompt="", text="", token_ids=(), log_probabilities=(), score=0.0, ended=True)
@@ -125,7 +125,7 @@ def stream(
     """
     if isinstance(choice, Beams):
         raise InputError("choice must not be Beams: their text is known only at the end; use generate.")
-    job = Job.of(model, tokenizer, choice, 1, stop, max_length, rules, prefix)
+    job = Job.of(model, tokenizer, [text], choice, 1, stop, max_length, rules, prefix)
     (given,) = job.encoded([text], [0])
     return _streamed(job, text, given)
 
@@ -227,7 +227,7 @@ def along(
     """
     if isinstance(choice, Beams | Speculation):
         raise InputError("choice must take one token after another, as Sampling does; use generate.")
-    job = Job.of(model, tokenizer, choice, count, stop, None, rules, "")
+    job = Job.of(model, tokenizer, texts, choice, count, stop, None, rules, "")
     given = [_given(job, text, place) for place, text in enumerate(texts)]
     return [len(each.ids) for each in given], _along(job, given, top)
 

@@ -191,7 +191,7 @@ def watch_text(
     """
     from regard.tracing import KeepPolicy, rerun, trace_read
 
-    job = Job.of(model, tokenizer, choice, 1, stop, None, rules, prefix)
+    job = Job.of(model, tokenizer, [text], choice, 1, stop, None, rules, prefix)
     (given,) = job.encoded([text], [0])
     ids = given.ids
     if prefix:  # as where there are prefixes: nothing is forced after one

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from regard.core.arguments import check_function
 from regard.core.errors import InputError
@@ -31,6 +31,9 @@ from regard.text import each_text
 
 if TYPE_CHECKING:
     from regard.tracing import Keep
+
+
+Messages = Sequence[Mapping[str, Any]]
 
 
 class _How(RuleChanges, total=False):
@@ -161,9 +164,40 @@ class Writing(HasNetwork):
             return firsts[0] if single else firsts
         return found[0] if single else found
 
+    @overload
+    def chat(self, messages: Messages, *, trace: Literal[True] | Keep, **how: Unpack[_How]) -> Watched: ...
+    @overload
+    def chat(self, messages: Messages, *, count: None = None, **how: Unpack[_How]) -> Written: ...
+    @overload
+    def chat(self, messages: Messages, *, count: int, **how: Unpack[_How]) -> list[Written]: ...
+    def chat(self, messages: Messages, **how: Any) -> Written | list[Written]:
+        """Answer messages, as a chat model does: write what follows them in its chat template.
+
+        Args:
+            messages: dicts with `role` ("system", "user", "assistant") and `content`, the first one first.
+            how: as in `generate`. An answer also ends with the special token that the template puts behind
+                one, whatever the checkpoint's files name.
+
+        Returns:
+            As of `generate`: `.text` is the answer, `.messages` all messages with the answer as the last, and
+            `.prompt_ids` what the model read.
+
+        Raises:
+            InputError: the model has no chat template, or it refuses the messages; or as `generate`.
+            CheckpointError: the template is broken, or takes too long.
+
+        Example:
+            >>> import regard
+            >>> regard.load().chat([{"role": "user", "content": "Why is the sky blue?"}])
+            Traceback (most recent call last):
+            regard.core.errors.InputError: model must have a chat template, to answer messages; ...
+        """
+        found: Any = self.generate(self.tokenizer.chat(messages), **how)
+        return found  # type: ignore[no-any-return]
+
     def stream(
         self,
-        text: str,
+        text: str | Messages,
         *,
         choice: Choice | Speculation | None = None,
         stop: str | Sequence[str] = (),
@@ -173,7 +207,8 @@ class Writing(HasNetwork):
         """Write one text and give each piece as soon as it is written.
 
         Args:
-            text, choice, stop, prefix, rules: as in `generate`; beams have no text before their end.
+            text: a text, or messages to answer, as in `chat`.
+            choice, stop, prefix, rules: as in `generate`; beams have no text before their end.
 
         Returns:
             An iterator of pieces that join to what `generate` gives: never half a character, and nothing of a
@@ -191,7 +226,7 @@ class Writing(HasNetwork):
         return stream(
             self.loaded,
             self.tokenizer,
-            text,
+            text if isinstance(text, str) else self.tokenizer.chat(text),
             choice=choice,
             stop=stop,
             rules=Rules.of(self.loaded, **rules),

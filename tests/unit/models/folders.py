@@ -151,3 +151,17 @@ def write_tokenizer(folder: Path, size: int) -> None:
 
 def ids(*rows: list[int]) -> Tensor:
     return torch.tensor(rows)
+
+
+def write_chat(folder: Path) -> Path:
+    """A Llama of random numbers that reads characters, with ChatML's tokens and template, without an end."""
+    from regard.models import write_checkpoint
+    from unit.text.chats import backend, tokenizer
+
+    torch.manual_seed(3)
+    made = network("llama", vocab_size=backend().get_vocab_size())
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.ndim == 2:
+                parameter.normal_(0.0, 0.4)
+    return write_checkpoint(made, folder, tokenizer=tokenizer())
