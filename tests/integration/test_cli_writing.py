@@ -16,6 +16,7 @@ from integration.test_cli import Run, refused
 from regard.cli import translate
 from regard.models import write_checkpoint
 from regard.text import write_tokenizer
+from unit.models.folders import write_chat
 from unit.training.small import network, tokenizer
 
 run = test_cli.run
@@ -76,6 +77,27 @@ def test_generate_prints_what_python_writes(run: Run, models: dict[str, str]) ->
     assert ruled.text != plain.text
     options = ["--no-repeat", "1", "--repetition-penalty", "1.5", "--min", "3"]
     assert run(*given, *options).out == f"{ruled.text}\n"
+
+
+def test_generate_chats(run: Run, models: dict[str, str], tmp_path: Path) -> None:
+    path = str(write_chat(tmp_path / "chat"))
+    model, given = regard.load(path), ["generate", "-m", path, "--max", "9"]
+    question = {"role": "user", "content": "Why?"}
+    assert run(*given, "--chat", "Why?").out == f"{model.chat([question], max_length=9).text}\n"
+    brief = model.chat([{"role": "system", "content": "Be brief."}, question], max_length=9)
+    found = json.loads(run(*given, "-", "--system", "Be brief.", "--json", stdin=b"Why?\n").out)
+    assert found == {"model": path, "texts": [[brief.to_json()]]}
+    turns = tmp_path / "turns.json"
+    turns.write_text(json.dumps(found["texts"][0][0]["messages"]))
+    drawn = [
+        model.chat([*brief.messages, message], choice=regard.Sampling(seed=1), count=2, max_length=9)
+        for message in (question, {"role": "user", "content": "How?"})
+    ]
+    several = ["Why?", "How?", "--sample", "--seed", "1", "--count", "2", "--messages", str(turns)]
+    assert run(*given, *several).out == "\n\n".join(way.text for ways in drawn for way in ways) + "\n"
+    told = refused(run("generate", "Why?", "--chat", "-m", models["gpt2"]), 2)
+    assert "--model must have a chat template" in told
+    assert "each with a role" in refused(run(*given, "a", "--messages", "-", stdin=b"[1]"), 2)
 
 
 def test_fill_prints_what_python_finds(run: Run, models: dict[str, str]) -> None:

@@ -1,5 +1,6 @@
 """What commands read: texts from arguments, stdin and files of lines; models, indexes, names of heads."""
 
+import json
 import os
 import re
 import sys
@@ -10,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from regard.cli._output import say, status
 from regard.core.errors import InputError
+from regard.core.wording import reason
 
 if TYPE_CHECKING:
     from regard.concordance import Concordance
@@ -55,6 +57,19 @@ def _read_stdin() -> str:
             f"stdin holds more than {_STDIN_AT_MOST} bytes, far over any model's limit; give a part."
         )
     return decoded(data, "stdin").removeprefix("\ufeff").rstrip("\r\n")
+
+
+def read_messages(path: Path) -> list[Any]:
+    """The messages of a chat, a JSON list in a file; "-" is stdin."""
+    with _open(path, "--messages") as file:
+        text = decoded(file.read(_STDIN_AT_MOST), f"--messages {str(path)!r}")
+    try:
+        found = json.loads(text)
+    except (RecursionError, ValueError) as error:
+        raise InputError(f"--messages {str(path)!r} must be a JSON list ({reason(error)}).") from error
+    if not isinstance(found, list):
+        raise InputError(f"--messages {str(path)!r} must be a JSON list of messages; it is none.")
+    return found
 
 
 def as_typed(argument: str) -> str:

@@ -3,11 +3,12 @@
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._input import load_model, read_texts
+from regard.cli._input import as_typed, load_model, read_messages, read_texts
 from regard.cli._options import DECODER, DEFAULT_DECODER, JSON, OTHER_MODEL, argument, flag, option
 from regard.cli._output import console, print_json
 from regard.core.errors import InputError
@@ -38,6 +39,9 @@ def generate(
     ctx: typer.Context,
     texts: list[str] = argument("TEXT", "The beginning of a text, or several; - reads it from stdin."),
     model: str = DECODER,
+    chat: bool = flag("--chat", "Answer TEXT, as a chat model; so do the next two options."),
+    system: str | None = option("--system TEXT", "What the model is told before all messages."),
+    turns: Path | None = option("--messages FILE", "The messages before TEXT, a JSON list; - is stdin."),
     max_length: int | None = MAX,
     min_length: int | None = MIN,
     stop: list[str] | None = option("--stop TEXT", "End before this text; give it again for more."),
@@ -61,14 +65,19 @@ def generate(
     """Let a language model continue a text. Prints the new text, without its beginning.
 
     A single text is shown as it is written. An empty line separates several; with --beams each begins with
-    its score.
+    its score. With --chat the answers of --json have `messages`, the answer included: a file for --messages.
     """
     given = ctx.params
     check_choice(given)
     prompts = read_texts(texts)
     if not all(prompt.strip() for prompt in prompts):
         raise InputError("TEXT is empty: there is nothing to go on with.")
+    before = [] if system is None else [{"role": "system", "content": as_typed(system)}]
+    before += [] if turns is None else read_messages(turns)
     loaded = model_of(given, DEFAULT_DECODER)
+    if chat or system is not None or turns is not None:
+        said = [{"role": "user", "content": prompt} for prompt in prompts]
+        prompts = [loaded.tokenizer.chat([*before, message]) for message in said]
     choice, rules, stops = choice_of(loaded, given), rules_of(given), stop or ()
     from regard.decoding import Beams
 

@@ -10,7 +10,14 @@ import pytest
 
 from regard.checkpoints import to_hf
 from regard.cli import _input
-from regard.cli._input import check_lines, count_lines, parse_heads, parse_heads_or_layers, read_lines
+from regard.cli._input import (
+    check_lines,
+    count_lines,
+    parse_heads,
+    parse_heads_or_layers,
+    read_lines,
+    read_messages,
+)
 from regard.cli.embed import _opener
 from regard.core.errors import InputError
 from regard.models import family_of
@@ -159,3 +166,28 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     assert count_lines(tmp_path / name) is None
     with pytest.raises(InputError, match=r"--target-file '.*' cannot be read"):
         list(read_lines(tmp_path / name, "--target-file"))
+
+
+NO_MESSAGES = {
+    b"{": r"must be a JSON list \(Expecting property name",
+    b"{}": "must be a JSON list of messages; it is none",
+    b"[" * 99_999: "must be a JSON list",
+    b"\xff": "must be UTF-8",
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), NO_MESSAGES.items(), ids=["broken", "other", "deep", "bytes"]
+)
+def test_what_is_no_list_of_messages(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "turns.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"--messages '.*' {message}"):
+        read_messages(path)
+
+
+def test_messages_are_read(tmp_path: Path) -> None:
+    (tmp_path / "turns.json").write_text('[{"role": "user", "content": "Wh\\u00fd?"}]')
+    assert read_messages(tmp_path / "turns.json") == [{"role": "user", "content": "Whý?"}]
+    with pytest.raises(InputError, match="cannot be read"):
+        read_messages(tmp_path / "none")
