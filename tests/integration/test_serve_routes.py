@@ -26,7 +26,9 @@ from integration.served import Served, posted, wait_for
 from regard.concordance import Concordance, Reading, build_index
 from regard.decoding import Rules
 from regard.tracing import Trace
+from tolerances import PAGE
 from unit.concordance.conftest import write_rows
+from unit.models.folders import write_chat
 
 KEY = "a key of the tests"
 PROMPT = "the man in"
@@ -43,6 +45,7 @@ class Server(NamedTuple):
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("served")
     models = {family: live_model(folder / family, family) for family in ("bert", "gpt2")}
+    models["chat"] = regard.load(write_chat(folder / "chat"))
     index = folder / "corpus"
     build_index([write_rows(folder / "rows.jsonl")], index, Reading(date="date", meta=("genre",)))
     (folder / "keys").write_text(f"{KEY}\n", "utf-8")
@@ -115,6 +118,72 @@ def test_langchain_reads_it_too(server: Server) -> None:
         assert "".join(writer.stream(PROMPT)) == wanted
 
 
+MESSAGES: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+
+
+def test_the_openai_client_chats(server: Server) -> None:
+    import openai
+
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
+        wanted = server.models["chat"].chat(MESSAGES, max_length=12)
+        how: dict[str, Any] = {"model": "chat", "messages": MESSAGES, "max_tokens": 12, "temperature": 0}
+        answer = client.chat.completions.create(**how, logprobs=True, top_logprobs=2)
+        (choice,) = answer.choices
+        assert (choice.message.role, choice.message.content) == ("assistant", wanted.text)
+        assert [each.logprob for each in choice.logprobs.content] == pytest.approx(
+            list(wanted.log_probabilities), abs=1e-5
+        )
+        assert answer.usage.prompt_tokens == len(wanted.prompt_ids)
+        stream = client.chat.completions.create(**how, stream=True, stream_options={"include_usage": True})
+        *chunks, last = list(stream)
+        assert "".join(chunk.choices[0].delta.content for chunk in chunks) == wanted.text
+        assert (last.choices, last.usage) == ([], answer.usage)
+        raw = client.chat.completions.with_raw_response.create(**how)
+        page = raw.headers["X-Regard-Page"]
+        assert page == raw.parse().regard["page"]  # type: ignore[attr-defined]
+        assert httpx.get(server.url + page).status_code == 200  # without the key: the address is one
+        # The message that came is one that can be sent.
+        turns = [*MESSAGES, choice.message.model_dump(), MESSAGES[1]]
+        again = client.chat.completions.create(**how | {"messages": turns})
+        assert (
+            again.choices[0].message.content
+            == server.models["chat"].chat([*wanted.messages, MESSAGES[1]], max_length=12).text
+        )
+        with pytest.raises(openai.BadRequestError, match="must have a chat template") as caught:
+            client.chat.completions.create(**how | {"model": "gpt2"}, stream=True)
+        assert caught.value.param == "model"
+
+
+def test_langchain_chats_too(server: Server) -> None:
+    from langchain_openai import ChatOpenAI
+
+    wanted = server.models["chat"].chat(MESSAGES, max_length=12)
+    with httpx.Client() as connection:
+        writer = ChatOpenAI(
+            base_url=f"{server.url}/v1",
+            api_key=SecretStr(KEY),
+            model="chat",
+            max_tokens=12,
+            temperature=0,
+            http_client=connection,
+        )
+        found = writer.invoke([("system", "Be brief."), ("human", "Why?")])
+        assert found.content == wanted.text
+        assert found.usage_metadata["output_tokens"] == len(wanted.token_ids)
+        assert "".join(str(each.content) for each in writer.stream(MESSAGES)) == wanted.text
+
+
+def test_an_answers_page_is_drawn(open_served: BrowserPage, server: Server) -> None:
+    asked = {"model": "chat", "messages": MESSAGES, "max_tokens": 5, "temperature": 0}
+    key = {"Authorization": f"Bearer {KEY}"}
+    answer = httpx.post(f"{server.url}/v1/chat/completions", json=asked, headers=key)
+    open_served.goto(server.url + answer.json()["regard"]["page"])
+    expect(open_served.locator(".word:visible").first).to_be_visible()
+    wanted = server.models["chat"].chat(MESSAGES, max_length=5)
+    ids = [*wanted.prompt_ids, *wanted.token_ids]
+    _check(open_served, server.models["chat"].trace(token_ids=ids), heads=6, within=PAGE)
+
+
 def _settle(page: BrowserPage) -> None:
     expect(page.locator(".live")).not_to_have_class(re.compile("working"))
 
@@ -124,18 +193,18 @@ def _violations(page: BrowserPage) -> list[tuple[str, Any]]:
     return [(each["id"], each["nodes"][0]["target"]) for each in found]
 
 
-def _check(page: BrowserPage, trace: Trace) -> None:
+def _check(page: BrowserPage, trace: Trace, heads: int = 3, within: float = 2e-6) -> None:
     """Tokens and all weights against Python's."""
     told = page.evaluate("window.regard.source.tokens(window.regard.source.kinds[0], 'query')")
     assert [token["text"] for token in told] == trace.tokens
     for layer in range(2):
-        for head in range(3):
+        for head in range(heads):
             rows = page.evaluate(
                 "([layer, head, count]) => Array.from({ length: count }, (_, query) =>"
                 " [...window.regard.weightsRow(layer, head, query)])",
                 [layer, head, len(trace.tokens)],
             )
-            np.testing.assert_allclose(rows, trace.weights(layer, head), atol=2e-6)
+            np.testing.assert_allclose(rows, trace.weights(layer, head), atol=within)
 
 
 def test_the_page_runs_the_servers_model(server: Server, open_served: BrowserPage) -> None:

@@ -23,7 +23,7 @@ BUDGET = {
     "positions": (930, 11),
     "pruning": (460, 6),
     "scaling": (740, 4),
-    "serving": (2_413, 3),
+    "serving": (2_640, 3),
     "text": (4_475, 9),
     "tracing": (11_945, 57),
     "training": (6_353, 20),

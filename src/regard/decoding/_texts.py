@@ -210,7 +210,7 @@ def along(
     stop: str | Sequence[str] = (),
     rules: Rules | None = None,
     top: int = 0,
-) -> tuple[list[int], Generator[list[Added], None, None]]:
+) -> tuple[list[list[int]], Generator[list[Added], None, None]]:
     """Write texts, and give what each step adds to each of their ways.
 
     Args:
@@ -219,7 +219,7 @@ def along(
         top: how many of the likeliest tokens are told of each step.
 
     Returns:
-        How many tokens each text has, and the steps. Closing the generator ends the writing.
+        The ids that are read of each text, and the steps. Closing the generator ends the writing.
 
     Raises:
         InputError: as `decode_texts`, before anything is written; an id that the model does not have; beams
@@ -229,7 +229,7 @@ def along(
         raise InputError("choice must take one token after another, as Sampling does; use generate.")
     job = Job.of(model, tokenizer, texts, choice, count, stop, None, rules, "")
     given = [_given(job, text, place) for place, text in enumerate(texts)]
-    return [len(each.ids) for each in given], _along(job, given, top)
+    return [each.ids for each in given], _along(job, given, top)
 
 
 def _given(job: Job, text: str | Sequence[int], place: int) -> Given:

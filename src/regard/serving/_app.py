@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from regard._version import __version__
 from regard.core.errors import InputError
 from regard.model import Model
-from regard.serving import _completions, _operations, _pages, _traces, _usages, _vectors
+from regard.serving import _chat, _completions, _operations, _pages, _traces, _usages, _vectors
 from regard.serving._limits import ApiError, Settings
 from regard.serving._operations import log
 from regard.serving._service import Service
@@ -77,7 +77,7 @@ def app_of(
     app.add_middleware(Gate, service=service)
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_plain)
-    for routes in (_vectors, _completions, _operations, _traces, _usages, _pages):
+    for routes in (_vectors, _completions, _chat, _operations, _traces, _usages, _pages):
         app.include_router(routes.router)
     # The API as it is: FastAPI would promise 422 where the answer is 400, and knows of no key.
     told = app.openapi()

@@ -1,10 +1,10 @@
-"""`POST /v1/completions`, as OpenAI defines it, of decoders."""
+"""`POST /v1/completions`, as OpenAI defines it, of decoders; and how any answer is written and told."""
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -16,7 +16,7 @@ from regard.decoding import Added, Rules, Sampling, along
 from regard.model import Model
 from regard.serving._jobs import estimate
 from regard.serving._limits import ApiError, Body, ModelName, answered, answers
-from regard.serving._service import service_of
+from regard.serving._service import Answers, service_of
 
 router = APIRouter()
 
@@ -26,6 +26,8 @@ Ids = Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(min_lengt
 Stop = Annotated[str, Field(min_length=1, max_length=1000)]
 Stops = Annotated[list[Stop], Field(max_length=4)]
 Prompt = Annotated[str, Field(min_length=1, max_length=2**19)]
+Prompts = Callable[[Model], Sequence[str | Sequence[int]]]
+"""What a model is given to read."""
 
 
 class StreamOptions(BaseModel):
@@ -35,38 +37,46 @@ class StreamOptions(BaseModel):
     include_obfuscation: Annotated[bool, Field(description="Not used.")] = False
 
 
-class CompletionsBody(Body):
+class Told(Body):
+    """Takes null for what is left out: clients send it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class WritingBody(Told):
+    """How a text is to be written."""
+
+    model: ModelName = None
+    temperature: Annotated[float, Field(ge=0, le=2, description="0 takes the likeliest token.")] = 1.0
+    top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
+    n: Annotated[int, Field(ge=1, le=MOST_CHOICES, description="So many of each prompt.")] = 1
+    seed: Annotated[int | None, Field(ge=0, le=2**63 - 1, description="The same one writes the same.")] = None
+    stop: Annotated[Stop | Stops | None, Field(description="Texts before which it ends.")] = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    user: Annotated[str | None, Field(description="Not used.")] = None
+    presence_penalty: Annotated[float, Field(ge=0, le=0, description="Not there.")] = 0
+    frequency_penalty: Annotated[float, Field(ge=0, le=0, description="Not there.")] = 0
+    logit_bias: Annotated[dict[str, float], Field(max_length=0, description="Not there.")] = {}
+
+
+class CompletionsBody(WritingBody):
     """Prompts to go on from."""
 
     prompt: Annotated[
         Prompt | Ids | Annotated[list[Prompt] | list[Ids], Field(min_length=1)],
         Field(description="A text, several, or their token ids.", examples=["A river", [[32, 7850]]]),
     ]
-    model: ModelName = None
     max_tokens: Annotated[int, Field(ge=1, le=2**16)] = 16
-    temperature: Annotated[float, Field(ge=0, le=2, description="0 takes the likeliest token.")] = 1.0
-    top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
-    n: Annotated[int, Field(ge=1, le=MOST_CHOICES, description="So many of each prompt.")] = 1
-    seed: Annotated[int | None, Field(ge=0, le=2**63 - 1, description="The same one writes the same.")] = None
-    stop: Annotated[Stop | Stops | None, Field(description="Texts before which it ends.")] = None
     logprobs: Annotated[int | None, Field(ge=0, le=5, description="So many likely tokens a step.")] = None
-    stream: bool = False
-    stream_options: StreamOptions | None = None
-    user: Annotated[str | None, Field(description="Not used.")] = None
     echo: Annotated[Literal[False], Field(description="Not there.")] = False
     suffix: Annotated[None, Field(description="Not there.")] = None
     best_of: Annotated[Literal[1] | None, Field(description="Not there.")] = None
-    presence_penalty: Annotated[float, Field(ge=0, le=0, description="Not there.")] = 0
-    frequency_penalty: Annotated[float, Field(ge=0, le=0, description="Not there.")] = 0
-    logit_bias: Annotated[dict[str, float], Field(max_length=0, description="Not there.")] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, given: Any) -> Any:
-        """Clients send null for what they leave out."""
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if value is not None}
 
     def prompts(self) -> list[str | list[int]]:
         """One or several, as a list."""
@@ -92,18 +102,46 @@ _COMPLETED = {
 @router.post("/v1/completions", responses=answers(_COMPLETED), tags=["OpenAI"])
 async def completions(body: CompletionsBody, request: Request) -> Response:
     """Go on from prompts, with a decoder; as a stream of server-sent events where that is asked for."""
+    prompts = body.prompts()
+    return await answer(request, body, _FORM, lambda model: prompts)
+
+
+class Form(NamedTuple):
+    """How a route tells what is written.
+
+    Attributes:
+        id: how the ids of its answers begin.
+        kinds: what a whole answer is called, and an event of a stream.
+        texts: what errors call the texts, and what they are called in the body.
+        choice: all of a choice, or what is new in it, and whether it is the first of it; `logprobs` too.
+        has_page: whether a page shows the whole of what was read and written.
+    """
+
+    id: str
+    kinds: tuple[str, str]
+    texts: tuple[str, str]
+    choice: Callable[[list[Added], bool, bool], dict[str, Any]]
+    has_page: bool
+
+
+async def answer(request: Request, body: CompletionsBody, form: Form, prompts: Prompts) -> Response:
+    """What is written after prompts, whole or as a stream."""
     service = service_of(request)
     engine = service.engine(body.model)
     _check(body, service.settings.max_tokens)
-    pieces: AsyncIterator[Any] = engine.stream(partial(written, body=body), tokens=body.tokens())
-    writing = _Writing(engine.name, body, await anext(pieces))  # a wrong prompt is found here
+    work = partial(written, body=body, form=form, prompts=prompts)
+    pieces: AsyncIterator[Any] = engine.stream(work, tokens=body.tokens())
+    read = await anext(pieces)  # a wrong prompt is found here
+    writing = _Writing(engine.name, body, form, read, service.answers)
     if body.stream:
         events = _events(writing, pieces, body.stream_options or StreamOptions())
-        kept = {"Cache-Control": "no-cache"}
-        return StreamingResponse(events, media_type="text/event-stream", headers=kept)
+        headers = {"Cache-Control": "no-cache"} | writing.headers
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
     async for step in pieces:
         writing.add(step)
-    return answered(writing.head | {"choices": writing.told(all=True), "usage": writing.usage})
+    told = answered(writing.event(writing.told(all=True), all=True) | {"usage": writing.usage})
+    told.headers.update(writing.headers)
+    return told
 
 
 def _check(body: CompletionsBody, most: int) -> None:
@@ -118,15 +156,17 @@ def _check(body: CompletionsBody, most: int) -> None:
         raise ApiError(400, told, param="max_tokens")
 
 
-def written(model: Model, body: CompletionsBody) -> Generator[list[int] | list[Added], None, None]:
-    """How many tokens each prompt has, then what each step adds."""
+def written(
+    model: Model, body: CompletionsBody, form: Form, prompts: Prompts
+) -> Generator[list[list[int]] | list[Added], None, None]:
+    """The ids of each prompt, then what each step adds."""
     seed = secrets.randbits(63) if body.seed is None else body.seed
     choice = Sampling(temperature=body.temperature, top_p=body.top_p, seed=seed) if body.temperature else None
     try:
         read, steps = along(
             model.loaded,
             model.tokenizer,
-            body.prompts(),
+            prompts(model),
             choice=choice,
             count=body.n,
             stop=body.stop or (),
@@ -138,55 +178,80 @@ def written(model: Model, body: CompletionsBody) -> Generator[list[int] | list[A
         yield first
         yield from steps
     except InputError as error:
-        told = str(error).replace("texts[", "prompt[").replace("max_length", "max_tokens")
-        param = "model" if told.startswith("model") else "max_tokens" if "max_tokens" in told else "prompt"
+        told = str(error).replace(*form.texts).replace("max_length", "max_tokens")
+        param = form.texts[1].rstrip("[")
+        param = "model" if told.startswith("model") else "max_tokens" if "max_tokens" in told else param
         raise ApiError(400, told, param=param) from error
 
 
 class _Writing:
-    """What is being written: the news of each choice since they were told last, and all tokens counted."""
+    """What is being written: the news of each choice since they were told last, and all tokens."""
 
-    def __init__(self, name: str, body: CompletionsBody, read: list[int]) -> None:
-        self._read, self._logprobs, self._count = read, body.logprobs, 0
+    def __init__(
+        self, name: str, body: CompletionsBody, form: Form, read: list[list[int]], kept: Answers
+    ) -> None:
+        self._form, self._logprobs, self._read, self._kept = form, body.logprobs, read, kept
         self._news: list[list[Added]] = [[] for _ in range(len(read) * body.n)]
-        id = f"cmpl-{secrets.token_hex(12)}"
-        self.head = {"id": id, "object": "text_completion", "created": int(time.time()), "model": name}
+        self._ids: list[list[int]] = [[] for _ in self._news]
+        self._ends, self._begun = 0, set[int]()
+        self._id = f"{form.id}-{secrets.token_hex(12)}"
+        self._head: dict[str, Any] = {"created": int(time.time()), "model": name}
+        self.headers: dict[str, str] = {}
+        if form.has_page:
+            page = f"/answers/{self._id}"
+            self._head["regard"], self.headers["X-Regard-Page"] = {"page": page}, page
 
     def add(self, step: list[Added]) -> None:
-        """Take what a step adds."""
+        """Take what a step adds; after the last end a page can show it."""
         for added in step:
             self._news[added.way].append(added)
-            self._count += added.token is not None
+            if added.token is not None:
+                self._ids[added.way].append(added.token.id)
+            self._ends += bool(added.end)
+        if self._form.has_page and self._ends == len(self._ids):
+            each = len(self._ids) // len(self._read)
+            rows = [[*self._read[way // each], *ids] for way, ids in enumerate(self._ids)]
+            self._kept.keep(self._id, self._head["model"], rows)
 
     def told(self, *, all: bool) -> list[dict[str, Any]]:
         """All choices, or those with text or an end, as OpenAI writes them; nothing is told twice."""
         choices = []
         for index, news in enumerate(self._news):
-            text, ends = "".join(each.text for each in news), [each.end for each in news if each.end]
-            if all or text or ends:
-                logprobs = None if self._logprobs is None else _logprobs(news)
-                end = ends[-1] if ends else None
-                choices.append({"index": index, "text": text, "logprobs": logprobs, "finish_reason": end})
+            end = next((each.end for each in news if each.end), None)
+            if all or end or any(each.text for each in news):
+                told = {"index": index} | self._form.choice(news, all, index not in self._begun)
+                if self._logprobs is None:
+                    told["logprobs"] = None
+                choices.append(told | {"finish_reason": end})
                 self._news[index] = []
+                self._begun.add(index)
         return choices
+
+    def event(self, choices: list[dict[str, Any]], *, all: bool = False) -> dict[str, Any]:
+        """The answer, or an event of the stream."""
+        return {"id": self._id, "object": self._form.kinds[not all], **self._head, "choices": choices}
 
     @property
     def usage(self) -> dict[str, int]:
         """Tokens that were read and written."""
-        read = sum(self._read)
-        all = read + self._count
-        return {"prompt_tokens": read, "completion_tokens": self._count, "total_tokens": all}
+        read, count = (sum(map(len, rows)) for rows in (self._read, self._ids))
+        return {"prompt_tokens": read, "completion_tokens": count, "total_tokens": read + count}
 
 
-def _logprobs(news: list[Added]) -> dict[str, Any]:
+def _choice(news: list[Added], whole: bool, first: bool) -> dict[str, Any]:
+    del whole, first
     added = [each for each in news if each.token is not None]
     tokens = [each.token for each in added if each.token is not None]
-    return {
+    logprobs = {
         "tokens": [token.text for token in tokens],
         "token_logprobs": [token.log_probability for token in tokens],
         "top_logprobs": [{token.text: token.log_probability for token in each.likeliest} for each in added],
         "text_offset": [token.start for token in tokens],
     }
+    return {"text": "".join(each.text for each in news), "logprobs": logprobs}
+
+
+_FORM = Form("cmpl", ("text_completion", "text_completion"), ("texts[", "prompt["), _choice, has_page=False)
 
 
 async def _events(
@@ -198,9 +263,9 @@ async def _events(
             writing.add(step)
             for choice in writing.told(all=False):
                 usage = {"usage": None} if options.include_usage else {}
-                yield _event(writing.head | {"choices": [choice]} | usage)
+                yield _event(writing.event([choice]) | usage)
         if options.include_usage:
-            yield _event(writing.head | {"choices": [], "usage": writing.usage})
+            yield _event(writing.event([]) | {"usage": writing.usage})
         yield b"data: [DONE]\n\n"
     except ApiError as error:
         yield _event(error.body)

@@ -1,4 +1,4 @@
-"""`GET /`: the page on the server's models, and `POST /v1/page`: what it asks."""
+"""`GET /`: the page on the server's models; `POST /v1/page`: what it asks; `GET /answers/ID`: an answer's."""
 
 import math
 from dataclasses import replace
@@ -12,13 +12,16 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
+from regard.core.errors import InputError
 from regard.embedding import read_sentence_settings
 from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._jobs import estimate
-from regard.serving._limits import PAGE_ERRORS, PAGE_HEADERS, Body, ModelName, answered, answers
+from regard.serving._limits import PAGE_ERRORS, PAGE_HEADERS, ApiError, Body, ModelName, answered, answers
 from regard.serving._service import service_of
-from regard.tracing import DraggedWeight, PageRequest, page_answer, served_page
+from regard.serving._traces import MOST_MB
+from regard.text import read_back
+from regard.tracing import DraggedWeight, PageRequest, page_answer, served_page, trace_read
 from regard.views import ServedRecord
 
 router = APIRouter(tags=["pages"])
@@ -94,6 +97,23 @@ async def page(request: Request, model: str | None = None, example: bool = False
         make = partial(_made, served=served, example=example)
         _pages.setdefault(engine, {})[example] = await engine.call(make, tokens=estimate(_OPENINGS[0]))
     return HTMLResponse(_pages[engine][example], headers=PAGE_HEADERS)
+
+
+@router.get("/answers/{id}", response_class=HTMLResponse, responses=PAGE_ERRORS)
+async def answer_page(id: str, request: Request, choice: int = 0) -> Response:
+    """The page of a chat with its answer, which the answer names: every head on all of their tokens."""
+    service = service_of(request)
+    name, ids = service.answers.of(id, choice)
+    html = await service.engine(name).call(partial(_of_ids, ids=ids, name=name), tokens=len(ids))
+    return HTMLResponse(html, headers=PAGE_HEADERS)
+
+
+def _of_ids(model: Model, ids: list[int], name: str) -> str:
+    try:
+        trace = trace_read(model.loaded, read_back(ids, model.tokenizer))
+    except InputError as error:  # the memory does not suffice
+        raise ApiError(413, str(error), code="too_large") from error
+    return replace(trace, model=name).page(max_mb=MOST_MB).html
 
 
 _TOLD = {

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import cast
+from typing import Final, cast
 
 from fastapi import Request
 
@@ -12,6 +12,28 @@ from regard.serving._engine import Engine
 from regard.serving._limits import ApiError, Settings
 from regard.serving._operations import Metrics, RequestsLog
 from regard.serving._usages import Usages
+
+_KEPT: Final = 2**19  # tokens
+
+
+class Answers:
+    """What was read and written for the last answers, by their ids: of each the model, and ids of tokens."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[str, list[list[int]]]] = {}
+
+    def keep(self, id: str, model: str, rows: list[list[int]]) -> None:
+        """Keep one more. The oldest go, so that all have 524,288 tokens at most."""
+        self._kept[id] = model, rows
+        while sum(len(row) for _, rows in self._kept.values() for row in rows) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+
+    def of(self, id: str, choice: int) -> tuple[str, list[int]]:
+        """The model and the tokens of a choice of an answer, or 404."""
+        model, rows = self._kept.get(id, ("", []))
+        if not 0 <= choice < len(rows):
+            raise ApiError(404, "there is no such answer any more: the last ones are kept.", param="id")
+        return model, rows[choice]
 
 
 class Service:
@@ -26,6 +48,7 @@ class Service:
             raise InputError("models must hold one at least; got none.")
         self.settings, self.metrics, self.requests_log = settings, Metrics(), RequestsLog()
         self.draining, self.cut_off = False, 0
+        self.answers = Answers()
         self.engines = {name: Engine(name, model, settings, self.metrics) for name, model in models.items()}
         for engine in self.engines.values():
             if engine.bytes > (most := settings.max_memory or engine.bytes):

@@ -12,15 +12,17 @@ from integration.live_models import live_model
 from regard.concordance import Reading, build_index
 from regard.serving import Settings, app_of
 from unit.concordance.conftest import write_rows
+from unit.models.folders import write_chat
 
 Ask = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, regard.Model]:
-    """A BERT with a masked-LM head, and a GPT-2."""
+    """A BERT with a masked-LM head, a GPT-2, and a Llama with a chat template."""
     folder = tmp_path_factory.mktemp("models")
-    return {family: live_model(folder / family, family) for family in ("bert", "gpt2")}
+    made = {family: live_model(folder / family, family) for family in ("bert", "gpt2")}
+    return made | {"chat": regard.load(write_chat(folder / "chat"))}
 
 
 @pytest.fixture(scope="session")

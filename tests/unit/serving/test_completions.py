@@ -13,9 +13,9 @@ from unit.serving.conftest import Ask
 PROMPT = "the man in"
 
 
-def events(client: TestClient, **body: Any) -> list[Any]:
+def events(client: TestClient, path: str = "/v1/completions", **body: Any) -> list[Any]:
     """What a stream sends, each event parsed but the last."""
-    with client.stream("POST", "/v1/completions", json={"model": "gpt2", "stream": True} | body) as answer:
+    with client.stream("POST", path, json={"model": "gpt2", "stream": True} | body) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = [line for line in answer.iter_lines() if line]
     assert all(line.startswith("data: ") for line in lines)

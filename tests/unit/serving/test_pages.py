@@ -178,18 +178,20 @@ def test_every_route_is_described_by_examples_that_hold(client: TestClient) -> N
     schemas = described["components"]["schemas"]
 
     def of(told: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = schemas[told["schema"]["$ref"].rpartition("/")[2]]["properties"]
+        found: dict[str, Any] = schemas[told["schema"]["$ref"].rpartition("/")[2]]
         return found
 
-    for name in ("words", "trace", "attention", "usages/search", "completions", "page"):
+    names = ("words", "trace", "attention", "usages/search", "completions", "chat/completions", "page")
+    for name in names:
         post = described["paths"][f"/v1/{name}"]["post"]
         assert post["summary"]
         assert {"400", "401", "404", "413", "429", "503", "504"} <= post["responses"].keys()
-        ((first, field), *_) = of(post["requestBody"]["content"]["application/json"]).items()
-        body = {first: field["examples"][0]}
-        if name == "completions":
-            body["model"] = "gpt2"
+        asked = of(post["requestBody"]["content"]["application/json"])
+        (first,) = asked.get("required", [*asked["properties"]][:1])
+        body = {first: asked["properties"][first]["examples"][0]}
+        if name.endswith("completions"):
+            body["model"] = "gpt2" if name == "completions" else "chat"
         answer = client.post(f"/v1/{name}", json=body).json()
         told = post["responses"]["200"]["content"]["application/json"]
-        wanted = told["example"] if "example" in told else of(told)
+        wanted = told["example"] if "example" in told else of(told)["properties"]
         assert answer.keys() == wanted.keys()
