@@ -12,7 +12,7 @@ BUDGET = {
     "checkpoints": (3_200, 0),
     "cli": (3_475, 0),
     "concordance": (3_225, 12),
-    "core": (4_751, 29),
+    "core": (4_780, 29),
     "data": (1_360, 3),
     "decoding": (2_870, 31),
     "embedding": (5_605, 13),

@@ -9,7 +9,7 @@ from regard.checkpoints._architecture import HeadKind, head_of, label_names, num
 from regard.checkpoints._fields import IGNORED_FIELDS, Fields, read_config, read_config_list
 from regard.checkpoints._find import Source, available, find, locate, verify
 from regard.checkpoints._get import get, to_get
-from regard.checkpoints._hub import BESIDE, MODULES, SENTENCE, licence_of, network_folder
+from regard.checkpoints._hub import BESIDE, MODULES, SENTENCE, inside, licence_of, network_folder
 from regard.checkpoints._keymap import ID_BUFFERS, KeyMap, Rename, Shared
 from regard.checkpoints._loading import LoadReport, load_into, to_hf, unwrapped
 from regard.checkpoints._packages import DEFAULT_DECODER, DEFAULT_MODEL

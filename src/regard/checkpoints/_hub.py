@@ -13,7 +13,7 @@ from pathlib import Path
 
 from regard.checkpoints.gguf import open_gguf
 from regard.core.errors import CheckpointError
-from regard.core.files import json_kind, read_object, read_objects
+from regard.core.files import json_kind, plain_file, read_object, read_objects
 from regard.core.tokenizer_files import PARTS, SETTINGS, TOKENIZER, VOCABULARIES
 from regard.core.wording import reason
 
@@ -67,10 +67,21 @@ def network_folder(folder: Path) -> Path:
     """Where a model's config, weights and tokenizer lie: in its folder, or in the one inside that
     `modules.json` names first, as sentence-transformers before 2.0 wrote it (`0_Transformer`)."""
     try:
-        inside = folder / str(read_objects(folder / MODULES)[0].get("path", ""))
+        path = str(read_objects(folder / MODULES)[0].get("path", ""))
     except (CheckpointError, IndexError):  # none, or one that those refuse who need what it says
         return folder
-    return inside if inside.resolve().is_relative_to(folder.resolve()) else folder
+    return inside(folder, path) or folder
+
+
+def inside(folder: Path, path: str) -> Path | None:
+    """What a path in one of a folder's files leads to; None where that is outside, or nowhere."""
+    place = folder / path
+    try:
+        stays = place.resolve().is_relative_to(folder.resolve())
+        place.exists()
+    except (OSError, RuntimeError, ValueError):  # too long, a loop of links, a NUL
+        return None
+    return place if stays else None
 
 
 def layout_of(folder: Path) -> Layout | None:
@@ -163,7 +174,7 @@ def licence_of(folder: str | PathLike[str]) -> str | None:
                 key: told.get(f"general.{key.replace('_', '.')}") for key in ("license", "license_name")
             }
         else:
-            fields = metadata_load(Path(folder) / "README.md") or {}
+            fields = metadata_load(plain_file(Path(folder) / "README.md")) or {}
     except Exception:  # no such file, no text, or no YAML, whose errors have no class to import from there
         return None
     licences, names = _words(fields.get("license")), _words(fields.get("license_name"))

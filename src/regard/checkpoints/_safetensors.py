@@ -1,5 +1,6 @@
 """The tensors of safetensors files: mapped, and every header checked before a tensor is read."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard.core.errors import CheckpointError
-from regard.core.files import parse_object
+from regard.core.files import parse_object, plain_file
 from regard.core.wording import DOWNLOAD_AGAIN, joined, reason
 
 _HEADER_AT_MOST = 100_000_000
@@ -95,7 +96,7 @@ def _opened(file: Path) -> Any:
 
 def _check_header(file: Path) -> None:
     """Refuse a file that is something else, is cut short, or whose header names a tensor twice."""
-    size = file.stat().st_size
+    size = plain_file(file, math.inf).stat().st_size
     with file.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > size - 8:

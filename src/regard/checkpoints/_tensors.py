@@ -1,5 +1,6 @@
 """The tensors of a checkpoint: read one at a time out of mapped files, written whole or not at all."""
 
+import math
 from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
@@ -15,7 +16,7 @@ from regard.checkpoints._pickles import PickleFile
 from regard.checkpoints._safetensors import DTYPES, SafetensorsFile
 from regard.checkpoints.gguf import Packed
 from regard.core.errors import CheckpointError, InputError
-from regard.core.files import write_whole
+from regard.core.files import plain_file, write_whole
 from regard.core.wording import DOWNLOAD_AGAIN, joined, reason
 
 _METADATA = "__metadata__"
@@ -229,7 +230,7 @@ def _open_shards(folder: Path, layout: Layout) -> TensorReader:
 
 def _open(file: Path, layout: Layout) -> WeightsFile:
     try:
-        with file.open("rb") as stream:
+        with plain_file(file, math.inf).open("rb") as stream:
             if stream.read(8) == b"version ":
                 raise CheckpointError(
                     f"{file}: a Git LFS pointer, not the weights; fetch them with `git lfs pull`"

@@ -15,7 +15,7 @@ from regard.concordance._uses import Place
 from regard.concordance._vectors import Span, UsageEmbedder, Vectors
 from regard.core.errors import CheckpointError, InputError
 from regard.core.extras import optional
-from regard.core.files import parse_object, write_whole
+from regard.core.files import parse_object, plain_file, write_whole
 from regard.text import fold, split_words
 
 UNSURE: Final = "unsure"
@@ -143,7 +143,7 @@ def write_examples(file: Path, word: str, examples: Mapping[str, Sequence[Span]]
 def read_examples(file: Path, word: str, *, least: int = 2) -> Examples:
     """The senses in a file, each with its examples; as many as `least`."""
     try:
-        content = parse_object(file.read_bytes(), str(file))
+        content = parse_object(plain_file(file).read_bytes(), str(file))
     except (OSError, CheckpointError) as error:
         raise InputError(f"file must be a JSON file of senses: {error}") from error
     senses = content.get("senses")

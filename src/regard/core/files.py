@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, in folders that a process locks; and JSON, read strictly.
+"""Files: written whole or not at all, in folders that a process locks; small ones read, JSON strictly.
 
 The lock dies with its process. What the standard parser of JSON lets pass in silence is an error here.
 """
@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.core.wording import reason
@@ -118,14 +118,35 @@ def _refusal(path: Path, holder: str) -> OutputError:
     )
 
 
+SMALL: Final = 100_000_000
+"""The most bytes of a file that is read whole: a tokenizer of 262,144 pieces, the largest known, has a third
+of it, and safetensors gives its header no more."""
+
+
+def plain_file(file: Path, most: float = SMALL) -> Path:
+    """The path of a plain file with at most so many bytes; OSError says what else is there.
+
+    A device may never end, and whoever opens a pipe waits until somebody writes.
+    """
+    try:
+        found = file.stat()
+    except ValueError as error:  # a NUL, or half of a surrogate pair
+        raise OSError(None, reason(error)) from error
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(None, "it is not a plain file")
+    if found.st_size > most:
+        raise OSError(None, f"it has {found.st_size:,} bytes, over {most:,}")
+    return file
+
+
 def read_object(file: Path) -> dict[str, object]:
     """The JSON object in a file; a CheckpointError where there is no file with one strict JSON object."""
-    return parse_object(_bytes(file), str(file))
+    return parse_object(read_small(file), str(file))
 
 
 def read_objects(file: Path) -> list[dict[str, object]]:
     """The list of JSON objects in a file, such as `modules.json`; a CheckpointError where there is none."""
-    value = _parse(_bytes(file), str(file))
+    value = parse_json(read_small(file), str(file))
     if not isinstance(value, list):
         raise CheckpointError(f"{file}: the JSON must be a list; got {json_kind(value)}")
     for number, item in enumerate(value):
@@ -136,9 +157,10 @@ def read_objects(file: Path) -> list[dict[str, object]]:
     return value
 
 
-def _bytes(file: Path) -> bytes:
+def read_small(file: Path) -> bytes:
+    """The bytes of a plain file of at most `SMALL`; a CheckpointError where there is none."""
     try:
-        return file.read_bytes()
+        return plain_file(file).read_bytes()
     except FileNotFoundError:
         raise CheckpointError(f"{file}: no such file; a model folder needs it") from None
     except OSError as error:
@@ -149,7 +171,7 @@ def parse_object(data: bytes, where: str) -> dict[str, object]:
     """The JSON object in `data`; `where` names its origin in errors.
 
     A key that occurs twice is an error, because parsers disagree about which of the two counts, and so are
-    `NaN` and `Infinity`, which are not JSON.
+    `NaN` and `Infinity`, which are not JSON, and half of a surrogate pair, which no file or path can hold.
 
     >>> parse_object(b'{"hidden_size": 384}', "config.json")
     {'hidden_size': 384}
@@ -157,19 +179,25 @@ def parse_object(data: bytes, where: str) -> dict[str, object]:
     Traceback (most recent call last):
     regard.core.errors.CheckpointError: config.json: not valid JSON (the key 'a' occurs twice)
     """
-    value = _parse(data, where)
+    value = parse_json(data, where)
     if not isinstance(value, dict):
         raise CheckpointError(f"{where}: the JSON must be an object; got {json_kind(value)}")
     return value
 
 
-def _parse(data: bytes, where: str) -> object:
+def parse_json(data: bytes, where: str) -> object:
+    """Whatever JSON is in `data`, as strictly."""
     try:
-        return json.loads(
-            data.decode("utf-8"), object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant
-        )
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        return value
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{where}: not valid UTF-8 ({reason(error)})") from error
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(error.object[error.start]):04X}"
+        raise CheckpointError(f"{where}: half of a surrogate pair in a string ({half})") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{where}: not valid JSON ({reason(error)})") from error
 

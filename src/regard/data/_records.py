@@ -248,8 +248,10 @@ class JsonSource:
         if not isinstance(found, dict):
             return none, "the line is JSON but not an object"
         absent = next((name for name in names if path_to(name, found) is None), None)
-        reason = None if absent is None else f"there is no column {absent!r}"
-        return [value_at(name, found) for name in (*names, *also)], reason
+        values = {name: value_at(name, found) for name in (*names, *also)}
+        halves = (no_text(f"column {name!r}", each) for name, each in values.items() if isinstance(each, str))
+        reason = next(filter(None, halves), None) if absent is None else f"there is no column {absent!r}"
+        return [values[name] for name in (*names, *also)], reason
 
 
 def _first_objects(opened: Opened) -> Iterator[dict[str, Any]]:

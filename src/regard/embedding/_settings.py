@@ -8,8 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from regard.checkpoints import MODULES, SENTENCE, Fields, open_gguf, read_config, read_config_list
+from regard.checkpoints import MODULES, SENTENCE, Fields, inside, open_gguf, read_config, read_config_list
 from regard.core.errors import CheckpointError, InputError
+from regard.core.files import read_small
 from regard.embedding._pooling import Kind
 from regard.embedding._steps import Dense, Norm, Step, Unit, read_dense, read_norm, read_unit
 from regard.text import Words
@@ -255,12 +256,12 @@ class _Module:
             )
         if arguments:
             raise CheckpointError(f"{config.file}: the module {kind!r} takes arguments {arguments}; none may")
-        inside = folder / path
-        if not inside.resolve().is_relative_to(folder.resolve()):
+        place = inside(folder, path)
+        if place is None:
             raise CheckpointError(
                 f"{config.file}: the field {config.path + 'path'!r} must stay inside {folder}; got {path!r}"
             )
-        return cls(name, inside)
+        return cls(name, place)
 
 
 def _read_pooling(config: Fields) -> tuple[tuple[Kind, ...], bool]:
@@ -341,7 +342,7 @@ def _read_prompts(folder: Path) -> dict[str, Any]:
 def _trained_sizes(folder: Path) -> tuple[int, ...]:
     """Those that every `matryoshka_dims` of the model card names: one stands there for each data set."""
     card = folder / "README.md"
-    text = card.read_text("utf-8", errors="replace") if card.is_file() else ""
+    text = read_small(card).decode("utf-8", "replace") if card.is_file() else ""
     found = re.findall(r"""["']matryoshka_dims["']: *\[([\d,\s]+)\]""", text)
     sizes = [{int(number) for number in re.findall(r"\d+", each)} for each in found]
     return tuple(sorted(set.intersection(*sizes))) if sizes else ()

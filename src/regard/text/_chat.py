@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from regard.core.errors import CheckpointError, InputError
-from regard.core.files import read_object
+from regard.core.files import plain_file, read_object
 from regard.core.tokenizer_files import SETTINGS, TEMPLATE, TEMPLATES
 from regard.core.wording import printable, reason
 from regard.text import _template
@@ -103,7 +103,7 @@ def read_template(folder: Path) -> str | None:
     files |= {each.stem: each for each in (folder / TEMPLATES).glob("*.jinja")}
     settings = folder / SETTINGS[0]
     try:
-        named: Any = {name: file.read_text("utf-8") for name, file in files.items() if file.is_file()}
+        named: Any = {n: plain_file(each).read_text("utf-8") for n, each in files.items() if each.exists()}
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder}: its chat template cannot be read ({reason(error)})") from error
     if not named and settings.is_file():

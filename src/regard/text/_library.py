@@ -14,6 +14,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.core.errors import CheckpointError, InputError
+from regard.core.files import plain_file
 from regard.core.wording import reason
 from regard.text._chat import Chat
 from regard.text._cuts import CUTS
@@ -61,7 +62,7 @@ def failing_as(what: str, way_out: str = "") -> Iterator[None]:
 def read_backend(file: Path) -> tokenizers.Tokenizer:
     """The tokenizer in a file."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = plain_file(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{file} cannot be read as a tokenizer.json: {reason(error)}") from error
     return parse_backend(text, str(file))
@@ -87,7 +88,7 @@ def _check_merges(text: str, source: str) -> None:
         size = len(model["continuing_subword_prefix"].encode())
         merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
         parts = [second for _, second in merges if not _can_be_cut(second.encode(), size)]
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return  # of another form, which the library refuses
     if parts:
         raise CheckpointError(
@@ -338,7 +339,7 @@ class WordPieces:
         """The tokenizer, and its tokens with a role."""
         roles = roles_of(settings, self.defaults, lstrip=("mask",) if self.fairseq else ())
         with failing_as(f"{path} is not a usable vocabulary", "; fetch it again"):
-            vocabulary = models.WordPiece.read_file(str(path))
+            vocabulary = models.WordPiece.read_file(str(plain_file(path)))
         _require(vocabulary, path, roles)
         strip = settings.fields.get("strip_accents")
         backend = word_pieces(
@@ -372,7 +373,8 @@ class BytePairs:
         """The tokenizer, and its tokens with a role; `merges.txt` stands beside `path`."""
         roles = roles_of(settings, self.defaults, lstrip=("mask",) if self.fairseq else ())
         with failing_as(f"{path} with merges.txt is not a usable vocabulary", "; fetch it again"):
-            vocabulary, merges = models.BPE.read_file(str(path), str(path.with_name("merges.txt")))
+            files = (str(plain_file(each)) for each in (path, path.with_name("merges.txt")))
+            vocabulary, merges = models.BPE.read_file(*files)
             model = models.BPE(vocab=vocabulary, merges=merges)
         if self.fairseq:
             _require(vocabulary, path, roles)

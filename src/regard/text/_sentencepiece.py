@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from regard.core.errors import CheckpointError
 from regard.core.extras import missing
-from regard.core.files import read_object
+from regard.core.files import plain_file, read_object
 from regard.core.tokenizer_files import TARGET_TABLE
 from regard.core.wording import reason
 from regard.text._library import FAIRSEQ, Row, begin_and_end
@@ -105,7 +105,7 @@ def convert(
     try:
         from transformers.convert_slow_tokenizer import SLOW_TO_FAST_CONVERTERS, SentencePieceExtractor
 
-        extractor: Any = SentencePieceExtractor(str(path))
+        extractor: Any = SentencePieceExtractor(str(plain_file(path)))
     except ImportError as error:
         needs = f"{path}, which has no tokenizer.json beside it, needs"
         raise missing(needs, error, "transformers", "sentencepiece", "protobuf") from error

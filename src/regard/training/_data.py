@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import CheckpointError, InputError
-from regard.core.files import read_object, write_whole
+from regard.core.files import plain_file, read_object, write_whole
 from regard.core.wording import reason
 from regard.data import ParallelRows, Row, Rows, TextSource, Unit, open_sources
 from regard.models import load_checkpoint
@@ -171,7 +171,7 @@ def _read(path: Path, family: str) -> Tokenizer:
         made = Tokenizer.from_folder(path if path.is_dir() else path.parent, model_type=family)
     else:
         try:
-            made = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+            made = Tokenizer.from_str(plain_file(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeError) as error:
             raise InputError(f"tokenizer.path must be a tokenizer.json; {path}: {reason(error)}.") from error
     if made is None:

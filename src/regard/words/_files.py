@@ -98,7 +98,7 @@ def read_file(path: Path, limit: int | None) -> Read:
         with path.open("rb") as raw:
             packed = raw.peek(2)[:2] == b"\x1f\x8b"
             return _read(path, io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw, limit)
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, TypeError, ValueError, zlib.error) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)})") from error
 
 
@@ -111,7 +111,7 @@ def _read_safe(path: Path, limit: int | None) -> Read:
     if "ngrams" in told:
         buckets, rows = (file.read(name).numpy() for name in ("buckets", "ngrams"))
         parts = Parts(ngrams=Ngrams(**json.loads(told["ngrams"])), buckets=buckets, vectors=rows)
-    return Read(json.loads(told["words"])[:limit], file.read("vectors").numpy()[:limit], parts)
+    return Read(list(json.loads(told["words"]))[:limit], file.read("vectors").numpy()[:limit], parts)
 
 
 def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:

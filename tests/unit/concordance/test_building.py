@@ -251,6 +251,12 @@ def test_rows_that_are_no_texts_are_put_aside(tmp_path: Path) -> None:
     ]
     assert [place for place, _ in aside] == ["line 2", "line 3", "line 4"]
     assert aside[1][1] == "column 'text' is a number, not a string"
+    halves = b'{"text": "a", "y": 1, "g": "\\ud800"}\n{"text": "a", "y": "\\udc00", "g": 1}\n'
+    entries, aside = read(tmp_path, "b.jsonl", halves, date="y", meta=("g",))
+    assert not entries
+    assert [why for _, why in aside] == [
+        f"column {name!r} holds half of a surrogate pair at character 0" for name in "gy"
+    ]
     _, aside = read(tmp_path, "a.txt", b"one\n" + LATIN, unit="paragraph")
     assert aside == [("line 2", "the line is not UTF-8: byte 3 is 0xe9; name its encoding")]
 

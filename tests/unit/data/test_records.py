@@ -110,7 +110,7 @@ def test_json_lines(tmp_path: Path) -> None:
         8: [None, "the line is JSON but not an object"],
         9: ["9", "the text is null"],
         10: ["10", "the text is a number, not a string"],
-        11: ["11", "the text holds half of a surrogate pair at character 2"],
+        11: ["11", "column 'text' holds half of a surrogate pair at character 2"],
         12: ["12", "there is no column 'text'"],
         13: [None, "the line is not UTF-8: byte 10 is 0xff; name its encoding"],
         14: ("14", "14", 1.5, None),

@@ -124,6 +124,14 @@ def test_a_broken_row_says_where_it_stands(tmp_path: Path, name: str, content: b
         [row.text() for row in Rows([write(tmp_path, name, content)])]
 
 
+def test_half_of_a_surrogate_pair_in_any_column(tmp_path: Path) -> None:
+    content = b'{"text": "one", "label": "\\ud800", "x": "\\udc00"}\n'
+    path = write(tmp_path, "a.jsonl", content)
+    with pytest.raises(InputError, match=r"line 1 of \S+: column 'label' holds half of a surrogate pair"):
+        list(Rows([path], ("text", "label")))
+    assert len(list(Rows([path]))) == 1  # of a column that nobody reads
+
+
 def test_a_text_that_is_not_utf8_in_parquet(tmp_path: Path) -> None:
     bad = pa.array([b"good", b"a\xff"], pa.binary())
     text = pa.StringArray.from_buffers(2, bad.buffers()[1], bad.buffers()[2])

@@ -221,7 +221,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for content, reason in [
         (b'{"version": "1.0"', "is not a usable tokenizer.json: EOF"),
         (b"\xff\xfe{", "cannot be read as a tokenizer.json: 'utf-8' codec"),
-        (None, "cannot be read as a tokenizer.json: Is a directory"),
+        (None, "cannot be read as a tokenizer.json: it is not a plain file"),
     ]:
         file.unlink(missing_ok=True)
         if content is None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from regard.checkpoints import write_tensors
 from regard.core.errors import CheckpointError, InputError
 from regard.words import Ngrams, Parts, WordVectors
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
@@ -301,3 +303,13 @@ def test_a_file_that_is_not_what_it_says(content: bytes, told: str, tmp_path: Pa
     assert "\n" not in str(raised.value)
     with pytest.raises(CheckpointError, match="No such file"):
         WordVectors.open(tmp_path / "none.txt")
+    with pytest.raises(CheckpointError, match=r"cannot be read \(embedded null byte\)"):
+        WordVectors.open("a\0b")
+
+
+@pytest.mark.parametrize("words", ["nonsense", "3", '{"a": 1}', "[1, 2]"])
+def test_damaged_safetensors(tmp_path: Path, words: str) -> None:
+    file = tmp_path / "v.safetensors"
+    write_tensors({"vectors": torch.eye(2)}, file, metadata={"words": words})
+    with pytest.raises(CheckpointError, match=r"v\.safetensors: "):
+        WordVectors.open(file)

@@ -1,5 +1,6 @@
 """The tensors of GGUF files: mapped, and read one at a time, or left in their blocks."""
 
+import math
 import mmap
 import re
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from torch import Tensor
 from regard.checkpoints.gguf._blocks import Packed
 from regard.checkpoints.gguf._header import MAGIC, Entry, Header, read_header
 from regard.core.errors import CheckpointError
+from regard.core.files import plain_file
 from regard.core.wording import reason
 
 _SPLIT = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
@@ -23,7 +25,7 @@ _SPLIT = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
 def is_gguf(path: str | PathLike[str]) -> bool:
     """Whether a path is that of a file in the format, whatever it is called."""
     try:
-        with Path(path).open("rb") as file:
+        with plain_file(Path(path), math.inf).open("rb") as file:
             return file.read(4) == MAGIC
     except OSError:
         return False
@@ -36,7 +38,7 @@ def open_gguf(file: str | PathLike[str]) -> "GGUFFile":
         CheckpointError: as `GGUFFile`.
     """
     try:
-        status = Path(file).stat()
+        status = plain_file(Path(file), math.inf).stat()
     except OSError as error:
         raise CheckpointError(f"{file}: cannot be read ({reason(error)})") from error
     return _kept(Path(file), status.st_size, status.st_mtime_ns)

@@ -344,6 +344,9 @@ def read_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None) -
 
 def _read(stored: SafetensorsFile) -> dict[str, Any]:
     about = json.loads(stored.read(_ABOUT).numpy().tobytes())
+    json.dumps(
+        about, ensure_ascii=False
+    ).encode()  # half of a surrogate pair, which no page holds, is an error
     names = frozenset(stored.names())
 
     def tensor(name: str) -> Tensor:

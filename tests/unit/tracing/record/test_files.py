@@ -472,6 +472,13 @@ def test_damage_is_named(tmp_path: Path, old: bytes, new: bytes) -> None:
         Trace.open(file)
 
 
+def test_half_of_a_surrogate_pair_is_damage(tmp_path: Path) -> None:
+    file = Trace(model="madeup", encoder=masked(mask=Causal()).encoder).save(tmp_path / "a")
+    file.write_bytes(file.read_bytes().replace(b'"madeup"', b'"\\ud800"'))
+    with pytest.raises(CheckpointError, match="is a damaged trace"):
+        Trace.open(file)
+
+
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     file = masked().save(tmp_path / "a")
     before = file.read_bytes()
