@@ -1,11 +1,15 @@
 """Tiny random transformers models for the tests of the lens: sizes that all differ, weights that differ."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from torch import Tensor
+
+from unit.models.folders import write_tokenizer
 
 VOCAB, LAYERS, DECODER_LAYERS, HEADS, D_FF = 97, 2, 3, 4, 44
 D_MODEL = 8 * HEADS
@@ -124,6 +128,30 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "marian": lambda: build(transformers.MarianModel, transformers.MarianConfig(**BOTH)),
 }
 """By name, a function that builds the family's model."""
+
+OTHERS: dict[str, Callable[[], Any]] = {
+    "gpt_neox": lambda: build(transformers.GPTNeoXForCausalLM, transformers.GPTNeoXConfig(**SIZES | IDS)),
+    "olmo2": lambda: build(transformers.Olmo2ForCausalLM, transformers.Olmo2Config(**GROUPED)),
+    "phi3": lambda: build(transformers.Phi3ForCausalLM, transformers.Phi3Config(**GROUPED)),
+    "gpt_oss": _gpt_oss,
+    "camembert": lambda: build(
+        transformers.CamembertForMaskedLM, transformers.CamembertConfig(**SIZES | IDS)
+    ),
+    "mamba": lambda: build(
+        transformers.MambaForCausalLM,
+        transformers.MambaConfig(vocab_size=VOCAB, hidden_size=12, num_hidden_layers=2, state_size=3),
+    ),
+}
+"""The same of types that no family of regard's own is for."""
+
+
+def saved(folder: Path, model: Any, **fields: Any) -> Path:
+    """A folder with a model, a tokenizer of words, and some fields of config.json changed."""
+    model.save_pretrained(folder)
+    write_tokenizer(folder, VOCAB)
+    config = json.loads((folder / "config.json").read_text()) | fields
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
 
 
 def inputs(model: Any, *, padding: str = "right", source: int = 13, target: int = 7) -> dict[str, Tensor]:

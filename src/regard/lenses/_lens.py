@@ -16,7 +16,7 @@ from regard.core import Mask, Taps, reference_attention
 from regard.core.errors import CheckpointError, InputError, RegardError
 from regard.lenses import _implementations
 from regard.lenses._implementations import Call, configs_of, listening, listens
-from regard.lenses._look import check_mode, check_model, look_at, quiet
+from regard.lenses._look import check_mode, check_model, look_at, placeholders, quiet
 from regard.lenses._points import OF_ATTENTION, Layout, Point, Site
 from regard.lenses._survey import (
     Execution,
@@ -212,6 +212,7 @@ class LensNetwork(Network):
         self.foreign = type(hf_model).__name__
         self._accepted = accepted(hf_model)
         self._configs = configs_of(hf_model)
+        self._placeholders = placeholders(self._configs)
         self._look = look_at(hf_model, self._configs)
         self.spares_logits = not self._look.has_logits or "logits_to_keep" in self._accepted
         self.config, self.layout, self.parity = self._look.config, self._look.layout, self._look.parity
@@ -269,6 +270,8 @@ class LensNetwork(Network):
     ) -> Output:
         """Masks are bool tensors here, of which the model makes its own."""
         check_mode(self.hf_model)
+        if self._placeholders:
+            self._check_placeholders(first.ids)
         arguments: dict[str, Any] = {"input_ids": first.ids}
         self._add(arguments, "attention_mask", "mask", _padding("mask", first))
         self._add(arguments, "token_type_ids", "token_types", token_types)
@@ -286,6 +289,15 @@ class LensNetwork(Network):
         with Run(self.layout, listeners, len(first.ids)).listening(self._configs):
             result = self.hf_model(**arguments, **quiet(self._accepted))
         return self._output(result, ends, logits, taps)
+
+    def _check_placeholders(self, token_ids: Tensor) -> None:
+        known = torch.tensor([*self._placeholders], device=token_ids.device)
+        if len(held := token_ids[torch.isin(token_ids, known)]):
+            name = self._placeholders[int(held[0])]
+            raise InputError(
+                f"token_ids hold {int(held[0])}, the {name} of {self.foreign}, which stands for an image or "
+                "a sound that the model does not get through the lens: leave it out, here and in the text."
+            )
 
     def _add(self, arguments: dict[str, Any], theirs: str, ours: str, value: Tensor | None) -> None:
         if value is None:

@@ -1,5 +1,6 @@
 """The look at a model on creation: what it is made of, and whether what is read is what it computes."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from regard.core.errors import InputError, RegardError
 from regard.lenses import _implementations
 from regard.lenses._implementations import SEEN, configs_of
 from regard.lenses._points import Layout, lay_out
-from regard.lenses._survey import Execution, Survey, accepted, main_output, survey, unseen
+from regard.lenses._survey import Execution, Survey, accepted, attends, main_output, survey, unseen
 from regard.models import (
     FAMILIES,
     Parity,
@@ -84,6 +85,8 @@ def look_at(hf_model: Any, configs: list[Any]) -> Look:
 
 def _check_seen(hf_model: Any, found: Survey, name: str) -> None:
     hidden = unseen(found, {id(module): each for each, module in hf_model.named_modules()})
+    if not found.calls and not attends(found):
+        raise InputError(f"hf_model {name} has no attention: no part of it is called so, or calls any.")
     if not found.calls:
         what = f": {', '.join(hidden[:4])}" if hidden else ""
         raise InputError(
@@ -384,6 +387,15 @@ def _special(model: Any) -> set[int]:
                 values = value if isinstance(value, list | tuple) else [value]
                 found |= {each for each in values if isinstance(each, int)}
     return found
+
+
+_PLACEHOLDER = re.compile(r"(audio|image|speech|video|vision)_(token|patch)_(id|index)")
+
+
+def placeholders(configs: list[Any]) -> dict[int, str]:
+    """The ids that stand for an image, a video or a sound, each with its name in the config."""
+    fields = [(name, value) for config in configs for name, value in vars(config).items()]
+    return {each: name for name, each in fields if _PLACEHOLDER.fullmatch(name) and isinstance(each, int)}
 
 
 def _number(model: Any, name: str) -> int | None:

@@ -299,7 +299,7 @@ def _watched(model: nn.Module, watcher: _Watcher) -> Iterator[None]:
             handle.remove()
 
 
-_LOOKS_LIKE_ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
+_LOOKS_LIKE_ATTENTION = re.compile(r"attention|attn|mha", re.IGNORECASE)
 _WITHOUT_WEIGHTS = re.compile(
     # Recurrences and sums that have no softmax over keys, and so no weights to see.
     r"lightning|linear|exclusive|delta|mamba|recurrent|retention|rwkv|output|norm|pool|intermediate|dense|rotary|embedding|bias|mask|mlp",
@@ -325,6 +325,11 @@ def unseen(found: Survey, names: dict[int, str]) -> list[str]:
         for name, kind in hidden.items()
         if not any(other.startswith(f"{name}.") for other in hidden)
     ]
+
+
+def attends(found: Survey) -> bool:
+    """Whether a module that ran is called attention, of whatever kind."""
+    return any(_LOOKS_LIKE_ATTENTION.search(type(execution.module).__name__) for execution in found.order)
 
 
 def accepted(model: nn.Module) -> frozenset[str]:

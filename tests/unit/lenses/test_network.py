@@ -14,9 +14,11 @@ from lens_models import (
     D_MODEL,
     DECODER_LAYERS,
     FAMILIES,
+    GROUPED,
     HEADS,
     IDS,
     LAYERS,
+    OTHERS,
     SIZES,
     VOCAB,
     bert,
@@ -375,3 +377,41 @@ def test_a_damaged_model_is_told_so() -> None:
 def test_batches_that_differ_are_refused(both: Any) -> None:
     with pytest.raises(InputError, match="decoder_token_ids must have the batch of token_ids, 1; got 2"):
         both(torch.tensor([[3, 1, 4]]), decoder_token_ids=torch.tensor([[3], [1]]))
+
+
+def test_the_place_of_an_image_without_the_image_is_refused() -> None:
+    vision = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 14}
+    config = transformers.LlavaConfig(
+        text_config=transformers.LlamaConfig(**GROUPED),
+        vision_config=transformers.CLIPVisionConfig(**vision, image_size=8, patch_size=4),
+        image_token_index=96,
+    )
+    loaded = lens(build(transformers.LlavaForConditionalGeneration, config))
+    assert trace_ids(loaded, [3, 95, 5, 6]).tokens
+    told = "token_ids hold 96, the image_token_(id|index) of LlavaForConditionalGeneration, which stands for"
+    with pytest.raises(InputError, match=told):
+        trace_ids(loaded, [3, 96, 96, 5])
+    with pytest.raises(InputError, match=told):
+        loaded.network(torch.tensor([[3, 5], [5, 96]]))
+
+
+@pytest.mark.parametrize(
+    ("field", "refused"),
+    [
+        *((f"{kind}_token_{end}", True) for kind in ("image", "video", "audio") for end in ("id", "index")),
+        *((name, False) for name in ("pad_token_id", "image_start_token_id", "boi_token_id", "image_size")),
+    ],
+)
+def test_which_ids_are_places(field: str, refused: bool) -> None:
+    network = LensNetwork(gpt2(**{field: 17}))
+    ids = torch.tensor([[3, 17, 5]])
+    if refused:
+        with pytest.raises(InputError, match=f"token_ids hold 17, the {field} of GPT2LMHeadModel"):
+            network(ids)
+    else:
+        network(ids)
+
+
+def test_a_model_without_attention_has_none_to_see() -> None:
+    with pytest.raises(InputError, match=r"^hf_model MambaForCausalLM has no attention: no part of it is"):
+        LensNetwork(OTHERS["mamba"]())
