@@ -87,10 +87,11 @@ def sweep(model_types: list[str], seconds: float = SECONDS) -> list[dict[str, An
     return rows
 
 
-_ORDER = ("seen", "refused", "fails", "not built", "no text")
+_ORDER = ("seen", "seen, text only", "refused", "fails", "not built", "no text")
 _MEANING = {
     "seen": "traced: output bit for bit the untouched model's, weights those of eager attention, every tap "
     "written changes the output",
+    "seen, text only": "the same, but without the images or the sound that it also reads",
     "refused": "`regard.lens` raises, and names the reason",
     "fails": "a check of this sweep does not hold",
     "not built": "no tiny model could be built from its configuration, so nothing is known",

@@ -104,6 +104,8 @@ OWN: dict[str, dict[str, Any]] = {
     "qwen2_5_vl_text": _MROPE,
     "qwen2_vl": {"text_config": _MROPE},
     "qwen2_vl_text": _MROPE,
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
+    "sam3_lite_text_text_model": {"num_hidden_layers": 3},
     "xmod": {"default_language": "en_XX"},
 }
 """Fields of single architectures that general sizes do not fit."""

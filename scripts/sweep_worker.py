@@ -61,9 +61,10 @@ def look(model_type: str) -> dict[str, Any]:
     )
     row["context"] = network.parity.context
     try:
-        return row | checked(model, network)
+        row |= checked(model, network)
     except Exception as error:
         return row | {"result": "fails", "why": reason(error)}
+    return row | ({"result": "seen, text only"} if row["result"] == "seen" and reads_more(model_type) else {})
 
 
 def wants_more(model: Any, message: str) -> bool:
@@ -71,6 +72,23 @@ def wants_more(model: Any, message: str) -> bool:
     others = {"pixel_values", "input_features", "bbox", "audio_values", "speech_inputs", "input_values"}
     given = "NoneType" in message and others & set(inspect.signature(model.forward).parameters)
     return bool(given or re.search(NEEDS_MORE, message))
+
+
+OTHER_INPUT = re.compile(r"pixel|image|video|visual|audio|speech|input_features|input_values|patches")
+"""The names of what a forward takes beside text: images, videos and sound."""
+
+
+def reads_more(model_type: str) -> bool:
+    """Whether the architecture also reads images or sound, which the lens hands to no model.
+
+    It counts what the class takes that is looked at, and what the class without a head takes: Whisper's
+    decoder alone reads text, Whisper does not.
+    """
+    whole = modeling_auto.MODEL_MAPPING_NAMES.get(model_type, "")
+    found = getattr(transformers, whole if isinstance(whole, str) else whole[0], None)
+    classes = [each for each in (class_of(model_type), found) if each is not None]
+    names = {name for cls in classes for name in inspect.signature(cls.forward).parameters}
+    return any(OTHER_INPUT.search(name) for name in names)
 
 
 def class_of(model_type: str) -> type | None:
