@@ -31,7 +31,7 @@ load_once = lru_cache(load_checkpoint)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # A command takes a third of a second, of which most is reading the model and hashing it.
-    monkeypatch.setattr("regard.embedding.job._work.load_checkpoint", load_once)
+    monkeypatch.setattr("regard.lenses.load", load_once)
     monkeypatch.setattr(Loaded, "mark", lambda loaded: repr(loaded.source))
     rows = [{"text": text, "doc": f"d{n}", "year": 1990 + n} for n, text in enumerate(TEXTS)]
     Path("a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))

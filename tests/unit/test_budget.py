@@ -17,7 +17,7 @@ BUDGET = {
     "decoding": (2_870, 31),
     "embedding": (5_605, 13),
     "kernels": (2_905, 0),
-    "lenses": (1_835, 0),
+    "lenses": (1_985, 0),
     "model": (1_140, 0),
     "models": (8_640, 17),
     "positions": (930, 11),

@@ -131,7 +131,7 @@ def test_the_lens_is_the_same_model(model: regard.Model) -> None:
     hf_model = transformers.BertModel.from_pretrained(model.loaded.source.folder).eval()
     seen = regard.lens(hf_model, model.tokenizer, name="seen")
     assert (seen.name, seen.loaded.family, seen.parity().output) == ("seen", "bert", 0.0)
-    assert repr(seen) == "Model('seen', bert, 6 layers x 12 heads, d_model 384)"
+    assert repr(seen) == "Model('seen', bert through the lens, 6 layers x 12 heads, d_model 384)"
     ours, theirs = model.trace(FISHING), seen.trace(FISHING)
     assert theirs.tokens == ours.tokens
     for layer in range(6):

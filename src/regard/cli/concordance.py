@@ -99,10 +99,8 @@ def index(
         if settings is not None:
             use_settings(output, settings)
         if everything:
+            concordance = open_index(output, model)
             with status("loading the model"):
-                from regard.concordance import Concordance
-
-                concordance = Concordance(output, model)
                 _ = concordance.vectors
             concordance.embed_all(progress.show)
     for place, why in found.put_aside[:_NAMED]:

@@ -85,11 +85,11 @@ class Concordance:
     def vectors(self) -> VectorCache:
         """The vectors of uses, of which those that are missing are computed with the model."""
         from regard.checkpoints import DEFAULT_MODEL
-        from regard.models import load_checkpoint
+        from regard.lenses import load
 
         model = self._meaning.get("model") if self._model is None else self._model
         if model is None or isinstance(model, str | os.PathLike):
-            model = load_checkpoint(DEFAULT_MODEL if model is None else model)
+            model = load(DEFAULT_MODEL if model is None else model)
         layers = self._meaning.get("layers") if self._layers is None else self._layers
         return VectorCache(self._store, UsageEmbedder(getattr(model, "loaded", model), layers))
 

@@ -9,6 +9,7 @@ registries know it, and it says that it equals the name it stands for, since som
 import inspect
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from regard.core import Causal, Mask, Padding, Predicate, TensorMask, Window
 from regard.core.errors import InputError
-from regard.core.extras import missing
+from regard.core.extras import optional
 
 AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]
 
@@ -111,11 +112,32 @@ def register() -> None:
 
 def transformers_modules() -> tuple[Any, Any]:
     """transformers' modeling_utils and masking_utils, imported when they are first needed."""
-    try:
-        from transformers import masking_utils, modeling_utils
-    except ImportError as error:
-        raise missing("regard.lens needs", error, "transformers") from error
+    library("regard.lens needs")
+    from transformers import masking_utils, modeling_utils
+
     return modeling_utils, masking_utils
+
+
+def library(needs: str) -> Any:
+    """transformers itself; where it is not installed a MissingExtraError says what needs it."""
+    return optional(needs, "transformers", "transformers")[0]
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Without transformers' bars, reports and warnings on stderr; its settings are put back."""
+    logging: Any = library("").utils.logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _attention_for(name: str) -> AttentionFunction:

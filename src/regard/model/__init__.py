@@ -11,7 +11,6 @@ from regard.checkpoints import DEFAULT_MODEL
 from regard.model._embedding import Embedding
 from regard.model._interventions import Interventions
 from regard.model._writing import Writing
-from regard.models import load_checkpoint
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +43,8 @@ def load(
     """Load a model with its tokenizer.
 
     A name is looked up in this order: as a folder (a training run's counts) or a GGUF file, as an installed
-    model package, in the Hugging Face cache, on the Hugging Face hub.
+    model package, in the Hugging Face cache, on the Hugging Face hub. A checkpoint of a type that is none of
+    regard's families is run by `transformers`, through the lens (see `lens`); `loaded.notes` says so.
 
     Args:
         name_or_folder: None is sentence-transformers/all-MiniLM-L6-v2.
@@ -61,8 +61,9 @@ def load(
 
     Raises:
         ModelNotFoundError: no model of that name can be loaded from here.
-        CheckpointError: the files are damaged, do not fit together, or are of a family that regard does not
-            implement.
+        CheckpointError: the files are damaged, do not fit together, or are of a type that neither regard nor
+            `transformers` implements, or that the lens cannot see.
+        MissingExtraError: they are of another type than regard's, and `transformers` is not installed.
         InputError: a beginning in `leave_out` that no stored name has.
 
     Example:
@@ -71,7 +72,7 @@ def load(
         6
     """
     name = DEFAULT_MODEL if name_or_folder is None else name_or_folder
-    return Model(load_checkpoint(name, dtype=dtype, device=device, leave_out=leave_out, packed=packed))
+    return Model(lenses.load(name, dtype=dtype, device=device, leave_out=leave_out, packed=packed))
 
 
 def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Model:

@@ -53,7 +53,7 @@ class HasNetwork:
         config = self.config
         depths = " + ".join(str(self.network.depth(kind)) for kind in self.network.prefixes)
         return (
-            f"Model({self.name!r}, {self.loaded.family}, "
+            f"Model({self.name!r}, {self.loaded.family}{' through the lens' * bool(self.network.foreign)}, "
             f"{depths} layers x {heads_told(self.network)}, d_model {config.d_model})"
         )
 

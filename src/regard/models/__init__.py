@@ -15,7 +15,15 @@ from regard.models._heads import (
     read_projection,
     relative_error,
 )
-from regard.models._loaded import Loaded, count_parameters, init_weights, load_checkpoint, new_network
+from regard.models._loaded import (
+    Loaded,
+    UnknownFamilyError,
+    check_depth,
+    count_parameters,
+    init_weights,
+    load_checkpoint,
+    new_network,
+)
 from regard.models._network import (
     Change,
     Input,

@@ -221,10 +221,10 @@ def _read(
     else:
         read, tensors = read_config(folder), read_tensors(folder)
     fields, pruned = without_pruned(without_prefix(read))
-    family = _family(fields, tensors)
+    family = _family(source, fields, tensors)
     keys = family.keys if gguf is None else family.keys.untransposed()
     tensors, wrappers, left_out = asked.networks_own(tensors, keys)
-    _check_depth(fields, len(tensors.names()))
+    check_depth(fields.file, fields.values, len(tensors.names()))
     stored = replace(family.config.from_hf(fields, tensors.names()), **asked.dropout)
     config = asked.of(stored, fields)
     unread = asked.not_its(stored, config, keys, tensors.names())
@@ -256,26 +256,35 @@ def _read(
     )
 
 
-def _family(fields: Fields, tensors: TensorReader) -> Family:
+class UnknownFamilyError(CheckpointError):
+    """A model of a type that is none of the families: `lenses.load` has it seen through the lens."""
+
+    def __init__(self, message: str, source: Source, model_type: str) -> None:
+        super().__init__(message)
+        self.source, self.model_type = source, model_type
+
+
+def _family(source: Source, fields: Fields, tensors: TensorReader) -> Family:
     if "model_type" not in fields.values:
         raise CheckpointError(f"{fields.file}: the field 'model_type' is missing{_resembled(tensors)}")
+    model_type = fields.require("model_type", str)
     try:
-        family = family_of(fields.require("model_type", str))
+        family = family_of(model_type)
     except InputError as error:
-        raise CheckpointError(f"{fields.file}: {error}") from error
+        raise UnknownFamilyError(f"{fields.file}: {error}", source, model_type) from error
     if not tensors.names():
         raise CheckpointError(f"{tensors.folder} holds no tensors; its weights are missing.")
     return family
 
 
-def _check_depth(fields: Fields, most: int) -> None:
-    # Before anything is read or built: a file may ask for 10^9 layers, each of which has a tensor of its own.
-    for depth in _DEPTHS:
-        layers = fields.values.get(depth)
-        if isinstance(layers, int) and layers > most:
+def check_depth(file: Path, fields: Mapping[str, Any], most: int) -> None:
+    """Refuse a file that asks for 10^9 layers, each of which has a tensor of its own, before any is built."""
+    inner = (each.items() for each in fields.values() if isinstance(each, dict))
+    for name, value in chain(fields.items(), *inner):
+        if name in _DEPTHS and isinstance(value, int) and value > most:
             raise CheckpointError(
-                f"{fields.file}: the field {depth!r} must be at most {most}, the number of stored tensors; "
-                f"got {layers}."
+                f"{file}: the field {name!r} must be at most {most}, the number of stored tensors; "
+                f"got {value}."
             )
 
 

@@ -48,7 +48,7 @@ def our_own(network: Network) -> Transformer:
     """
     if not isinstance(network, Transformer):
         raise InputError(
-            "model must be one that regard.load has read, with no edits on it; got "
+            "model must be of a family of regard's own, with no edits on it; got "
             f"{type(network).__name__}. Of an edited model take the one that was edited; a model of "
             "transformers under a lens writes itself with save_pretrained(folder), for regard.load(folder)."
         )

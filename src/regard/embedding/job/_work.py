@@ -9,6 +9,7 @@ import tokenizers
 import torch
 from numpy.typing import NDArray
 
+from regard import lenses
 from regard.core.errors import InputError
 from regard.core.memory import trim_malloc
 from regard.core.tensors import fingerprint
@@ -17,7 +18,7 @@ from regard.embedding._embeddings import Embeddings, Report, by_layer
 from regard.embedding._passages import Truncate, Window, Windows
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import read_sentence_settings
-from regard.models import Loaded, load_checkpoint
+from regard.models import Loaded
 from regard.text import Words
 
 Column = NDArray[Any] | Sequence[str]
@@ -231,7 +232,7 @@ def open_model(name: str, wanted: Mapping[str, Any], earlier: Mapping[str, Any] 
     given["layer"] = _layer(given)
     given["window"] = _window(given)
     request = Request(**{each.name: given[each.name] for each in fields(Request) if each.name in given})
-    return ModelWork(load_checkpoint(name, device=given.get("device")), request, earlier)
+    return ModelWork(lenses.load(name, device=given.get("device")), request, earlier)
 
 
 def _layer(given: Mapping[str, Any]) -> int | list[int] | Mix:
