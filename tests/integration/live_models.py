@@ -12,7 +12,7 @@ from regard.checkpoints import to_hf, write_tensors
 from regard.models import family_of
 from unit.models.folders import network
 
-MOST_TOKENS = 40
+MOST_TOKENS = 79  # a ready sentence takes 60, letter by letter
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PIECES = [
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),

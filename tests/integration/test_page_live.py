@@ -26,11 +26,13 @@ from regard.tracing.pages._names import MOST_WEIGHTS, names_of
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._story import beside, word_at
 from regard.views import every_head, find_start
+from regard.views._assets import read
 
 run = test_cli.run
 
 OpenPage = Callable[..., BrowserPage]
 
+READY = [each["text"] for each in json.loads(read("ready.json"))]
 OPENING = "a man on the river bank."
 OTHER = "the man on a money bank."
 CLOSE = 1e-4
@@ -256,6 +258,31 @@ def test_what_is_pinned_goes_with_its_word(open_live: OpenPage) -> None:
     for text, index in (("on a man on the river bank.", 6), ("a fish on the river bank.", 5), ("a bank.", 2)):
         _type(page, text)
         assert page.evaluate("window.regard.state().pin.index") == index
+
+
+def _start(model: regard.Model, text: str) -> dict[str, Any]:
+    """Where Python opens on a text."""
+    record = page_record(_rounded(model).trace(text), names=MOST_WEIGHTS)
+    found = find_start(record, every_head(record))
+    assert found
+    return found
+
+
+def _opened(page: BrowserPage) -> tuple[Any, ...]:
+    state = page.evaluate("window.regard.state()")
+    return state["layer"], state["head"], state["pin"]["index"]
+
+
+def test_a_ready_sentence_opens_on_the_word_that_it_is_about(
+    open_live: OpenPage, models: dict[str, regard.Model]
+) -> None:
+    for family in ("bert", "gpt2"):
+        page = open_live(family, start=True)
+        for text, about in zip(READY, ("bank", "bank", "it", "fell"), strict=True):
+            _type(page, text)
+            start = _start(models[family], text)
+            assert _opened(page) == (start["layer"], start["head"], start["pin"])
+            expect(page.locator(".door > .door-sentence .door-word.from")).to_have_text(about)
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])

@@ -58,7 +58,8 @@ def find_start(record: AttentionRecord, held: HeldHeads, since: int = 0) -> dict
     joins two content words, which are single tokens and at least two words apart. A content word has a letter
     or a digit, and is no function word ("of"). Where a text has no two of them, words in pieces count too,
     then the next word, function words, punctuation, the word itself, and at last special tokens. The row of a
-    word in pieces is their mean, and what goes to it is a sum. Of a long text only the first words count.
+    word in pieces is their mean, and what goes to it is a sum. Of a long text only the first words count. A
+    sentence that the live page has ready (static/ready.json) opens on the word that it is about.
 
     Args:
         record: What is shown.
@@ -79,10 +80,17 @@ def _strongest(
     record: AttentionRecord, held: HeldHeads, kind: RecordKind, most: int, since: int
 ) -> _Ranked | None:
     queries, keys = (_Words(side.tokens) for side in record.sides(kind))
+    side = record.sides(kind)[0]
+    ready = next((each for each in _ready() if (each["text"], None) == (side.text, side.pair)), None)
     for place, (least, apart) in enumerate(_WANTED):
         asked = np.flatnonzero(queries.ranks >= min(least, _MARK))
         asked = asked[queries.starts[asked] >= (0 if kind == "encoder" else since)][:most]
-        far = (queries.ranks[asked] >= least)[:, None] & (keys.ranks >= least)
+        says = keys.ranks >= least
+        far = (queries.ranks[asked] >= least)[:, None] & says
+        if ready is not None:
+            about = (queries.texts[asked] == ready["about"])[:, None]
+            own = about & (np.isin(keys.texts, ready["among"]) if "among" in ready else says)
+            far = own if own.any() else far
         columns = np.arange(len(keys.starts))
         seen = np.full(far.shape, True) if kind != "decoder" else columns <= asked[:, None]
         if kind != "cross":
@@ -190,23 +198,28 @@ def _heads(record: AttentionRecord, held: HeldHeads, kind: RecordKind) -> Iterat
 
 
 class _Words:
-    """The words of a side: where each begins, how many tokens it has, and how much it says."""
+    """The words of a side: where each begins, how many tokens and which text it has, and how much it says."""
 
     def __init__(self, tokens: Sequence[PageToken]) -> None:
         self.starts = np.array(
             [at for at, token in enumerate(tokens) if at == 0 or not _is_one(tokens[at - 1], token)], np.int64
         )
         self.sizes = np.diff(self.starts, append=len(tokens))
-        spans = zip(self.starts, self.starts + self.sizes, strict=True)
-        self.ranks = np.array([_rank(tokens[start:end]) for start, end in spans], np.int64)
+        pieces = [tokens[start:end] for start, end in zip(self.starts, self.starts + self.sizes, strict=True)]
+        self.texts = np.array([_spelled(each) for each in pieces])
+        self.ranks = np.array([_rank(each) for each in pieces], np.int64)
 
 
 def _is_one(one: PageToken, other: PageToken) -> bool:
     return one.word is not None and (one.sequence, one.word) == (other.sequence, other.word)
 
 
+def _spelled(pieces: Sequence[PageToken]) -> str:
+    return "".join(piece.text if piece.surface is None else piece.surface for piece in pieces).strip()
+
+
 def _rank(pieces: Sequence[PageToken]) -> int:
-    spelled = "".join(piece.text if piece.surface is None else piece.surface for piece in pieces).strip()
+    spelled = _spelled(pieces)
     if any(piece.special for piece in pieces):
         return _SPECIAL
     if any(piece.unknown for piece in pieces) or not any(map(str.isalnum, spelled)):
@@ -214,6 +227,12 @@ def _rank(pieces: Sequence[PageToken]) -> int:
     if spelled.lower() in _function_words():
         return _FUNCTION
     return _WHOLE if len(pieces) == 1 else _PIECES
+
+
+@cache
+def _ready() -> list[dict[str, Any]]:
+    sentences: list[dict[str, Any]] = json.loads(read("ready.json"))
+    return sentences
 
 
 @cache

@@ -1,5 +1,7 @@
 """What a page opens on: worked by hand on a few weights."""
 
+import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +19,7 @@ from regard.views import (
     find_start,
     render_page,
 )
+from regard.views._assets import read
 from regard.views._records import HeldHeads
 from regard.views._start import own_links
 from unit.views.conftest import facts_of
@@ -105,6 +108,32 @@ def test_a_head_that_looks_by_place_counts_less() -> None:
     assert find_start(record, every_head(record)) == _start(0, 5, 3)
     record = replace(record, names={"said": "", "patterns": [], "kinds": {"encoder": [named]}})
     assert find_start(record, every_head(record)) == _start(1, 5, 1)
+
+
+def test_a_ready_sentence_opens_on_the_word_that_it_is_about() -> None:
+    ready = {each["text"]: each for each in json.loads(read("ready.json"))}
+    bank, _, trophy, _ = ready
+    words = _side("[CLS]", *re.findall(r"\w+|\.", bank), "[SEP]")  # bank is 5, river 8, boats 12
+    heads = [_links(15, (12, 8, 0.9), (5, 1, 0.9)), _links(15, (5, 8, 0.3)), _links(15, (8, 5, 0.8))]
+    for side, wanted in ((words, _start(0, 12, 8)), (replace(words, text=bank), _start(1, 5, 8))):
+        record = _record(side, np.stack(heads))
+        assert find_start(record, every_head(record)) == wanted
+    # Among some words alone: "it" at trophy or at suitcase, however strong another link is.
+    words = replace(_side("[CLS]", *re.findall(r"\w+|\.", trophy), "[SEP]"), text=trophy)
+    heads = [
+        _links(16, (10, 13, 0.9)),
+        _links(16, (10, 2, 0.2)),
+        _links(16, (2, 8, 0.9)),
+    ]  # it, big; it, trophy
+    record = _record(words, np.stack(heads))
+    assert find_start(record, every_head(record)) == _start(1, 10, 2)
+
+
+def test_every_ready_sentence_has_its_words() -> None:
+    for each in json.loads(read("ready.json")):
+        words = re.findall(r"\w+", each["text"])
+        assert words.count(each["about"]) == 1
+        assert {*each.get("among", ())} <= {*words}
 
 
 def test_of_a_long_text_the_first_words_count() -> None:

@@ -2,6 +2,7 @@
 
 import { makeChoice } from "../base/controls.js";
 import { make } from "../base/dom.js";
+import READY from "../ready.json";
 
 const ROWS = 4; // lines of text that are in view
 
@@ -32,20 +33,12 @@ export function write(field, text) {
   field.dispatchEvent(new Event("input"));
 }
 
-const READY = [
-  ["They sat on the bank of the river and watched the boats.", "river bank"],
-  ["She went to the bank and put her money into an account.", "money bank"],
-  ["The trophy does not fit into the suitcase because it is too big.", "what is “it”?"],
-  ["The horse raced past the barn fell.", "garden path"],
-  ["Рыбак сидит на берегу реки.", "по-русски"],
-];
-
 /** Ready sentences, as buttons. @param {HTMLTextAreaElement} field */
 export function makeReady(field) {
   return makeChoice({
     name: "ready",
     legend: "Ready sentences",
-    options: READY.map(([sentence, label]) => [sentence, label, sentence]),
+    options: READY.map(({ text, label }) => [text, label, text]),
     value: () => field.value,
     choose: (text) => write(field, text),
     classes: "door-ready",

@@ -40,6 +40,8 @@ import { Workspace } from "./workspace.js";
  * @property {boolean[]} [marks] tokens that are punctuation, for the names of heads
  * @property {number[]} [units] the word of each token, for the link to open on; without it there is none
  * @property {number[]} [ranks] how much each word says
+ * @property {number[]} [about] words that the page opens on, [] for any; and among which it looks, likewise
+ * @property {number[]} [among]
  *
  * @typedef {import("./edits.js").Dragged} Dragged
  * @typedef {import("./telling.js").Neurons} Neurons
@@ -191,6 +193,8 @@ export class LiveModel {
     marks = [],
     units = [],
     ranks = [],
+    about = [],
+    among = [],
   }) {
     const { vocabulary, positions, layers, head } = this.description;
     if (ids.length < 1 || ids.length > positions)
@@ -212,6 +216,8 @@ export class LiveModel {
       marks: ids.map((_, at) => marks[at] ?? false),
       units,
       ranks,
+      about,
+      among,
       off,
       weights,
       unseen,
@@ -224,7 +230,7 @@ export class LiveModel {
     if (!this.last) return -1;
     const { request } = this.last;
     if (
-      ["ids", "types", "special", "marks", "units", "ranks", "unseen"].some(
+      ["ids", "types", "special", "marks", "units", "ranks", "about", "among", "unseen"].some(
         (name) => String(request[name]) !== String(asked[name]),
       )
     )

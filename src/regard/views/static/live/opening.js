@@ -24,10 +24,11 @@ export class Opening {
   /**
    * @param {boolean} causal
    * @param {number} heads of all layers
-   * @param {{ units: number[], ranks: number[] }} text the word of each token, and how much each word says
+   * @param {{ units: number[], ranks: number[], about?: number[], among?: number[] }} text the word of each token, and
+   *   how much each word says; the words that the link is sought from, and to, where not any will do
    * @param {Found | null} [found] the best link of the heads before
    */
-  constructor(causal, heads, { units, ranks }, found = null) {
+  constructor(causal, heads, { units, ranks, about = [], among = [] }, found = null) {
     this.found = found;
     this.causal = causal;
     this.tokens = units.length;
@@ -40,11 +41,18 @@ export class Opening {
     for (const [least, apart] of WANTED) {
       this.counted = ranks.flatMap((rank, at) => (rank >= Math.min(least, RANKS.mark) ? [at] : []));
       this.asked = this.counted.slice(0, most);
-      const far = (/** @type {number} */ query, /** @type {number} */ key) =>
-        Math.min(ranks[query], ranks[key]) >= least && Math.abs(query - key) >= apart;
-      this.links = this.asked.flatMap((query, row) =>
-        this.asked.flatMap((key) => (far(query, key) ? [row * ranks.length + key] : [])),
+      const says = (/** @type {number} */ unit) => ranks[unit] >= least;
+      const linked = (/** @type {(unit: number) => boolean} */ isFrom, /** @type {(unit: number) => boolean} */ isTo) =>
+        this.asked.flatMap((query, row) =>
+          this.asked.flatMap((key) =>
+            isFrom(query) && isTo(key) && Math.abs(query - key) >= apart ? [row * ranks.length + key] : [],
+          ),
+        );
+      this.links = linked(
+        (query) => about.includes(query),
+        (key) => (among.length > 0 ? among.includes(key) : says(key)),
       );
+      if (this.links.length === 0) this.links = linked(says, says);
       if (this.links.length > 0) break;
     }
     this.seen = ranks.map((_, key) => (causal ? this.asked.filter((query) => key <= query) : this.asked).length);
