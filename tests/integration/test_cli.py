@@ -218,8 +218,9 @@ def test_explain_by_token_from_stdin_as_json(run: Run) -> None:
 def test_compare_prints_the_documented_numbers(run: Run) -> None:
     code, out, err = run("compare", FISHING, MONEY, "--word", "bank")
     assert (code, err) == (0, "")
-    assert re.search(r"^0 learned +1\.000 +█{40}", out, re.MULTILINE)
-    assert re.search(r"^6 contextual +0\.847 +█{34} ", out, re.MULTILINE)
+    assert re.search(r"^0 learned +1\.000 +0\.072 +█{40}", out, re.MULTILINE)
+    assert re.search(r"^6 contextual +0\.847 +0\.353 +█{34} ", out, re.MULTILINE)
+    assert "The word moves by 0.15 (1 - cosine); two different words of one text are 0.65" in out
     assert columns(out) <= 80
 
 

@@ -39,6 +39,7 @@ from regard.views._records import (
     check_measures,
     every_head,
 )
+from regard.views._said import claims, moved
 from regard.views._sheet import check_format, new_figure, plot_positions, write_figure
 from regard.views._start import find_start
 from regard.views._widget import make_widget, marimo_object, notebook_bundle

@@ -1,8 +1,9 @@
 """One word in several sentences: how alike its vectors are, layer by layer, as a table and a plot."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,9 @@ from torch import Tensor
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.wording import excerpt, printable
-from regard.tracing.record import Trace
-from regard.views import check_format, new_figure, write_figure
+from regard.models import Kind
+from regard.tracing.record import Trace, is_spelled
+from regard.views import check_format, moved, new_figure, write_figure
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,12 +39,15 @@ class Comparison(Displayable):
         texts: the texts.
         similarity: (L + 1, texts, texts), cosine from -1 to 1; layer 0 is the learned embedding, L the
             contextual one. NaN where a vector is zero.
+        others: (L + 1,), the mean cosine of two different words of one text: what to hold `similarity`
+            against. NaN where no text has two.
     """
 
     model: str
     words: tuple[str, ...]
     texts: tuple[str, ...]
     similarity: np.ndarray
+    others: np.ndarray
 
     def __repr__(self) -> str:
         words = " / ".join(dict.fromkeys(self.words))
@@ -55,13 +60,12 @@ class Comparison(Displayable):
 
     def to_json(self) -> dict[str, Any]:
         """Every field under its name; `similarity` as nested lists, NaN as None."""
-        numbers = self.similarity.astype(object)
-        numbers[np.isnan(self.similarity)] = None
         return {
             "model": self.model,
             "words": list(self.words),
             "texts": list(self.texts),
-            "similarity": numbers.tolist(),
+            "similarity": _without_nan(self.similarity),
+            "others": _without_nan(self.others),
         }
 
     @property
@@ -71,10 +75,11 @@ class Comparison(Displayable):
         return ("0 learned", *map(str, range(1, last)), f"{last} contextual")
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A row a layer and pair of texts (counted from 1), with their cosine."""
+        """A row a layer and pair of texts (counted from 1): their cosine, and that of different words."""
+        others = self.others.tolist()
         return [
-            {"layer": layer, "text": a + 1, "other": b + 1, "cosine": float(matrix[a, b])}
-            for layer, matrix in enumerate(self.similarity)
+            {"layer": layer, "text": a + 1, "other": b + 1, "cosine": float(matrix[a, b]), "others": usual}
+            for layer, (matrix, usual) in enumerate(zip(self.similarity, others, strict=True))
             for a, b in self.pairs
         ]
 
@@ -92,14 +97,20 @@ class Comparison(Displayable):
             cells = [
                 [
                     name,
-                    *("-" if np.isnan(matrix[pair]) else f"{matrix[pair]:.3f}" for pair in shown),
+                    *(
+                        "-" if np.isnan(each) else f"{each:.3f}"
+                        for each in (*map(matrix.item, shown), others)
+                    ),
                     *(["█" * round(40 * max(0.0, np.nan_to_num(matrix[shown[0]])))] if single else []),
                 ]
-                for name, matrix in zip(self.layers, self.similarity, strict=True)
+                for name, matrix, others in zip(self.layers, self.similarity, self.others, strict=True)
             ]
             names = [f"{a + 1}-{b + 1}" for a, b in shown]
             yield ""
-            yield plain_table(["layer", *names, *([""] if single else [])], cells, bar=single)
+            yield plain_table(["layer", *names, "others", *([""] if single else [])], cells, bar=single)
+        yield ""
+        moves = [1 - float(self.similarity[-1][pair]) for pair in pairs]
+        yield Text(moved(moves, 1 - float(self.others[-1])))
 
     def plot(self, path: str | Path) -> None:
         """Draw similarity against layer, a line a pair of texts.
@@ -125,6 +136,7 @@ class Comparison(Displayable):
                 linestyle=("-", "--", "-.", ":")[number % 4],
                 label=f"{a + 1} and {b + 1}",
             )
+        axes.plot(layers, self.others, color="0.6", linestyle=":", label="others")
         axes.set_xticks(layers)
         axes.set_xlabel("embedding layer (0 is the learned embedding)")
         axes.set_ylabel("cosine similarity")
@@ -146,6 +158,8 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
     """The cosine similarity of one word's vectors between texts, at every embedding layer.
 
         similarity[l, a, b] = e_a . e_b / (|e_a| |e_b|),  e_a the word's embedding at layer l in text a
+
+    A cosine alone says little: words of one text are alike too. `others` is that, by `words_alike`.
 
     Args:
         traces: of two texts or more, by one model.
@@ -182,7 +196,37 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
         words=tuple(words),
         texts=tuple(" | ".join(trace.encoding.texts) for trace in traces),
         similarity=torch.stack(similarity).numpy(),
+        others=np.array([words_alike(traces, layer, kind) for layer in layers]),
     )
+
+
+def words_alike(traces: Sequence[Trace], layer: int = -1, kind: Kind | None = None) -> float:
+    """The mean cosine of two different words of one text, each with a letter or a digit; NaN without two.
+
+    Over all such pairs, counted in O(words): with u the words' embeddings at length 1, S their sum in a text
+    and S_w that of the words spelled w, m and m_w of them, sum (|S|^2 - sum_w |S_w|^2) / sum (m^2 - sum_w
+    m_w^2).
+    """
+    alike, pairs = 0.0, 0
+    for trace in traces:
+        encoding, rows = trace.stack(kind).encoding, trace.embeddings(layer, kind=kind).double()
+        units: dict[str, list[Tensor]] = {}
+        for word, places in groupby(range(len(rows)), key=lambda at: encoding.tokens[at].word):
+            vector = rows[list(places)].mean(dim=0)
+            if word is not None and is_spelled(name := encoding.words[word].text) and vector.any():
+                units.setdefault(name.casefold(), []).append(vector / vector.norm())
+        if len(units) > 1:
+            sums = torch.stack([torch.stack(each).sum(dim=0) for each in units.values()])
+            alike += float(sums.sum(dim=0).square().sum() - sums.square().sum())
+            counts = [len(each) for each in units.values()]
+            pairs += sum(counts) ** 2 - sum(each**2 for each in counts)
+    return alike / pairs if pairs else math.nan
+
+
+def _without_nan(numbers: np.ndarray) -> Any:
+    plain = numbers.astype(object)
+    plain[np.isnan(numbers)] = None
+    return plain.tolist()
 
 
 def cosines_of(vectors: Tensor) -> Tensor:

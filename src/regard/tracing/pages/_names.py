@@ -20,11 +20,12 @@ from regard.tracing.patterns import (
     query_draws,
 )
 from regard.tracing.record import Trace
+from regard.views import claims
 
 MOST_WEIGHTS, MOST_OF_A_WIDGET = 1 << 25, 1 << 22
 """Weights that are read to name heads: a page of 512 tokens takes 0.3 s for them, a widget less than 0.1."""
 
-THRESHOLD, LEVEL, RESAMPLES, SEED = 0.1, 0.95, 400, 0
+THRESHOLD, LEVEL, RESAMPLES, SEED = claims()["effect"], 0.95, 400, 0
 """How surely a head follows a pattern that it is named by: see `HeadOptions`."""
 
 ONE_TEXT = (

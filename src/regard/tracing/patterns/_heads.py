@@ -18,6 +18,7 @@ from regard.tracing.patterns._patterns import HeadPattern, default_patterns
 from regard.tracing.patterns._table import HeadTable
 from regard.tracing.record import KeepPolicy, Trace, check_trace
 from regard.tracing.run import TraceOfRun
+from regard.views import claims
 
 TextOrIds = str | Sequence[str] | Sequence[int] | Tensor | Mapping[str, Any]
 """A text, or a list of its words; or token ids in place of one; or all that a tokenizer gave for it."""
@@ -281,7 +282,7 @@ class _Search:
     layer: int | None = None
     head: int | None = None
     patterns: Patterns = default_patterns
-    threshold: float = 0.1
+    threshold: float = claims()["effect"]
     level: float = 0.95
     resamples: int = 400
     seed: int = 0

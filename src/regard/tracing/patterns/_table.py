@@ -13,12 +13,11 @@ from regard.core.errors import InputError
 from regard.core.extras import pyarrow
 from regard.core.files import write_whole
 from regard.core.wording import printable
-from regard.tracing.patterns._card import NONE, STYLES, HeadCard, HeadFinding, card_parts, interval_of
+from regard.tracing.patterns._card import NONE, STYLES, HeadCard, card_parts, interval_of
 from regard.tracing.patterns._counter import FEWEST_UNITS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.text import Text
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -150,10 +149,6 @@ def _heading(table: HeadTable) -> str:
     )
 
 
-# A second pattern that is weaker is not worth a reader's time.
-_WEAK = 0.05
-
-
 def _table(cards: list[HeadCard], threshold: float) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
@@ -172,24 +167,15 @@ def _table(cards: list[HeadCard], threshold: float) -> "RenderableType":
             if card is not cards[0]:
                 drawn.add_row()
             drawn.add_row("", Text(f"layer {layer}", style="bold"))
-        named, best = card.pattern != NONE, card.best
-        following = card.second if named else best
+        named, best, following = card.pattern != NONE, card.best, card.second
+        sure = following is not None and following.low > threshold  # as a name has to be
         drawn.add_row(
             str(card.head),
             Text(printable(best.name) if named else "-", style=STYLES.get(card.pattern, "")),
             *((f"{best.effect:.2f}", interval_of(best), f"{best.captured:.0%}") if named else ("", "", "")),
-            _following(following, threshold),
+            Text(f"{following.effect:.2f} {printable(following.pattern)}" if following and sure else ""),
         )
     return drawn
-
-
-def _following(finding: HeadFinding | None, threshold: float) -> "Text":
-    from rich.text import Text
-
-    if finding is None or not finding.effect >= _WEAK:  # or not a number
-        return Text()
-    sure = finding.low > threshold
-    return Text(f"{finding.effect:.2f} {printable(finding.pattern)}", style="" if sure else "dim")
 
 
 def check_heads_file(path: Path) -> None:

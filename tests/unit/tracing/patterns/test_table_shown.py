@@ -92,10 +92,10 @@ def test_the_table() -> None:
         "head pattern                   effect interval   captured next",
         "     layer 0",
         "   0 previous                    0.71 0.65..0.76      50% 0.25 delimiter sink",
-        "   1 delimiter sink punctuati…   0.50 0.40..0.55      50% 0.20 positional stride",
+        "   1 delimiter sink punctuati…   0.50 0.40..0.55      50%",
         "",
         "     layer 1",
-        "   2 -                                                    0.20 next",
+        "   2 -",
         "",
         "3 heads: 1 delimiter sink, 1 previous, 1 none",
     ]
@@ -109,12 +109,12 @@ def test_kinds_have_tables_of_their_own() -> None:
     assert out.count("layer 0") == 2
 
 
-def test_the_next_pattern_is_dim_unless_it_is_sure_and_left_out_if_weak() -> None:
-    weak = card(3, finding("previous", 0.5, 0.4), finding("next", 0.04, 0.03))
-    out = printed(table(*CARDS, weak), color=True)
-    assert "\x1b[2m0.20 positional stride" in out
-    assert "\x1b[2m0.25 delimiter sink" not in out
-    assert "0.04 next" not in out
+def test_the_next_pattern_is_told_where_it_is_as_sure_as_a_name() -> None:
+    weak = card(3, finding("previous", 0.5, 0.4), finding("next", 0.3, 0.1))
+    out = printed(table(*CARDS, weak))
+    assert "0.25 delimiter sink" in out
+    assert "positional stride" not in out
+    assert "0.30 next" not in out
 
 
 @pytest.mark.parametrize(("lows", "is_told"), [((math.nan, math.nan), True), ((math.nan, 0.04), False)])
