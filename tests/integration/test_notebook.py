@@ -20,6 +20,7 @@ from integration import head_page
 from integration.conftest import Jupyter
 from integration.jupyter import SHOWN_S, cell_of, notebook, run_cell, state_of, widget_of
 from regard.tracing import Trace
+from regard.tracing.comparison import words_alike
 from tolerances import WEIGHTS
 
 TEXT, OTHER = "w3 w5 w7 w1 w9 w12", "w3 w7 w1 w2 w2 w9"
@@ -142,8 +143,12 @@ def test_the_front_door_is_typed_into(lab: BrowserPage, folder: Path) -> None:
     expect(shown.locator(".strip")).to_be_hidden()
     shown.get_by_role("button", name="What if not?").click()
     state = shown.evaluate("widget => widget.regard.state()")
-    kept = _trace(folder, "bert", OTHER).ablation(state["layer"], state["head"]).cosine[state["pin"]["index"]]
-    expect(shown.locator(".answer-without")).to_contain_text(f"keeps {kept:.2f} of its meaning")
+    trace, answer = _trace(folder, "bert", OTHER), shown.locator(".answer-without")
+    apart = 1 - words_alike([trace])
+    expect(answer).to_contain_text(f"Two different words here are {apart:.2f} apart.")
+    shown.get_by_label("without this head").check()
+    moved = 1 - trace.ablation(state["layer"], state["head"]).cosine
+    expect(answer).to_contain_text(f"the lower line is {max(moved.max(), 0.05 * apart):.2f}.")
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import ViewportSize, expect
 
@@ -76,21 +78,74 @@ def test_the_remark_is_true(open_page: OpenPage, bank: tuple[Path, regard.Trace]
     weights = bank[1].weights(state["layer"], state["head"]).numpy()
     words = bank[1].tokens
 
-    def remark(query: int) -> str:
+    def share(query: int, key: int) -> str:
+        return f"{100 * weights[query, key]:.0f}\u00a0%"
+
+    def most(query: int) -> int:
         keys = [i for i, each in enumerate(words) if str(each).isalpha() and i != query]
-        key = max(keys, key=lambda i: weights[query, i])
-        share = f"{100 * weights[query, key]:.0f}\u00a0%"
-        return f"In one of 72 heads, {words[query]} gives {share} of its attention to {words[key]}."
+        return max(keys, key=lambda i: weights[query, i])
+
+    def remark(query: int) -> str:
+        key = most(query)
+        of = f"gives {share(query, key)} of its attention to {words[key]}"
+        return f"In one of 72 heads, {words[query]} {of}."
 
     start = state["pin"]["index"]
     expect(said).to_have_text(remark(start), ignore_case=True)
+    # Of river no share is six times what chance would give: that is said with what chance would give.
     page.locator(".door > .door-sentence .door-word", has_text="river").click()
-    expect(said).to_have_text(remark(10), ignore_case=True)
+    spread = f"at most {share(10, most(10))}, to bank; an even share is 7\u00a0%."
+    expect(said).to_have_text(f"In one of 72 heads, river spreads its attention: {spread}")
     page.get_by_role("listbox", name="The sentence").press("ArrowRight")
     expect(said).to_have_text(remark(11), ignore_case=True)
     expect(page.get_by_role("option", selected=True)).to_have_text("bank")
     shares = page.locator(".door > .door-sentence g").evaluate_all("all => all.map(e => e.dataset.to)")
-    assert sorted(map(int, shares)) == [i for i in range(1, 13) if weights[11, i] >= 0.01]
+    assert sorted(map(int, shares)) == [i for i in range(14) if weights[11, i] >= 0.01]
+    # A word that keeps most for itself.
+    page.locator(".door > .door-sentence .door-word", has_text="poem").click()
+    expect(said).to_have_text(f"In one of 72 heads, poem keeps {share(3, 3)} of its attention for itself.")
+    # Special tokens have no place in the sentence: their arcs end beside it.
+    marks = page.locator(".door > .door-sentence .to-mark path:first-child")
+    ends = marks.evaluate_all("all => all.map(e => e.getPointAtLength(e.getTotalLength()).x)")
+    assert 1 <= len(ends) <= 2
+    assert min(ends) == pytest.approx(
+        -14, abs=0.1
+    )  # nine pixels beside the first word, which is padded by five
+
+
+def test_escape_and_a_button_lead_back_to_the_opening(
+    open_page: OpenPage, bank: tuple[Path, regard.Trace]
+) -> None:
+    page = open_page(bank[0], start=True)
+    start, back = head_page.state(page), page.get_by_role("button", name="Back to the start")
+    opened = page.locator(".door-said").inner_text()
+    for leave in (lambda: page.keyboard.press("Escape"), back.click):
+        expect(back).to_have_count(0)
+        page.locator(".door > .door-sentence .door-word", has_text="river").click()
+        page.evaluate("hash => { location.hash = hash; }", "view=door&layer=1&head=2&pin=query-10&key=3")
+        expect(back).to_be_visible()
+        leave()
+        expect(page.locator(".door-said")).to_have_text(opened)
+        state = head_page.state(page)
+        assert [state[name] for name in ("layer", "head", "pin", "key")] == [
+            *(start[name] for name in ("layer", "head", "pin")),
+            None,
+        ]
+
+
+def test_help_on_the_door_is_about_the_door(open_page: OpenPage, bank: tuple[Path, Any]) -> None:
+    page = open_page(bank[0], start=True)
+    page.get_by_role("button", name="Help").click()
+    said = page.get_by_role("dialog")
+    for part in ("6 layers, one after the other", "12 heads work side by side", "divides its 100 %"):
+        expect(said).to_contain_text(part)
+    expect(said).to_contain_text("It is not an explanation")
+    for other in ("Each query", "left", "Copy link"):
+        expect(said).not_to_contain_text(other)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="All views").click()
+    page.get_by_role("button", name="Help").click()
+    expect(said).to_contain_text("Each query divides a weight of 1 among the keys.")
 
 
 @pytest.mark.parametrize(
@@ -143,17 +198,63 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
     worked = page.locator(".answer-why .story-worked strong")
     share = 100 * float(weights[1:-1].max())
     assert abs(float(worked.inner_text().split()[0]) - share) < 0.06
-    kept = trace.ablation(layer, head).cosine[query]
-    expect(page.locator(".answer-without")).to_contain_text(f"keeps {kept:.2f} of its meaning")
-    page.get_by_label("without “poem”").check()
-    kept = unseen_cosines(trace, 3)[query]
-    said = f"If no other word may look at poem, in any of the 72 heads, Write keeps {kept:.2f} of its meaning"
-    expect(page.locator(".answer-without")).to_contain_text(said)
+
+    # What moves, beside how far two different words are apart; it begins with the word that gets most.
+    pairs = [
+        (a, b) for a, b in combinations(trace.encoding.words, 2) if a.text.isalpha() and b.text.isalpha()
+    ]
+    apart = np.mean(
+        [
+            1 - float(torch.cosine_similarity(trace.embedding(a.span), trace.embedding(b.span), dim=0))
+            for a, b in pairs
+            if a.text != b.text
+        ]
+    )
+    read = [i for i, each in enumerate(trace.tokens) if str(each).isalpha() and i != 3]
+    answer = page.locator(".answer-without")
+
+    def expect_moves(without: str, moved: torch.Tensor) -> None:
+        most = max(read, key=lambda i: moved[i])
+        said = f"Write moves by {moved[query]:.2f}, and {trace.tokens[most]} most, by {moved[most]:.2f}."
+        expect(answer).to_contain_text(f"{without}, {said} Two different words here are {apart:.2f} apart.")
+        expect(answer).to_contain_text(f"the lower line is {moved[most]:.2f}.")
+
+    without = "If no other word may look at poem, in any of the 72 heads"
+    expect_moves(without, 1 - unseen_cosines(trace, 3))
     expect(page.locator(".hidden-word")).to_have_text("poem")
+    depths = answer.locator(".door-word").evaluate_all(
+        "all => all.map(e => e.style.getPropertyValue('--lost'))"
+    )
+    assert max(float(depth or 0) for depth in depths) == 1
     page.get_by_label("without this head").check()
-    cards = page.locator(".door-card")
-    expect(cards).to_have_count(12)
-    expect(cards.first).to_contain_text("Head 0 rests on marks")
+    expect_moves("Without this head", 1 - trace.ablation(layer, head).cosine)
+    for claim in ("meaning", "bring", "keeps"):
+        expect(answer).not_to_contain_text(claim)
+
+    # The heads that look at a word by far come first, the largest share before others; the rest is one line.
+    cards = page.locator(".door-cards").first.locator(".door-card")
+    every = [trace.weights(layer, each, query=query)[0] for each in range(12)]
+    even = 1 / len(trace.tokens)
+
+    def is_claimed(share: float) -> bool:
+        return share / (1 - share) >= 6 * even / (1 - even)
+
+    looking = [each for each in range(12) if any(is_claimed(float(every[each][i])) for i in [*read, 3])]
+    shares = {each: max(float(every[each][i]) for i in [*read, 3] if i != query) for each in looking}
+    of_words = sorted((each for each in looking if is_claimed(shares[each])), key=lambda each: -shares[each])
+    found = [int(re.search(r"Head (\d+)", text)[1]) for text in cards.all_inner_texts()]
+    assert found[: len(of_words)] == of_words
+    assert sorted(found) == looking
+    expect(cards.first).to_contain_text(f"poem {100 * shares[of_words[0]]:.0f}")
+    expect(page.locator(".answer-others p").first).to_contain_text(
+        f"{len(looking)} give a word far more than an even share."
+    )
+    folded = page.locator(".answer-others details")
+    rests = rf"{12 - len(looking)} other heads: at rest on \[CLS\] and .*, or spread over many words"
+    expect(folded.locator("summary")).to_have_text(re.compile(rests))
+    expect(folded.get_by_role("button").first).to_be_hidden()
+    folded.locator("summary").click()
+    expect(folded.locator(".door-card")).to_have_count(12 - len(looking))
     third = page.get_by_role("button", name="Head 3")
     third.press("Enter")
     assert head_page.state(page)["head"] == 3

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -134,15 +135,20 @@ def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, reg
     expect(page.locator(".door-said")).to_contain_text("money")
     page.get_by_role("button", name="What if not?").click()
     state = page.evaluate("regard.state()")
-    kept = _rounded(models["bert"]).trace(OTHER).ablation(state["layer"], state["head"]).cosine
-    expect(page.locator(".answer-without")).to_contain_text(f"money keeps {kept[state['pin']['index']]:.2f}")
-    # Or a word that no other may look at.
-    page.get_by_label("without “").check()
+    trace, answer = _rounded(models["bert"]).trace(OTHER), page.locator(".answer-without")
     hidden = page.locator(".hidden-word").inner_text()
-    trace = _rounded(models["bert"]).trace(OTHER)
-    kept = unseen_cosines(trace, trace.encoding.find(hidden)[0])
-    said = f"If no other word may look at {hidden}, in any of the 6 heads, money keeps {kept[5]:.2f}"
-    expect(page.locator(".answer-without")).to_contain_text(said)
+    moved = 1 - unseen_cosines(trace, trace.encoding.find(hidden)[0])
+    expect(answer).to_contain_text(
+        f"If no other word may look at {hidden}, in any of the 6 heads, money moves"
+    )
+    expect(answer).to_contain_text(re.compile(rf"money moves (most, )?by {moved[5]:.2f}"))
+    # No two of the words are the same.
+    vectors = [trace.embedding(each.span) for each in trace.encoding.words if each.text != "."]
+    apart = np.mean([1 - float(torch.cosine_similarity(*two, dim=0)) for two in combinations(vectors, 2)])
+    expect(answer).to_contain_text(f"Two different words here are {apart:.2f} apart.")
+    page.get_by_label("without this head").check()
+    moved = 1 - trace.ablation(state["layer"], state["head"]).cosine
+    expect(answer).to_contain_text(re.compile(rf"money moves (most, )?by {moved[state['pin']['index']]:.2f}"))
 
     page.get_by_label("garden path").check()
     expect(field).to_have_value("The horse raced past the barn fell.")
@@ -327,13 +333,14 @@ def test_says_which_words_moved(open_live: OpenPage, models: dict[str, regard.Mo
     assert list(found.values()) == sorted(found.values())
     # Of an edit it is said what it moves in the sentence as it stands.
     page.get_by_role("button", name="Switch off head").click()
-    expect(page.locator(".live-found").first).to_contain_text(re.compile(r"^So .* of its meaning"))
+    said = r"^So \S+ moves most, by 0\.\d\d\. Two different words here are \d\.\d\d apart\."
+    expect(page.locator(".live-found").first).to_contain_text(re.compile(said))
     marked = page.locator(".as-sentence li")
     expect(marked).to_have_count(len(other.words))
     lost = [
         float(each) for each in marked.evaluate_all("all => all.map(e => e.style.getPropertyValue('--lost'))")
     ]
-    assert 0 < max(lost) <= 1
+    assert max(lost) == 1
     page.get_by_role("button", name="Switch on head").click()
     expect(page.locator(".live-found").first).to_contain_text("Type over the sentence")
     expect(page.locator(".live-found").first).to_contain_text("Type over the sentence")

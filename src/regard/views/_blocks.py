@@ -100,6 +100,7 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
                 for (kind, token), cosine in record.unseen.items()
             ),
         ],
+        "apart": record.apart,
     }
     return facts, blocks
 

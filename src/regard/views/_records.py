@@ -215,6 +215,8 @@ class AttentionRecord:
         without: Of some heads, float32 (queries,): the cosine of each last hidden state to what it is without
             that head.
         unseen: The same where no other word looks at one word, by its first token.
+        apart: How far two different words of the text are apart, 1 - cosine: what to hold both against; None
+            where there are no two.
     """
 
     model: str
@@ -228,6 +230,7 @@ class AttentionRecord:
     story: Mapping[Literal["encoder", "decoder"], StoryRecord] = field(default_factory=dict)
     without: Mapping["HeadName", npt.NDArray[np.float32]] = field(default_factory=dict)
     unseen: Mapping[tuple[RecordKind, int], npt.NDArray[np.float32]] = field(default_factory=dict)
+    apart: float | None = None
 
     @property
     def kinds(self) -> tuple[RecordKind, ...]:

@@ -1,5 +1,6 @@
 """From a trace to the record that the page draws: plain numbers, checked against the trace's own weights."""
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,6 +30,7 @@ from regard.core import (
 from regard.core.errors import InputError
 from regard.models import Kind, StackKind, stack_of
 from regard.text import Token
+from regard.tracing.comparison import words_alike
 from regard.tracing.edits import ablation, unseen_cosines
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._names import names_of
@@ -132,12 +134,19 @@ def _without(trace: Trace, start: _Start) -> dict[str, Any]:
         return {}
     kind, layer, head, key = (start[name] for name in ("kind", "layer", "head", "key"))
     without = {(kind, layer, head): as_array(ablation(trace, layer, head, kind=kind).cosine)}
-    stack = trace.stack(None)
     unseen = {}
-    if stack.keeping.hidden and stack.hidden:  # whose end is compared
+    if (apart := words_apart(trace)) is not None:
         with suppress(InputError):  # of a model whose scores cannot be written
             unseen[kind, key] = as_array(unseen_cosines(trace, key))
-    return {"without": without, "unseen": unseen}
+    return {"without": without, "unseen": unseen, "apart": apart}
+
+
+def words_apart(trace: Trace) -> float | None:
+    """How far two different words end apart, 1 - cosine; None where there are no two, or no end is kept."""
+    if len(trace.kinds) > 1 or not (trace.stack(None).keeping.hidden and trace.stack(None).hidden):
+        return None
+    alike = words_alike([trace])
+    return None if math.isnan(alike) else round(1 - alike, 4)
 
 
 def _stories(trace: Trace, start: _Start, with_words: bool) -> dict[StackKind, StoryRecord]:

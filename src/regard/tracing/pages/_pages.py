@@ -10,7 +10,7 @@ from regard.tracing.comparison import difference, movement
 from regard.tracing.edits import ablation, unseen_cosines
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS
-from regard.tracing.pages._page import page_record
+from regard.tracing.pages._page import page_record, words_apart
 from regard.tracing.pages._page_measures import head_statistics, live_measures
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import TraceOfRun
@@ -295,7 +295,7 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
 
     def check(kind: Kind, of: Mapping[str, int]) -> dict[str, Any]:
         if "unseen" in of:
-            return {"cosine": unseen_cosines(trace, of["unseen"]).tolist()}
+            return {"cosine": unseen_cosines(trace, of["unseen"]).tolist(), "apart": words_apart(trace)}
         found = ablation(trace, of["layer"], of["head"], kind=kind)
         tops = {
             name: None
@@ -304,7 +304,8 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
             for name, of in (("before", found.before), ("after", found.after))
         }
         moved, cosine = found.moved.tolist(), found.cosine.tolist()
-        return {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, **tops}
+        apart = words_apart(trace)
+        return {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, "apart": apart, **tops}
 
     loaded = trace.loaded
     one = loaded is not None and len(trace.kinds) == 1 and len(trace.stack(None).encoding.texts) == 1

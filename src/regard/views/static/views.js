@@ -7,6 +7,7 @@
 //   name      its word in the address ("view=heads"); label: what its tab says
 //   fields    what it keeps in the state and in the address beside the shared fields (see state.js)
 //   help      [[what to do, what it does], ...] for the help dialog
+//   about     (source) => the paragraphs above it, where they are its own
 //   guide     one plain sentence on what is to be seen, or (source, values) => such a sentence
 //   home      whether it is the front door: what an address without a word opens, and no tab leads to
 //   fits      (source) => whether there is something for it to show; without it, always

@@ -86,8 +86,7 @@ export function mount(root, source, host, offered) {
   });
   source.listen(() => tell(new Set(["rows"])));
   host.keys.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !root.querySelector("dialog[open]"))
-      state.set({ pin: null, hover: null, refused: null });
+    if (event.key === "Escape" && !root.querySelector("dialog[open]")) state.letGo();
   });
   host.surroundings(look);
   // On paper there is no scrolling and no dark: the whole text is drawn, black on white.

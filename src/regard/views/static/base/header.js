@@ -11,9 +11,10 @@ import { notKnown } from "./units.js";
 
 const HELP = [
   ["← → on the tabs", "another view"],
-  ["Escape", "lets go of what is pinned; closes a menu"],
+  ["Escape", "lets go of what was chosen; closes a menu"],
   ["?", "this help"],
 ];
+const ABOUT = () => ["Each query divides a weight of 1 among the keys. Layers and heads count from 0."];
 export const KIND_NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Decoder → encoder" };
 
 function counted(count, one) {
@@ -91,7 +92,7 @@ function makeExact(source) {
  */
 export function makeHeader(source, state, views, host) {
   const { facts } = source;
-  const dialog = makeHelp(views, state, host.addressed);
+  const dialog = makeHelp(source, views, state, host.addressed);
   const ask = makeButton("?", dialog.show, { "aria-label": "Help", "aria-haspopup": "dialog" });
   host.keys.addEventListener("keydown", (event) => {
     const typing = /** @type {Element} */ (event.target).matches?.("input[type=text], textarea");
@@ -213,7 +214,8 @@ function sizeOf(source, kind) {
 }
 
 // What the view on show can do, and what every view can.
-function makeHelp(views, state, addressed) {
+function makeHelp(source, views, state, addressed) {
+  const about = make("div", {});
   const list = make("dl", { class: "shortcuts" });
   const title = make("h2", { tabindex: "-1" }, "Reading this page");
   const close = makeButton("Close", () => element.close());
@@ -221,17 +223,14 @@ function makeHelp(views, state, addressed) {
     "dialog",
     { class: "help", "aria-label": "Help" },
     title,
-    make(
-      "p",
-      {},
-      "Each query (left) divides a weight of 1 among the keys (right). A thicker line is a larger weight. Layers and heads count from 0.",
-    ),
+    about,
     list,
     make("p", {}, addressed),
     close,
   );
   const show = () => {
-    const { help = [] } = views.find(({ name }) => name === state.values.view);
+    const { help = [], about: says = ABOUT } = views.find(({ name }) => name === state.values.view);
+    about.replaceChildren(...says(source).map((each) => make("p", {}, each)));
     list.replaceChildren(
       ...[...help, ...HELP].flatMap(([key, meaning]) => [make("dt", {}, key), make("dd", {}, meaning)]),
     );

@@ -37,7 +37,7 @@ export function pageHost(gone) {
       listen: (listener) => on(window, "hashchange", () => location.hash !== written && listener()),
     },
     addressed:
-      "The address of this page keeps what you chose; 'Copy link' takes it with you. With #bare in it, a frame on another page shows the view alone.",
+      "The address of this page keeps what you see; where the page is a file, send the file with it. With #bare in it, a frame on another page shows the view alone.",
     keys: { addEventListener: (type, listener) => on(document, type, listener) },
     theme: (chosen) => chosen,
     surroundings: (listener) => on(matchMedia("(prefers-color-scheme: dark)"), "change", listener),

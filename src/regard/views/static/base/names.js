@@ -1,11 +1,12 @@
 // What each head does, by the names that `regard heads` gives it: beside a title, under a thumbnail, and as a filter.
 
+import CLAIMS from "../claims.json" with { type: "json" };
 import { makeButton, makeSlider } from "./controls.js";
 import { make, makeNote } from "./dom.js";
 import { allHeads } from "./held.js";
 
 export const UNNAMED = "unnamed"; // in the address
-const LEAST = 0.1; // of an effect that has a name: no head has a smaller one
+const LEAST = CLAIMS.effect; // no head that has a name has a smaller one
 const STEPS = 18; // of the slider, from there to 1
 
 const patternsOf = ({ facts }) => facts.names?.patterns || [];

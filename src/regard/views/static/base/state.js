@@ -176,6 +176,13 @@ export class State {
       );
   }
 
+  // Nothing is pinned any more; on the front door it is again as it opened.
+  letGo() {
+    const { view, kind } = this.values;
+    const start = view === this.home ? { ...this.startOf(kind), key: null } : { pin: null };
+    this.set({ ...start, hover: null, refused: null });
+  }
+
   // What an address says. It may name heads that are not held: others take their place, and the page says so.
   arrive(text) {
     const values = this.parse(text);

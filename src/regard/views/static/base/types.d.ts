@@ -48,7 +48,10 @@ export interface Source {
   measures?(kind: Kind): string[];
   /** The run without a head, or where no other word looks at that of the token `unseen`; null while it is on its way,
    * undefined where it cannot be had. */
-  check?(kind: Kind, what: Head | { unseen: number }): { cosine: number[]; error?: string } | null | undefined;
+  check?(
+    kind: Kind,
+    what: Head | { unseen: number },
+  ): { cosine: number[]; apart?: number | null; error?: string } | null | undefined;
   /** A word of the text, by its first token, beside one of another sentence: see movement/beside.js. */
   beside?(first: number): any;
   /** Of a network that is trained: the traced steps, and which is on. */
@@ -99,6 +102,7 @@ export interface Offer {
   fields?: Record<string, any>;
   guide?: string | ((source: Source, values: Values) => string);
   help?: string[][];
+  about?(source: Source): string[];
   fits?(source: Source): boolean;
   /** The front door: what opens where the address says nothing. */
   home?: boolean;

@@ -4,11 +4,12 @@ import { makeButton, makeChoice, makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { allHeads, heldOf } from "../base/held.js";
 import { nameOf, saidOf } from "../base/names.js";
+import { deepest, movedSaid, othersSaid, rowOf, targetOf } from "../base/said.js";
 import { isRead, wordsOf } from "../base/shares.js";
 import { makeShares } from "../neuron/shares.js";
 import { Followed } from "../story/followed.js";
 import { worked } from "../story/scores.js";
-import { bold, wholePercent } from "./attention.js";
+import { bold, written } from "./attention.js";
 import { Sentence } from "./sentence.js";
 
 const line = (...parts) => make("p", {}, ...parts);
@@ -39,28 +40,21 @@ const WHY = {
   },
 };
 
-// --- What if not: the words without the head, or where none of them may look at the word that gets most
-
-const DEEP = 0.1; // what a word loses of its meaning that stands on the lower line
-const HARDLY = 0.98; // a word that keeps more has hardly moved
-const NOTE =
-  " A word sinks as far as its contextual embedding has moved: on the lower line it would keep 0.90 (cosine) of it.";
+// --- What if not: the words where none of them may look at the word that gets most, or without the head
 
 // What can be left out, and how that is said; all: how many heads there are.
 const LEFT_OUT = {
-  head: {
-    said: () => ["Without this head, "],
-    hardly: (all) => `: the other ${all - 1} heads bring nearly all of it.`,
-    note: "The model ran with this head’s output at 0: where a head looks is not yet what the model needs.",
-  },
   word: {
     said: (all, to) => [
       "If no other word may look at ",
       bold(to.text, "to"),
       all > 1 ? `, in any of the ${all} heads, ` : ", ",
     ],
-    hardly: () => ": it hardly needs what it would find there.",
     note: "The model ran with this word hidden from all others. It keeps its place, and still looks at them.",
+  },
+  head: {
+    said: () => ["Without this head, "],
+    note: "The model ran with this head’s output at 0: where a head looks is not yet what the model needs.",
   },
 };
 
@@ -71,14 +65,14 @@ const WITHOUT = {
     const { source, state } = page;
     const found = shares();
     const to = found && most(found);
-    const { lost } = state.values;
-    const what = to && lost === "word" ? { unseen: to.first } : { layer: head.layer, head: head.head };
+    const lost = to ? state.values.lost : "head";
+    const what = lost === "word" ? { unseen: to.first } : { layer: head.layer, head: head.head };
     const word = to ? [["word", make("bdi", { dir: "auto" }, `without “${to.text}”`)]] : [];
     const pick = makeChoice({
       name: "lost",
       legend: "What is left out",
-      options: [["head", "without this head"], ...word],
-      value: () => (to ? lost : "head"),
+      options: [...word, ["head", "without this head"]],
+      value: () => lost,
       choose: (name) => state.set({ lost: name }),
     });
     return [pick.element, ...effectOf(source, state, { head, from, lines, what, to })];
@@ -90,35 +84,27 @@ function effectOf(source, state, { head, from, lines, what, to }) {
   if (found === undefined) return [line(elsewhere(source, state, head.kind))];
   if (found === null) return waiting();
   if (found.error) return [line(found.error)];
-  const isWord = what.unseen !== undefined;
-  const { said, hardly, note: ran } = LEFT_OUT[isWord ? "word" : "head"];
+  const { cosine, apart = null } = found;
+  const { said, note: ran } = LEFT_OUT[what.unseen === undefined ? "head" : "word"];
   const units = wordsOf(state, head.kind);
-  const kept = (first) => {
-    const of = found.cosine.slice(first, units.at(first).last + 1);
-    return of.reduce((sum, each) => sum + each, 0) / of.length;
-  };
   const sentence = new Sentence(lines);
   sentence.show(from, null);
-  const isHidden = (first) => isWord && first === to.first;
-  for (const [first, word] of sentence.words) {
-    word.style.setProperty("--lost", isHidden(first) ? "0" : Math.min(1, (1 - kept(first)) / DEEP).toFixed(3));
-    word.classList.toggle("hidden-word", isHidden(first));
-  }
-  const isCounted = ([first, { textContent }]) => isRead(textContent) && !isHidden(first);
-  const read = [...sentence.words].filter(isCounted).map(([first]) => first);
-  const least = read.reduce((one, other) => (kept(other) < kept(one) ? other : one), from);
-  const all = allHeads(source, head.kind).length;
-  const also = [", and ", bold(units.at(least).text, "to"), ` ${kept(least).toFixed(2)}, the least of all words.`];
-  const ends = kept(least) > HARDLY ? [hardly(all)] : least === from ? [": no word moves more."] : also;
+  const move = (first) => {
+    const { text, last } = units.at(first);
+    const kept = cosine.slice(first, last + 1);
+    return { text, first, moved: 1 - kept.reduce((sum, each) => sum + each, 0) / kept.length };
+  };
+  const moves = [...sentence.words.keys()].filter((first) => first !== what.unseen).map(move);
+  const read = moves.filter(({ text, first }) => isRead(text) || first === from);
+  const deep = deepest(moves, apart);
+  for (const { first, moved } of moves)
+    sentence.words.get(first).style.setProperty("--lost", Math.max(0, moved / deep).toFixed(3));
+  sentence.words.get(what.unseen)?.classList.add("hidden-word");
+  const scale = ` A word sinks by how far its contextual embedding moves (1 − cosine): the lower line is ${deep.toFixed(2)}.`;
   return [
-    line(
-      ...said(all, to),
-      bold(units.at(from).text, "from"),
-      ` keeps ${kept(from).toFixed(2)} of its meaning`,
-      ...ends,
-    ),
+    line(...said(allHeads(source, head.kind).length, to), ...written(movedSaid(read, from, apart))),
     make("div", { class: "door-without", "aria-hidden": "true" }, sentence.element),
-    note(ran + NOTE),
+    note(ran + scale),
   ];
 }
 
@@ -131,27 +117,37 @@ function elsewhere({ facts }, state, kind) {
   return `${here}To leave out any head or word, open the live page, which has the model in it: regard look --live.`;
 }
 
-// --- And the other heads: the same word in each head of the layer
+// --- And the other heads: the same word in each head of the layer, those that look at a word first
+
+const REST = "Every head gives 100 %, also where no word gets much: then it rests on marks, or spreads.";
+
+const SINK = "delimiter sink"; // what the others do is said above them
 
 const OTHERS = {
   name: "others",
   label: "And the other heads?",
-  answer({ page, head: { kind, layer, head }, from, lines, isLong, shares, most }) {
+  answer({ page, head: { kind, layer, head }, from, lines, marks, isLong }) {
     const { source, state } = page;
-    const named = (of) => nameOf(source, { kind, effect: 0 }, { layer, head: of });
-    const heads = heldOf(source, kind, layer).sort((a, b) => Number(!named(a)) - Number(!named(b)) || a - b);
+    const rows = heldOf(source, kind, layer).map((of) => ({ of, row: rowOf(page, { kind, layer, head: of }, from) }));
+    if (rows.some(({ row }) => row === null)) return waiting();
     const pick = makeSelect("Layer", (to) => state.set({ layer: Number(to), key: null }), "layer");
     pick.update(kind, () => source.layers(kind).map((each) => [each, each]), layer);
-    const card = (of) => {
-      const found = shares({ kind, layer, head: of });
-      const sentence = new Sentence(lines);
-      sentence.show(from, found);
-      const to = found && most(found);
-      const looks = to ? [bold(to.text, "to"), ` ${wholePercent(found[to.first])}`] : [];
-      const name = make("span", {}, `Head ${of}`, named(of) ? ` ${saidOf(named(of).name)}` : "");
-      const target = make("span", {}, make("span", { class: "sr-only" }, "most to "), ...looks);
+    const card = ({ of, row }) => {
+      const name = nameOf(source, { kind, effect: 0 }, { layer, head: of });
+      const sentence = new Sentence(lines, {}, marks);
+      sentence.show(from, row.shares);
       const parts = [
-        make("span", { class: "door-card-name" }, name, target),
+        make(
+          "span",
+          { class: "door-card-name" },
+          make(
+            "span",
+            {},
+            `Head ${of}`,
+            name && name.name !== SINK && row.does === "looks" ? ` ${saidOf(name.name)}` : "",
+          ),
+          row.claims.length > 0 ? make("span", {}, ...written(targetOf(row.claims))) : "",
+        ),
         isLong ? "" : make("span", { "aria-hidden": "true" }, sentence.element),
       ];
       const looked = { class: "door-card", "aria-current": of === head ? "true" : null };
@@ -161,11 +157,19 @@ const OTHERS = {
         makeButton(parts, () => state.set({ head: of, key: null }), looked),
       );
     };
+    const list = (some) => make("ul", { class: "door-cards" }, ...some.map(card));
+    const [looking, others] = [true, false].map((is) => rows.filter(({ row }) => (row.does === "looks") === is));
+    const largest = ({ row }) => row.claims.find(({ of }) => of === "word")?.share ?? 0;
+    looking.sort((a, b) => largest(b) - largest(a));
     const word = bold(wordsOf(state, kind).at(from).text, "from");
-    const choose = ". Each has learned to look at something else: choose one.";
+    const some = looking.length === 0 ? "None gives" : looking.length === 1 ? "One gives" : `${looking.length} give`;
+    const said = `. ${some} a word far more than an even share.`;
+    const folded = make("details", { open: others.some(({ of }) => of === head) });
+    folded.append(make("summary", {}, othersSaid(others.map(({ row }) => row))), note(REST), list(others));
     return [
-      line(word, ` in the ${heads.length} heads of `, pick.element, choose),
-      make("ul", { class: "door-cards" }, ...heads.map(card)),
+      line(word, ` in the ${rows.length} heads of `, pick.element, said),
+      ...(looking.length > 0 ? [list(looking)] : []),
+      ...(others.length > 0 ? [folded] : []),
     ];
   },
 };

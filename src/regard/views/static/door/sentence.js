@@ -1,17 +1,31 @@
 // A sentence with arcs over its words, from one word to those it looks at: large on the front door, small for other heads.
 
 import { drawn, make } from "../base/dom.js";
-import { wholePercent } from "./attention.js";
+import { wholePercent } from "../base/said.js";
 
 const LEAST = 0.01; // a smaller share has no arc
 const LOOP = 9; // pixels: half as wide as the arc of a word that looks at itself
+const BESIDE = 9; // pixels between the text and the stub of a mark, which has no place in it
 
 const middle = ({ left, width }) => left + width / 2;
 
+// The marks among the units of a text, each beside a word: [{ first, beside, isBefore }]; a sink stands before all.
+export function marksOf(units) {
+  const words = units.filter(({ special }) => !special);
+  return units
+    .filter(({ special }) => special && words.length > 0)
+    .map(({ first, sink }) => {
+      const before = sink ? undefined : words.findLast((each) => each.first < first);
+      return { first, beside: (before ?? words[0]).first, isBefore: before === undefined };
+    });
+}
+
 export class Sentence {
-  // lines: of each text its parts, in order: a string, or a word { text, first, unknown }, named by its first token.
-  constructor(lines, attributes = {}) {
+  // lines: of each text its parts, in order: a string, or a word { text, first, unknown }, named by its first token;
+  // marks: see marksOf.
+  constructor(lines, attributes = {}, marks = []) {
     this.words = new Map();
+    this.marks = marks;
     this.from = 0;
     this.shares = null;
     this.isList = attributes.role === "listbox";
@@ -66,16 +80,31 @@ export class Sentence {
     const tops = Array.from(boxes.values(), ({ top }) => top);
     const highest = Math.min(...tops);
     const between = Math.min(...tops.filter((top) => top > highest + 4)) - highest - one.height;
+    const stubs = new Map(this.marks.flatMap((mark) => this.stub(mark)));
     const arc = ([first, box]) => {
       const above = box.top < highest + 4 ? highest - 2 : between;
       const path = drawn("path", { d: first === from ? loop(one, above) : way(one, box, above) });
-      const end = box.top + (box.top < one.top - 4 ? box.height : 0);
-      const dot = drawn("circle", { cx: middle(box), cy: end, r: "1" });
-      return drawn("g", { "data-to": String(first), "--share": shares[first].toFixed(3) }, path, dot);
+      const isAbove = box.top < one.top - 4;
+      const end = box.top + (isAbove ? box.height : 0);
+      const ends = stubs.has(first)
+        ? drawn("path", { d: `M${box.x} ${end}v${(isAbove ? -0.7 : 0.7) * box.height}` })
+        : drawn("circle", { cx: middle(box), cy: end, r: "1" });
+      const share = { "data-to": String(first), "--share": shares[first].toFixed(3) };
+      return drawn("g", { ...share, class: stubs.has(first) ? "to-mark" : null }, path, ends);
     };
-    const to = [...boxes].filter(([first]) => shares[first] >= LEAST).sort(([a], [b]) => shares[a] - shares[b]);
+    const to = [...boxes, ...stubs].filter(([first]) => shares[first] >= LEAST);
+    to.sort(([a], [b]) => shares[a] - shares[b]);
     this.tag = drawn("text", { class: "door-tag", "text-anchor": "middle" });
     this.arcs.replaceChildren(...to.map(arc), this.tag);
+  }
+
+  /** Where a mark stands: at the edge of the text, beside its first or last word. @returns {[number, DOMRect][]} */
+  stub({ first, beside, isBefore }) {
+    const box = this.boxes.get(beside);
+    if (!box) return [];
+    const isLeft = isBefore === (getComputedStyle(this.words.get(beside)).direction === "ltr");
+    const x = isLeft ? box.left - BESIDE : box.right + BESIDE;
+    return [[first, new DOMRect(x, box.top, 0, box.height)]];
   }
 
   // One of its arcs alone, with its share; null for all of them.

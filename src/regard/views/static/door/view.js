@@ -1,20 +1,35 @@
 // The front door: one sentence, one remark about one word of it, and three questions that unfold.
 
+import { makeButton } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { whereIsFocus } from "../base/focus.js";
 import { ACROSS, onKeys, placeIn } from "../base/keys.js";
-import { mostOf, sharedBy, sharesOf, wordsOf } from "../base/shares.js";
+import { remark, rowOf, sharedBy } from "../base/said.js";
+import { mostOf, sharesOf, wordsOf } from "../base/shares.js";
 import { oneOf } from "../base/state.js";
 import { partsOf } from "../base/title.js";
 import { notKnown } from "../base/units.js";
 import { QUESTIONS } from "./answers.js";
-import { remark } from "./attention.js";
-import { Sentence } from "./sentence.js";
+import { written } from "./attention.js";
+import { marksOf, Sentence } from "./sentence.js";
 
 const SIZES = [90, 420, 1200]; // characters of a text, up to which it is written large, and less large
 
 const CLICK = "Click any word to follow it.";
 const TYPE = "Type your own, or click any word.";
+
+// What the model is, what a head is, what the per cent is, and what it is not.
+function about(source) {
+  const [kind] = source.kinds;
+  const layers = source.layers(kind);
+  const heads = Math.max(...layers.map((layer) => source.heads(kind, layer)));
+  return [
+    `The model, ${source.facts.model}, reads the sentence in ${layers.length} layers, one after the other. It ends with a list of numbers for each word, the contextual embedding.`,
+    `In each layer ${heads} heads work side by side. In each of them, every word looks at the words that it may see, and takes something from them.`,
+    "The per cent is attention: a word divides its 100 % among all that it may see, and what it takes is mixed in these shares.",
+    "It is not an explanation: it says where one head looks, not what a word means, nor why the model does what it does.",
+  ];
+}
 
 const HELP = [
   ["A word of the sentence", "click it to see what it looks at; point at another to see its share"],
@@ -47,7 +62,8 @@ function open(page) {
   const length = lines.flat().reduce((sum, part) => sum + (part.text ?? part).length, 0);
   const size = String(SIZES.filter((most) => length > most).length);
   // Of a live page, a field lies over the words: that is typed into, and it is what is read aloud.
-  const sentence = new Sentence(lines, source.surface ? { "aria-hidden": "true" } : LIST);
+  const marks = marksOf(state.units("key", { kind, units: "words" }).all);
+  const sentence = new Sentence(lines, source.surface ? { "aria-hidden": "true" } : LIST, marks);
   const surface = source.surface ?? sentence.element;
   surface.dataset.size = size;
   const said = make("p", { class: "door-said", role: "status" });
@@ -58,6 +74,7 @@ function open(page) {
   const at = {
     page,
     lines,
+    marks,
     isLong: length > SIZES[1],
     get head() {
       const { layer, head } = state.values;
@@ -68,7 +85,7 @@ function open(page) {
       const first = pin ? wordsOf(state, kind).at(pin.index).first : source.facts.start?.pin;
       return words.some((each) => each.first === first) ? first : (words[0]?.first ?? 0);
     },
-    shares: (head = at.head) => sharesOf(page, head, at.from),
+    shares: () => sharesOf(page, at.head, at.from),
     most: (shares) => mostOf(state, kind, at.from, shares),
   };
   const choose = (first) => state.set({ pin: { side: "query", index: first }, hover: null, key: null });
@@ -89,18 +106,34 @@ function open(page) {
     };
     return { element: make("section", { class: "door-question" }, make("h2", {}, button), body), update };
   });
-  const parts = [sentence.element, next, source.makeReady?.(), said, note, ...questions.map((each) => each.element)];
+  const parts = [
+    sentence.element,
+    next,
+    source.makeReady?.(),
+    said,
+    note,
+
+    ...questions.map((each) => each.element),
+  ];
   const element = make("div", { class: "door", "data-size": size }, ...parts.filter(Boolean));
 
   function draw() {
     const focus = whereIsFocus(element);
-    const shares = at.shares();
-    sentence.show(at.from, shares);
-    said.replaceChildren(...(shares ? remark(page, at.head, at.from, shares) : ["The numbers are on their way."]));
+    const row = rowOf(page, at.head, at.from);
+    sentence.show(at.from, row?.shares ?? null);
+    said.replaceChildren(...(row ? written(remark(page, at.head, at.from, row)) : ["The numbers are on their way."]));
     next.replaceChildren(source.makeNext?.() ?? "");
-    const shared = shares ? sharedBy(page, at.head, at.most(shares)) : "";
+    const shared = row ? sharedBy(page, at.head, row) : "";
     const unknown = notKnown(source.tokens(kind, "query"), source.words(kind, "query"));
-    note.textContent = [shared, unknown, source.surface ? TYPE : CLICK].filter(Boolean).join(" ");
+    const { start } = source.facts;
+    const opened = [start.layer, start.head, wordsOf(state, kind).at(start.pin).first];
+    const isMoved = [at.head.layer, at.head.head, at.from].join() !== opened.join();
+    note.replaceChildren([shared, unknown, source.surface ? TYPE : CLICK].filter(Boolean).join(" "));
+    if (isMoved)
+      note.append(
+        " ",
+        makeButton("Back to the start", () => state.letGo(), { title: "Escape" }),
+      );
     for (const { update } of questions) update();
     focus();
   }
@@ -147,7 +180,8 @@ export const VIEW = {
   name: "door",
   label: "One sentence",
   home: true,
-  fields: { asks, lost: oneOf(["head", "word"]) },
+  fields: { asks, lost: oneOf(["word", "head"]) },
+  about,
   help: HELP,
   fits,
   open,

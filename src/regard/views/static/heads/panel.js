@@ -4,7 +4,7 @@
 import { makeTable, makeTables } from "../base/controls.js";
 import { make, makeNote, onClicks, onceAFrame } from "../base/dom.js";
 import { quantityOf } from "../base/measures.js";
-import { mostOf, sharedBy, sharesOf } from "../base/shares.js";
+import { rowOf, sharedBy } from "../base/said.js";
 import { WeightList } from "./list.js";
 import { STRONGEST } from "./strongest.js";
 
@@ -181,8 +181,8 @@ export class Panel {
   common({ side, index, to }) {
     const { kind, layer, head, what } = this.state.values;
     if (what !== "weights" || side === "key" || to !== undefined || this.several() || kind === "cross") return "";
-    const shares = sharesOf(this, { kind, layer, head }, index);
-    return shares ? sharedBy(this, { kind, layer, head }, mostOf(this.state, kind, index, shares)) : "";
+    const row = rowOf(this, { kind, layer, head }, index);
+    return row ? sharedBy(this, { kind, layer, head }, row) : "";
   }
 
   // Spoken once the choice has rested: neither a moving pointer nor a held arrow key must chatter.

@@ -25,7 +25,8 @@ const HELP = [
     "Shift-click, or Space, in the grid",
     "several heads at once; a click on a layer's number, or A, takes all of its heads",
   ],
-  ["Lines, Map, Text", "the same numbers in three forms; All heads draws one word's row in every head"],
+  ["Lines", "queries on the left, keys on the right; a thicker line is a larger weight"],
+  ["Map, Text", "the same numbers in other forms; All heads draws one word's row in every head"],
   ["Arrows in Text", "move the pinned word"],
   ["[ ]", "of a decoder, the row before and the next one, as they were written"],
   [

@@ -2,11 +2,11 @@
 
 import { makeButton } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
+import { deepest, movedSaid } from "../base/said.js";
+import { written } from "../door/attention.js";
 
 const MOST = 6; // words that are named; in the sentence, half as many have numbers
 const STILL = 0.9995; // a cosine from here on is written as 1.000
-const HARDLY = 0.98; // what a word keeps of its meaning that has hardly moved
-const DEEP = 0.1; // what one loses that is marked most
 
 /** @param {() => void} keep */
 export function makeMoved(keep) {
@@ -16,19 +16,21 @@ export function makeMoved(keep) {
   const element = make("div", { class: "live-found" }, said, list, again);
   return {
     element,
-    show({ text, pairs, isFar }, now, isChanged) {
+    show({ text, pairs, isFar, apart }, now, isChanged) {
       const moved = pairs.filter(({ cosine }) => cosine < STILL).sort((a, b) => a.cosine - b.cosine);
       const isSame = text === now;
       const short = text.length > 32 ? `${text.slice(0, 31)}…` : text;
-      said.textContent = !isChanged
-        ? "Type over the sentence, switch a head off or drag a weight: here you read which words it moves."
+      // How far the words moved, and what that is beside; only where it is asked for.
+      const moves = pairs.map((pair, first) => ({ text: pair.text, first, moved: 1 - pair.cosine }));
+      const usual = isChanged && isSame ? apart() : null;
+      const told = !isChanged
+        ? ["Type over the sentence, switch a head off or drag a weight: here you read which words it moves."]
         : moved.length === 0
-          ? `No word's contextual embedding moved${isSame ? "" : `, compared with “${short}”`}.`
-          : !isSame
-            ? `Embeddings that moved most, compared with “${short}” (cosine, 1 is unmoved):`
-            : moved[0].cosine > HARDLY
-              ? `So hardly anything changes: every word keeps at least ${(Math.floor(100 * moved[0].cosine) / 100).toFixed(2)} of its meaning.`
-              : `So ${readable(moved[0].text)} keeps ${moved[0].cosine.toFixed(2)} of its meaning, the least of all words.`;
+          ? [`No word's contextual embedding moved${isSame ? "" : `, compared with “${short}”`}.`]
+          : isSame
+            ? ["So ", ...movedSaid(moves, null, usual)]
+            : [`Embeddings that moved most, compared with “${short}” (cosine, 1 is unmoved):`];
+      said.replaceChildren(...written(told));
       // Until there is something to say.
       element.hidden = isChanged && isFar;
       again.hidden = !isChanged;
@@ -40,7 +42,7 @@ export function makeMoved(keep) {
       list.replaceChildren(
         ...shown.map((pair) => {
           const number = most.includes(pair) ? ` ${pair.cosine.toFixed(3)}` : "";
-          const lost = Math.min(1, (1 - pair.cosine) / DEEP).toFixed(3);
+          const lost = Math.max(0, (1 - pair.cosine) / deepest(moves, usual)).toFixed(3);
           return make("li", { "--lost": lost }, make("bdi", {}, readable(pair.text)), make("small", {}, number));
         }),
       );

@@ -14,7 +14,7 @@ import { LiveClient, servers } from "./client.js";
 import { makeDrag } from "./drag.js";
 import { between } from "./facts.js";
 import { makePredicted } from "./found.js";
-import { movedBetween, movedTo, wordVectors } from "./moved.js";
+import { apartOf, movedBetween, movedTo, wordVectors } from "./moved.js";
 import { makeSwitch } from "./switch.js";
 
 const root = document.getElementById("regard");
@@ -111,7 +111,7 @@ function check(_kind, { layer, head, unseen }) {
   return aside(unseen === undefined ? { off: [...edits.off, [layer, head]] } : { unseen: tokens() }, (answer) => {
     const dim = contextual.length / encoded.ids.length;
     const cosine = (token) => between(contextual, answer.contextual, token * dim, dim).cosine;
-    return { cosine: encoded.ids.map((_, token) => cosine(token)) };
+    return { cosine: encoded.ids.map((_, token) => cosine(token)), apart: apartOf(last.words) };
   });
 }
 
@@ -176,7 +176,8 @@ function answered(answer) {
 }
 
 function show() {
-  bar.show(last, { text: before.text, ...movedBetween(before.words, last.words) }, colours);
+  const { words } = last;
+  bar.show(last, { text: before.text, ...movedBetween(before.words, words), apart: () => apartOf(words) }, colours);
 }
 
 // Whether somebody chose another head or word than the page did.

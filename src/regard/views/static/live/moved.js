@@ -1,5 +1,6 @@
 // Which words' contextual embeddings are others than before.
 
+import { isRead } from "../base/shares.js";
 import { between } from "./facts.js";
 
 /** @typedef {{ text: string, tokens: number[], vector: Float32Array }} WordVector */
@@ -19,6 +20,21 @@ export function wordVectors({ tokens, words }, contextual) {
     for (let i = 0; i < dim; i += 1) found[word].vector[i] += contextual[token * dim + i];
   });
   return found.filter((each) => each.tokens.length > 0);
+}
+
+/**
+ * How far two different words of a text are apart: 1 - their mean cosine; null where there are no two.
+ * @param {WordVector[]} words
+ */
+export function apartOf(words) {
+  const some = words.filter(({ text }) => isRead(text)).map((each) => ({ ...each, name: each.text.toLowerCase() }));
+  const cosines = some.flatMap((one, at) =>
+    some
+      .slice(at + 1)
+      .filter(({ name }) => name !== one.name)
+      .map(({ vector }) => between(one.vector, vector, 0, vector.length).cosine),
+  );
+  return cosines.length === 0 ? null : 1 - cosines.reduce((sum, each) => sum + each, 0) / cosines.length;
 }
 
 /**

@@ -1,0 +1,140 @@
+// Numbers as words: the sentences of a page that are worked out. None claims what chance gives: a share is held against the
+// even share of what the word may see, a move against how far two different words of the text are apart. What counts as
+// more is in claims.json, which Python reads too (views/_said.py). A sentence is a list of strings and of words,
+// { text, side }, side "from" or "to".
+
+import CLAIMS from "../claims.json" with { type: "json" };
+import { allHeads } from "./held.js";
+import { evensOf, isRead, mostOf, sharesOf, wordsOf } from "./shares.js";
+
+export function wholePercent(share) {
+  const whole = Math.round(100 * share);
+  const said = share < 0.01 ? "less than 1" : whole === 100 && share < 1 ? "more than 99" : whole;
+  return `${said}\u00a0%`;
+}
+
+// How many times those of an even share the odds of a share are.
+const odds = (share) => share / (1 - Math.min(1, share));
+const over = (share, even) => (even < 1 ? odds(share) / odds(even) : 0);
+
+const HALF = 0.5; // of its attention: where more rests on marks, a word looks at no other
+const NAMED = 0.1; // of what rests on marks: one that gets less has no name there
+
+/**
+ * The row of a word in a head: { units, evens, shares }, what it may see; claims, what gets more than chance, the largest
+ * first: { of: "word" | "itself" | "marks", units, share }, marks being special tokens and punctuation; does: whether it
+ * "looks" at words, "rests" on marks alone, or "spreads". null while the numbers are not there.
+ */
+export function rowOf(page, head, from) {
+  const shares = sharesOf(page, head, from);
+  if (!shares) return null;
+  const evens = evensOf(page, head, from);
+  const { all } = page.state.units("key", { kind: head.kind, units: "words" });
+  const units = all.filter(({ first }) => evens[first] > 0);
+  const sum = (of, some) => some.reduce((total, { first }) => total + of[first], 0);
+  const isAny = all.some(({ special, text }) => !special && isRead(text));
+  const isWord = ({ special, text, first }) => !special && (first === from || !isAny || isRead(text));
+  const claim = (of, some) => {
+    const share = sum(shares, some);
+    return over(share, sum(evens, some)) >= CLAIMS.odds ? [{ of, units: some, share }] : [];
+  };
+  const marks = units.filter((unit) => !isWord(unit)).sort((a, b) => shares[b.first] - shares[a.first]);
+  const named = marks.filter(({ first }) => shares[first] >= NAMED * sum(shares, marks));
+  const ofWords = units.filter(isWord).flatMap((unit) => claim(unit.first === from ? "itself" : "word", [unit]));
+  const ofMarks = [named, named.slice(0, 1)].flatMap((some) => claim("marks", some)).slice(0, 1); // or of the largest
+  const claims = [...ofWords, ...ofMarks].sort((a, b) => b.share - a.share);
+  return {
+    units,
+    evens,
+    shares,
+    claims,
+    does: ofWords.length > 0 ? "looks" : ofMarks.length > 0 ? "rests" : "spreads",
+  };
+}
+
+const quoted = ({ text, special }) => (special || isRead(text) ? text : `“${text}”`);
+const toWord = (unit) => ({ text: quoted(unit), side: "to" });
+
+// "[CLS], [SEP] and “.”"
+function namesOf(units) {
+  const names = [...new Set(units.map(quoted))];
+  return [names.slice(0, -1).join(", "), ...names.slice(-1)].filter(Boolean).join(" and ");
+}
+
+/** "In one of 72 heads, Write gives 86 % of its attention to poem." */
+export function remark({ source, state }, { kind }, from, { units, evens, shares, claims, does }) {
+  const heads = allHeads(source, kind).length;
+  const { text } = wordsOf(state, kind).at(from);
+  const begins = [heads === 1 ? "In its one head, " : `In one of ${heads} heads, `, { text, side: "from" }];
+  const percent = (share, isFirst = true) => wholePercent(share) + (isFirst ? " of its attention" : "");
+  if (units.length === 1) return [...begins, " can see no other word."];
+  if (does === "spreads") {
+    const all = units.some(({ special, text: one }) => special || !isRead(one)) ? "words and marks" : "words";
+    if (units.every(({ first }) => over(shares[first], evens[first]) < CLAIMS.even))
+      return [...begins, ` spreads its attention evenly over the ${units.length} ${all} that it may see.`];
+    const most = units.reduce((best, each) => (shares[each.first] > shares[best.first] ? each : best));
+    const [share, even] = [shares, evens].map((each) => wholePercent(each[most.first]));
+    const to = most.first === from ? "itself" : toWord(most);
+    return [...begins, ` spreads its attention: at most ${share}, to `, to, `; an even share is ${even}.`];
+  }
+  if (does === "rests" && claims[0].share > HALF)
+    return [...begins, ` looks at no word: ${percent(claims[0].share)} rests on ${namesOf(claims[0].units)}.`];
+  const alike = units.filter((each) => !each.special && each.text === text && each.first !== from);
+  const also = (unit) => (!alike.includes(unit) ? "" : alike.length > 1 ? "another " : "the other ");
+  const SAID = {
+    word: (share, [unit]) => [` gives ${share} to `, also(unit), toWord(unit)],
+    itself: (share) => [` keeps ${share} for itself`],
+    marks: (share, some) => [` rests ${share} on ${namesOf(some)}`],
+  };
+  const told = claims.slice(0, 2).map((each, at) => SAID[each.of](percent(each.share, at === 0), each.units));
+  return [...begins, ...told.flatMap((each, at) => (at > 0 ? [", and", ...each] : each)), "."];
+}
+
+// What gets most in a row that claims something: [word, " 50 %"].
+export function targetOf([{ of, units, share }]) {
+  return [of === "word" ? toWord(units[0]) : of === "itself" ? of : namesOf(units), ` ${wholePercent(share)}`];
+}
+
+// "7 other heads: at rest on [CLS] and [SEP], or spread over many words"
+export function othersSaid(rows) {
+  const marks = namesOf(rows.flatMap(({ does, claims }) => (does === "rests" ? claims[0].units : [])));
+  const spread = rows.some(({ does }) => does === "spreads") ? "spread over many words" : "";
+  const does = [marks && `at rest on ${marks}`, spread].filter(Boolean).join(", or ");
+  return `${rows.length} other ${rows.length === 1 ? "head" : "heads"}: ${does}`;
+}
+
+const MANY = 64; // words
+
+// Where most words look most at what the word of a row looks at, that is said: it is no link of its own. "" otherwise.
+export function sharedBy({ source, state }, head, { claims }) {
+  const words = wordsOf(state, head.kind).all.filter(({ special, text }) => !special && isRead(text));
+  const [to] = claims.find(({ of }) => of === "word")?.units ?? [];
+  if (!to || words.length > MANY) return "";
+  const count = words.filter(({ first }) => {
+    const shares = sharesOf({ source, state }, head, first);
+    return shares && mostOf(state, head.kind, first, shares)?.first === to.first;
+  }).length;
+  return 2 * count > words.length ? `${count} of ${words.length} words look most at ${quoted(to)} here.` : "";
+}
+
+/**
+ * How far words move: "Write moves by 0.11, and about most, by 0.17. Two different words here are 0.59 apart."
+ * @param {{ text: string, first: number, moved: number }[]} moves 1 - cosine, of each word
+ * @param {number | null} from the word that is followed, by its first token
+ * @param {number | null} apart 1 - cosine of two different words; null where there are no two
+ */
+export function movedSaid(moves, from, apart) {
+  const beside = apart === null ? "." : `. Two different words here are ${apart.toFixed(2)} apart.`;
+  const most = moves.reduce((one, other) => (other.moved > one.moved ? other : one));
+  const mine = moves.find(({ first }) => first === from) ?? most;
+  const far = ({ moved }) => (moved < 0.005 ? "less than 0.01" : moved.toFixed(2));
+  const own = { text: mine.text, side: "from" };
+  if (most.moved < deepest(moves, apart))
+    return [`no word moves by more than ${(Math.ceil(100 * most.moved) / 100).toFixed(2)}${beside}`];
+  if (mine === most) return [own, ` moves ${moves.length > 1 ? "most, " : ""}by ${far(most)}${beside}`];
+  return [own, ` moves by ${far(mine)}, and `, { text: most.text, side: "to" }, ` most, by ${far(most)}${beside}`];
+}
+
+// The move that is drawn lowest: the largest, unless all hardly move.
+export const deepest = (moves, apart) =>
+  Math.max(...moves.map(({ moved }) => moved), CLAIMS.hardly * (apart ?? 0)) || 1;

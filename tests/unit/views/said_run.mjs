@@ -1,0 +1,41 @@
+// What the page says of rows and of moves: `node said_run.mjs STATIC FILE`. FILE holds { texts, moves, words }; of each text, for
+// each head the remark of each word, what its row does, and whether most words look at the same; of moves, what is said; of
+// lists of words, [text, vector], how far they are apart.
+
+import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+
+const [folder, file] = process.argv.slice(2);
+const { Units } = await import(pathToFileURL(`${folder}/base/units.js`).href);
+const { movedSaid, othersSaid, remark, rowOf, sharedBy } = await import(pathToFileURL(`${folder}/base/said.js`).href);
+const { apartOf } = await import(pathToFileURL(`${folder}/live/moved.js`).href);
+const { texts, moves, words: lists } = JSON.parse(readFileSync(file, "utf8"));
+const joined = (parts) => parts.map((part) => (typeof part === "string" ? part : part.text)).join("");
+
+function told({ kind, tokens, words, layers }) {
+  const units = new Units(tokens, words, true);
+  const row = (_, layer, head, query) => Float64Array.from(layers[layer][head][query]);
+  const source = { layers: () => [...layers.keys()], heads: (_, layer) => layers[layer].length, row };
+  const page = { source, state: { units: () => units } };
+  const from = units.all.filter(({ special }) => !special).map(({ first }) => first);
+  return layers.map((heads, layer) =>
+    heads.map((_, head) => {
+      const rows = from.map((first) => rowOf(page, { kind, layer, head }, first));
+      return {
+        others: othersSaid(rows),
+        said: rows.map((each, at) => joined(remark(page, { kind, layer, head }, from[at], each))),
+        does: rows.map(({ does }) => does),
+        shared: rows.map((each) => sharedBy(page, { kind, layer, head }, each)),
+      };
+    }),
+  );
+}
+
+const apart = (list) => apartOf(list.map(([text, vector]) => ({ text, tokens: [], vector: Float32Array.from(vector) })));
+console.log(
+  JSON.stringify({
+    texts: texts.map(told),
+    moves: moves.map((each) => joined(movedSaid(...each))),
+    apart: lists.map(apart),
+  }),
+);
