@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ def test_what_is_typed_is_what_python_says(
         assert loss == pytest.approx(page.evaluate("window.regard.facts.live.weight"))
     # And in words: the views are of the new text.
     last = page.locator(".tokens.queries .token:not(.special)").last
-    expect(last).to_have_text("h" if family == "gpt2" else "fish")
+    expect(last).to_have_text("fish")
 
 
 def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
@@ -259,11 +260,19 @@ def test_the_views_follow_a_weight_while_it_is_dragged(open_live: OpenPage) -> N
     assert page.evaluate("[...window.regard.weightsRow(0, 1, 2)]") == row
 
 
-def test_what_is_pinned_goes_with_its_word(open_live: OpenPage) -> None:
-    page = open_live(fragment="#pin=query-5")
-    for text, index in (("on a man on the river bank.", 6), ("a fish on the river bank.", 5), ("a bank.", 2)):
+def test_what_is_pinned_goes_with_its_word_and_is_forgotten_with_it(
+    open_live: OpenPage, models: dict[str, regard.Model]
+) -> None:
+    start = _start(models["bert"], OPENING)
+    chosen = [start["layer"], (start["head"] + 1) % 3]
+    page = open_live(fragment="#pin=query-5&layer={}&head={}".format(*chosen))
+    texts = {"on a man on the river bank.": 6, "a fish on the river bank.": 5, "a fish on the money bank.": 5}
+    for text, index in texts.items():
         _type(page, text)
         assert page.evaluate("window.regard.state().pin.index") == index
+    _type(page, "a fish on the bank.")
+    state = page.evaluate("window.regard.state()")
+    assert [state["pin"], state["layer"], state["head"]] == [None, *chosen]
 
 
 def _start(model: regard.Model, text: str) -> dict[str, Any]:
@@ -279,6 +288,59 @@ def _opened(page: BrowserPage) -> tuple[Any, ...]:
     return state["layer"], state["head"], state["pin"]["index"]
 
 
+def test_a_click_on_a_word_is_for_its_sentence_alone(
+    open_live: OpenPage, models: dict[str, regard.Model]
+) -> None:
+    """A click, and what was typed or chosen next opened on that head, at that place, for ever."""
+    page = open_live(start=True)
+
+    def click() -> None:
+        """The first longer word that the page is not on."""
+        words = page.locator(".door > .door-sentence .door-word")
+        at = words.evaluate_all("all => all.findIndex(e => !e.matches('.from') && e.innerText.length > 2)")
+        box = words.nth(at).bounding_box()
+        assert box
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 20)
+        expect(page.get_by_role("button", name="Back to the start")).to_be_visible()
+
+    def expect_start(text: str) -> None:
+        _settle(page)
+        start = _start(models["bert"], text)
+        assert _opened(page) == (start["layer"], start["head"], start["pin"])
+        assert page.evaluate("window.regard.state().key") is None
+
+    for text in ("money fish, river fish.", "rivers, manly fishing banks"):
+        click()
+        page.evaluate("location.hash += '&key=2'")  # whose share is worked out
+        page.get_by_label("Type a sentence").fill(text)
+        expect_start(text)
+    for label, text in (("money bank", READY[1]), ("what is “it”?", READY[2]), ("garden path", READY[3])):
+        _type(page, f"a {text}")  # nearly the same words
+        click()
+        page.get_by_label(label).check()
+        expect_start(text)
+    # The word is gone, though most of the others are there.
+    click()
+    page.get_by_label("Type a sentence").fill("horse raced past the barn fell.")
+    expect_start("horse raced past the barn fell.")
+
+
+def test_a_head_that_was_chosen_stays_where_a_word_does_not(open_live: OpenPage) -> None:
+    page = open_live(start=True)
+    page.get_by_role("button", name="And the other heads?").click()
+    for folded in page.locator(".answer-others summary").all():
+        folded.click()
+    page.locator(".door-card:not([aria-current])").last.click()
+    chosen = page.evaluate("(({ layer, head }) => [layer, head])(window.regard.state())")
+    for text in ("money fish, river fish.", READY[0]):
+        _type(page, text)
+        layer, head, pin = _opened(page)
+        assert [layer, head] == chosen
+        word = page.locator(".door > .door-sentence .door-word.from")
+        expect(word).to_have_count(1)
+    assert (word.inner_text(), pin) == ("bank", page.evaluate("window.regard.facts.start.pin"))
+
+
 def test_a_ready_sentence_opens_on_the_word_that_it_is_about(
     open_live: OpenPage, models: dict[str, regard.Model]
 ) -> None:
@@ -289,6 +351,113 @@ def test_a_ready_sentence_opens_on_the_word_that_it_is_about(
             start = _start(models[family], text)
             assert _opened(page) == (start["layer"], start["head"], start["pin"])
             expect(page.locator(".door > .door-sentence .door-word.from")).to_have_text(about)
+
+
+def test_a_link_keeps_the_sentence(
+    open_live: OpenPage, models: dict[str, regard.Model], paths: dict[str, Path]
+) -> None:
+    page = open_live(start=True)
+    _type(page, OTHER)
+    page.get_by_role("button", name="What if not?").click()
+    box = page.locator(".door > .door-sentence .door-word", has_text="money").bounding_box()
+    assert box
+    page.mouse.click(box["x"] + 20, box["y"] + 20)
+    again = open_live(fragment=page.evaluate("location.hash"), start=True)
+    for one in (page, again):
+        expect(one.get_by_label("Type a sentence")).to_have_value(OTHER)
+        assert one.evaluate("location.hash") == page.evaluate("location.hash")
+        expect(one.locator(".door > .door-sentence .door-word.from")).to_have_text("money")
+        _check(one, _rounded(models["bert"]).trace(OTHER))
+    expect(again.locator(".answer-without")).to_contain_text("moves")
+    # Another address in the same window, and one that names no sentence: that stays.
+    again.evaluate("hash => { location.hash = hash; }", "text=the+fish&layer=0&head=1")
+    _settle(again)
+    expect(again.get_by_label("Type a sentence")).to_have_value("the fish")
+    _check(again, _rounded(models["bert"]).trace("the fish"))
+    again.evaluate("hash => { location.hash = hash; }", "layer=1&head=2")
+    assert "text=the+fish" in again.evaluate("location.hash")
+    assert again.evaluate("(({ layer, head }) => [layer, head])(window.regard.state())") == [1, 2]
+
+
+def test_a_link_keeps_what_was_changed_in_the_model(
+    open_live: OpenPage, models: dict[str, regard.Model]
+) -> None:
+    hash_ = "#view=door&text=the+fish&off=0.1&weights=1.2.1.2:0.75"
+    page = open_live(fragment=hash_, start=True)
+    zero = Zero("head", layer=0, head=1)
+    _check(page, _rounded(models["bert"]).edited(zero, _dragged(1, 2, 1, 2, 0.75)).trace("the fish"))
+    # They are on the door, and go from there.
+    edits = page.locator(".door .live-edits")
+    expect(edits).to_contain_text("head 0.1 off")
+    expect(edits).to_contain_text("the → fish = 0.75 in head 1.2")
+    assert "off=0.1&weights=1.2.1.2%3A0.75" in page.evaluate("location.hash")
+    edits.get_by_role("button", name="all edits").click()
+    _settle(page)
+    expect(edits).to_be_empty()
+    _check(page, _rounded(models["bert"]).trace("the fish"))
+    assert "off" not in page.evaluate("location.hash")
+
+
+def _dragged(layer: int, head: int, query: int, key: int, value: float) -> Write:
+    def function(row: torch.Tensor) -> torch.Tensor:
+        others = row.clone()
+        others[..., key] = 0
+        made = others * (1 - value) / others.sum(dim=-1, keepdim=True)
+        made[..., key] = value
+        return made
+
+    return Write("weights", function, layer=layer, head=head, query=query)
+
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)> bank",
+    "</script><script>alert(1)</script> bank",
+    "a%26pin=query-1#&layer=9 bank",
+    "constructor __proto__ bank",
+    "bank\u202e\u0000 a",
+]
+
+
+def test_hostile_text_in_a_link_is_text(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+    for text in HOSTILE:
+        page = open_live(fragment=f"#text={quote(text)}&off=9.9,0.x,__proto__&weights=0.0.0:2", start=True)
+        expect(page.get_by_label("Type a sentence")).to_have_value(text)
+        assert page.locator("img").count() == 0
+        assert page.locator(".live-edits li").count() == 0
+        _check(page, _rounded(models["bert"]).trace(text))
+        assert page.evaluate("new URLSearchParams(location.hash.slice(1)).get('text')") == text
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("text=", "is empty"),
+        (f"text={'man+' * MOST_TOKENS}", f"at most {MOST_TOKENS}"),
+        ("text=a+man&weights=0.0.99.1:0.5", "There is no token 99"),
+        ("text=a+man&weights=0.0.1.99:0.5", "cannot see token 99"),
+    ],
+)
+def test_a_link_that_cannot_be_read_shows_no_other_sentence(
+    said: str, told: str, open_page: OpenPage, paths: dict[str, Path]
+) -> None:
+    page = open_page(paths["bert"], f"#{said}", start=True)
+    expect(page.locator(".live-status")).to_contain_text(told)
+    expect(page.locator(".door-said")).to_be_hidden()
+    _type(page, OTHER)
+    expect(page.locator(".door-said")).to_be_visible()
+    assert page.evaluate("new URLSearchParams(location.hash.slice(1)).get('text')") == OTHER
+
+
+def test_until_a_links_sentence_is_there_no_other_is_drawn(paths: dict[str, Path], browser: Any) -> None:
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.add_init_script("window.Worker = class { postMessage() {} }")  # that never answers
+    page.goto(f"{paths['bert'].as_uri()}#text={quote(OTHER)}&pin=query-5")
+    expect(page.get_by_label("Type a sentence")).to_have_value(OTHER)
+    expect(page.locator(".live-status")).to_contain_text("Reading the model")
+    expect(page.locator(".place")).to_be_hidden()
+    assert page.evaluate("location.hash").endswith("&pin=query-5")  # as it came
+    context.close()
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])

@@ -259,6 +259,30 @@ def test_the_page_runs_the_servers_model(server: Server, open_served: BrowserPag
     _check(page, server.models["gpt2"].trace("the man"))
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_link_to_a_served_sentence_opens_it_and_no_bar_lies_over_it(
+    server: Server, open_served: BrowserPage, width: int
+) -> None:
+    page, model = open_served, server.models["bert"]
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{server.url}/#text={TEXT.replace(' ', '+')}&off=0.1")
+    expect(page.get_by_label("API key")).to_be_visible()
+    expect(page.get_by_label("Type a sentence")).to_have_value(TEXT)
+    expect(page.locator(".place")).to_be_hidden()  # the server's own sentence
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator(".door .live-edits")).to_contain_text("head 0.1 off")
+    _check(page, model.edited(regard.Zero("head", layer=0, head=1)).trace(TEXT))
+    for name in ("Why?", "What if not?", "And the other heads?"):
+        page.get_by_role("button", name=name).click()
+    expect(page.locator(".header").get_by_role("link", name="Concordance")).to_be_visible()
+    expect(page.locator(".header").get_by_label("Model")).to_be_visible()
+    fixed = "all => all.filter(e => getComputedStyle(e).position === 'fixed' && e.clientHeight).length"
+    assert page.locator("#regard *").evaluate_all(fixed) == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert _violations(page) == []
+
+
 def test_the_concordance_by_hand(server: Server, open_served: BrowserPage) -> None:
     page = open_served
     page.goto(f"{server.url}/usages")

@@ -134,7 +134,7 @@ export function makeHeader(source, state, views, host) {
       makeBrand(state),
       title,
       said,
-      make("span", { class: "buttons" }, makeExact(source), ask, ...makeWayIn(state)),
+      make("span", { class: "buttons" }, source.links ?? "", makeExact(source), ask, ...makeWayIn(state)),
       ...(held ? [held] : []),
     ),
     dialog.element,

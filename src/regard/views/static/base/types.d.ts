@@ -52,6 +52,8 @@ export interface Source {
     kind: Kind,
     what: Head | { unseen: number },
   ): { cosine: number[]; apart?: number | null; error?: string } | null | undefined;
+  /** What stands in the header beside what is in every page's. */
+  links?: HTMLElement;
   /** A word of the text, by its first token, beside one of another sentence: see movement/beside.js. */
   beside?(first: number): any;
   /** Of a network that is trained: the traced steps, and which is on. */

@@ -33,6 +33,9 @@ export function write(field, text) {
   field.dispatchEvent(new Event("input"));
 }
 
+/** Whether it is a ready sentence, which opens on the word that it is about. @param {string[]} texts */
+export const isReady = (texts) => READY.some(({ text }) => texts.length === 1 && text === texts[0]);
+
 /** Ready sentences, as buttons. @param {HTMLTextAreaElement} field */
 export function makeReady(field) {
   return makeChoice({

@@ -69,6 +69,7 @@ function open(page) {
   const said = make("p", { class: "door-said", role: "status" });
   const note = make("p", { class: "door-note" });
   const next = make("div", { class: "door-next" }); // what a decoder would say, where the model is there
+  const edited = make("ul", { class: "live-edits", "aria-label": "Edits" }); // what is changed in the model
 
   // Which word of which head: everything below is about it.
   const at = {
@@ -112,7 +113,7 @@ function open(page) {
     source.makeReady?.(),
     said,
     note,
-
+    edited,
     ...questions.map((each) => each.element),
   ];
   const element = make("div", { class: "door", "data-size": size }, ...parts.filter(Boolean));
@@ -123,6 +124,7 @@ function open(page) {
     sentence.show(at.from, row?.shares ?? null);
     said.replaceChildren(...(row ? written(remark(page, at.head, at.from, row)) : ["The numbers are on their way."]));
     next.replaceChildren(source.makeNext?.() ?? "");
+    edited.replaceChildren(...(source.makeEdits?.() ?? []));
     const shared = row ? sharedBy(page, at.head, row) : "";
     const unknown = notKnown(source.tokens(kind, "query"), source.words(kind, "query"));
     const { start } = source.facts;

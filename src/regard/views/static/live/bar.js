@@ -93,6 +93,11 @@ export class LiveBar {
     return this.fields.map(({ value }) => value);
   }
 
+  set texts(texts) {
+    this.fields.forEach((field, at) => (field.value = texts[at]));
+    this.fit();
+  }
+
   get second() {
     return this.other.value;
   }
@@ -134,9 +139,14 @@ export class LiveBar {
     this.switch.update(hasOwn ? null : { layer, head });
   }
 
-  edits({ off, weights }) {
-    this.off = off;
+  edits(edits) {
+    this.off = edits.off;
     this.head();
+    this.edited.replaceChildren(...this.chips(edits));
+  }
+
+  // What is changed in the model, each as a button that undoes it.
+  chips({ off, weights }) {
     const chip = (text, take) => make("li", {}, makeButton([text, " ×"], take, { class: "live-chip", title: "Undo" }));
     const chips = [
       ...off.map(([layer, head]) => chip(`head ${layer}.${head} off`, () => this.told.switched(layer, head))),
@@ -146,8 +156,7 @@ export class LiveBar {
         return chip(said, () => this.told.released(each));
       }),
     ];
-    if (chips.length > 1) chips.push(chip("all edits", () => this.told.undone()));
-    this.edited.replaceChildren(...chips);
+    return chips.length > 1 ? [...chips, chip("all edits", () => this.told.undone())] : chips;
   }
 
   name(token) {

@@ -1,14 +1,15 @@
 // A live page: what Python worked out of its first sentence, which is there at once, and the model, which takes over
-// when somebody types. For every sentence the page is put together anew, from facts that look like those in the file;
-// what is chosen stays, as it does in the address.
+// when somebody types. For every sentence the page is put together anew, from facts that look like those in the file.
+// What is chosen of the model stays, such as a head; a word, as long as it is there.
 
 import { Colours } from "../base/colours.js";
 import { whereIsFocus } from "../base/focus.js";
 import { pageHost } from "../base/host.js";
 import { FileSource, fileSource } from "../base/source.js";
-import { makeReady } from "../door/field.js";
+import { isReady, makeReady } from "../door/field.js";
 import { present } from "../present.js";
 import { USUAL } from "../usual.js";
+import { readSaid, withSaid } from "./address.js";
 import { LiveBar } from "./bar.js";
 import { LiveClient, servers } from "./client.js";
 import { makeDrag } from "./drag.js";
@@ -26,10 +27,11 @@ const side = written.facts.sides[kind];
 const colours = new Colours(root);
 const edits = { off: [], weights: [] };
 let address = null; // what is chosen, where the browser does not keep it
+let arriving = null; // an address whose sentence is not there yet
 let gone = new AbortController();
 let client = null;
 let before = null; // what words are compared with: { text, words }
-let opened = null; // what the page opened on: { start, words }, of which text
+let opened = null; // what the page opened on: { start, words }, of which text; null before
 let last = null; // the newest answer
 let state = null; // of the page on show
 let asides = new Map(); // of questions beside the page, by name, what was answered
@@ -40,6 +42,10 @@ const bar = new LiveBar(live, side, {
   typed(isOfText) {
     // A weight belongs to a row of the sentence as it was.
     if (isOfText) edits.weights = [];
+    if (arriving !== null) {
+      arriving = null;
+      state.writeAddress();
+    }
     ask();
   },
   switched,
@@ -57,6 +63,29 @@ const bar = new LiveBar(live, side, {
     show();
   },
 });
+
+const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
+const own = bar.texts; // the file's
+let shown = { texts: own, off: [], weights: [] }; // what is on show
+
+// The sentence and the edits that the address says, if these are others: then they are asked for before they are drawn.
+function arrive() {
+  const isHead = (layer, head) => written.layers(kind).includes(layer) && head < written.heads(kind, layer);
+  const said = readSaid(location.hash, own, isHead);
+  if (!said || same(said, shown)) return false;
+  arriving = location.hash;
+  Object.assign(edits, { off: said.off, weights: said.weights });
+  bar.texts = said.texts;
+  root.classList.add("arriving");
+  return true;
+}
+
+function broken(why) {
+  if (arriving !== null) bar.texts = own;
+  arriving = null;
+  root.classList.remove("arriving");
+  bar.broken(why);
+}
 
 function isOff(layer, head) {
   return edits.off.some(([l, h]) => l === layer && h === head);
@@ -84,7 +113,7 @@ function ask(isPatient = false) {
   bar.edits(edits);
   bar.work();
   isAsked = true;
-  client.ask({ text, pair, ...edits, second: bar.second, word: bar.word }, isPatient && !checking);
+  client?.ask({ text, pair, ...edits, second: bar.second, word: bar.word }, isPatient && !checking);
   checking = null;
 }
 
@@ -140,7 +169,7 @@ function drag(weight) {
 function answered(answer) {
   if (answer.broken) {
     root.classList.remove("answers");
-    return bar.broken(answer.broken);
+    return broken(answer.broken);
   }
   if (answer.opened) {
     root.classList.add("answers");
@@ -164,15 +193,17 @@ function answered(answer) {
   const words = wordVectors(answer.encoded, answer.contextual);
   const isFirst = before === null;
   last = { ...answer, words };
+  root.classList.remove("arriving");
+  const isOwn = same({ texts: bar.texts, ...edits }, shown);
   if (isFirst) {
     performance.mark("regard-live");
-    opened = { start: written.facts.start, words };
+    if (isOwn) opened = { start: written.facts.start, words };
     keep();
   }
   show();
-  if (isFirst) for (const listener of state.source.listeners) listener();
-  // Of the first sentence Python's own numbers stay.
-  if (!isFirst) draw(answer);
+  // Of the file's sentence Python's own numbers stay.
+  if (!isFirst || !isOwn) draw(answer);
+  else for (const listener of state.source.listeners) listener();
 }
 
 function show() {
@@ -180,14 +211,10 @@ function show() {
   bar.show(last, { text: before.text, ...movedBetween(before.words, words), apart: () => apartOf(words) }, colours);
 }
 
-// Whether somebody chose another head or word than the page did.
-function isChosen() {
-  const { layer, head, also, pin } = state.values;
-  const { start } = opened;
-  return (
-    also.length > 0 ||
-    [layer, head, pin?.side, pin?.index].join() !== [start.layer, start.head, "query", start.pin].join()
-  );
+// Whether somebody chose another head than the page did.
+function isHeadChosen() {
+  const { layer, head, also } = state.values;
+  return also.length > 0 || layer !== opened.start.layer || head !== opened.start.head;
 }
 
 // What a server says of a run is what Python writes into a page; the model in a page leaves some of it out.
@@ -211,21 +238,33 @@ function wholeOf(facts) {
 
 function draw({ facts, blocks, predicted }) {
   if (live.head === "next") facts.story[kind].ending ??= { next: predicted[0].best };
-  const isAnother = !isChosen() && movedBetween(opened.words, last.words).isFar;
-  const cut = opened.start.units ? { units: "pieces" } : {}; // again, where the text before was shown by words
-  if (isAnother) opened = { start: facts.start, words: last.words };
   const focus = whereIsFocus(root);
-  // What is chosen goes with its word.
   const textsOf = ({ sides }) => sides[kind].tokens.map(({ text }) => text);
   const [one, other] = [state.source.facts, facts].map(textsOf);
-  const { pin, key } = state.values;
   const at = (token) => movedTo(token, one, other);
-  if (!isAnother) opened.start = { ...opened.start, pin: at(opened.start.pin), key: at(opened.start.key) };
+  const { layer, head, also, pin, key } = state.values;
+  const isNew = !same(bar.texts, shown.texts);
+  const keepsHead = opened !== null && isHeadChosen();
+  // A word that was chosen goes with its place, and is forgotten with it: then the page opens anew, as on another text.
+  const isGone = pin !== null && at(pin.index) === null;
+  const isFar = () => isReady(bar.texts) || movedBetween(opened.words, last.words).isFar || (isGone && !keepsHead);
+  const isAnother = opened === null || arriving !== null || (isNew && isFar());
+  const cut = opened?.start.units ? { units: "pieces" } : {}; // again, where the text before was shown by words
+  const start = isAnother ? facts.start : { ...opened.start };
+  for (const name of isAnother ? [] : ["pin", "key"]) start[name] = at(start[name]) ?? facts.start[name];
+  opened = { start, words: isAnother ? last.words : opened.words };
+  shown = { texts: bar.texts, off: [...edits.off], weights: [...edits.weights] };
   put(new FileSource(wholeOf(facts), (name) => blocks[name] ?? readBlock(name)));
-  if (isAnother) state.set({ ...cut, ...state.startOf(kind) });
-  else if (pin)
-    state.set({ pin: { ...pin, index: at(pin.index), ...(pin.to === undefined ? {} : { to: at(pin.to) }) } });
-  if (typeof key === "number" && !isAnother) state.set({ key: at(key) });
+  if (arriving !== null) arriving = null;
+  else if (isAnother) {
+    const kept = keepsHead ? { layer, head, also, ...(pin ? {} : { pin }) } : {};
+    state.set({ ...cut, ...state.startOf(kind), key: null, ...kept });
+  } else {
+    const to = pin?.to === undefined ? {} : { to: at(pin.to) ?? at(pin.index) };
+    const there = pin && !isGone ? { ...pin, index: at(pin.index), ...to } : null;
+    state.set({ pin: there, ...(typeof key === "number" ? { key: at(key) } : {}) });
+  }
+  state.writeAddress();
   focus();
 }
 
@@ -241,14 +280,16 @@ function put(source) {
   gone.abort();
   gone = new AbortController();
   const host = pageHost(gone.signal);
-  const { read, write } = host.address;
+  const { read, write, listen } = host.address;
   host.address = {
-    ...host.address,
-    read: () => address ?? read(),
-    write: (text, step) => {
+    read: () => arriving ?? address ?? read(),
+    write: (chosen, step) => {
+      if (arriving !== null) return;
+      const text = withSaid(chosen, shown, own);
       write(text, step);
       address = location.hash === text ? null : text; // what a sandboxed frame does not keep
     },
+    listen: (listener) => listen(() => (arrive() ? ask() : listener())),
   };
   source.makeDrag = () => makeDrag(edits, drag);
   source.makeSwitch = () => makeSwitch(() => edits.off, switched);
@@ -257,6 +298,8 @@ function put(source) {
   source.surface = bar.surface;
   source.makeReady = () => (bar.fields.length > 1 ? null : makeReady(bar.fields[0]));
   source.makeNext = makeNext;
+  source.makeEdits = () => bar.chips(shown);
+  source.links = client?.element;
   if (kind === "encoder" && last) source.beside = beside;
   asides = new Map();
   ({ state } = present(source, { ...host, slot: bar.element }, USUAL));
@@ -269,26 +312,23 @@ function put(source) {
 
 root.classList.add("live-page");
 root.append(bar.element);
+if (live.served) client = servers.client(live.served, answered);
+arrive();
 put(written);
 addEventListener("resize", () => bar.fit());
 performance.mark("regard-interactive");
 
 // The rest of the file, which holds the model, may still be on its way.
 function open() {
-  if (live.served) {
-    client = servers.client(live.served, answered);
-    bar.element.append(client.element);
-    return;
-  }
   const names = Object.keys(live.description.blocks);
   const blocks = Object.fromEntries(names.map((name) => [name, readBlock(`live-${name}`)]));
   for (const name of names) document.getElementById(`regard-live-${name}`)?.remove();
   const tokenizer = readBlock("live-tokenizer");
   if (!tokenizer || !readBlock("live-end")) {
-    return bar.broken("This file was cut short: its end, with the model in it, is not there.");
+    return broken("This file was cut short: its end, with the model in it, is not there.");
   }
   const opened = { description: live.description, tokenizer: JSON.parse(tokenizer), blocks };
   client = new LiveClient(readBlock("live-worker"), opened, answered);
 }
-if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", open);
-else open();
+if (!live.served && document.readyState === "loading") document.addEventListener("DOMContentLoaded", open);
+else if (!live.served) open();

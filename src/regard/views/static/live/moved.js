@@ -38,7 +38,8 @@ export function apartOf(words) {
 }
 
 /**
- * Where a token of one text stands in another, which is the same before and behind one place.
+ * Where a token of one text stands in another, which is the same before and behind one place; null where it is gone, and
+ * nothing stands in its place.
  * @param {number} token @param {string[]} one @param {string[]} other
  */
 export function movedTo(token, one, other) {
@@ -47,8 +48,9 @@ export function movedTo(token, one, other) {
   while (before < most && one[before] === other[before]) before += 1;
   let behind = 0;
   while (behind < most - before && one[one.length - 1 - behind] === other[other.length - 1 - behind]) behind += 1;
+  if (token < before) return token;
   if (token >= one.length - behind) return token + other.length - one.length;
-  return Math.min(token, other.length - Math.max(1, behind)); // it is gone: what stands there now
+  return before + behind === other.length ? null : Math.min(token, other.length - behind - 1);
 }
 
 /**

@@ -42,23 +42,7 @@ export class ServedClient {
     if (answer.contextual) answer.contextual = new Float32Array(decodeBase64(answer.contextual).buffer);
     this.listener(answer);
     if (this.waiting) this.ask(this.waiting);
-    else typeAgain();
   }
-}
-
-const TYPED = "regard-typed";
-
-/** @returns {HTMLTextAreaElement | null} where one types */
-const field = () => document.querySelector(".live-texts > :first-child");
-
-// What was typed for the model before, once.
-function typeAgain() {
-  const text = sessionStorage.getItem(TYPED);
-  sessionStorage.removeItem(TYPED);
-  const into = field();
-  if (!text || !into || into.value === text) return;
-  into.value = text;
-  into.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
 servers.client = (served, listener) => new ServedClient(served, listener);
@@ -68,8 +52,8 @@ function linksOf({ model, models, usages }) {
   const links = [];
   if (models.length > 1) {
     const choose = makeSelect("Model", (/** @type {string} */ name) => {
-      sessionStorage.setItem(TYPED, field()?.value ?? "");
-      location.assign(`?model=${encodeURIComponent(name)}`);
+      const text = new URLSearchParams(location.hash.slice(1)).get("text"); // the other model reads it too
+      location.assign(`?model=${encodeURIComponent(name)}${text === null ? "" : `#${new URLSearchParams({ text })}`}`);
     });
     choose.update("models", () => models.map((name) => [name, name]), model);
     links.push(choose.element);

@@ -1,0 +1,44 @@
+// What a live page's address says beside what every page's says: the sentence, where it is not the file's own, and what is
+// changed in the model: "#layer=5&head=11&text=A+bank.&off=5.11&weights=5.11.1.3:0.9".
+
+const NAMES = ["text", "pair"];
+const MOST = 64; // edits
+
+/** @typedef {{ texts: string[], off: [number, number][], weights: import("./edits.js").Dragged[] }} Said */
+
+/**
+ * What an address says; null where it says nothing of this. What it does not understand is left out.
+ * @param {string} hash @param {string[]} own the file's texts
+ * @param {(layer: number, head: number) => boolean} isHead
+ * @returns {Said | null}
+ */
+export function readSaid(hash, own, isHead) {
+  const given = new URLSearchParams(hash.replace(/^#/, ""));
+  if (![...NAMES, "off", "weights"].some((name) => given.has(name))) return null;
+  const numbers = (/** @type {string} */ name, /** @type {RegExp} */ form) =>
+    (given.get(name) ?? "")
+      .split(",")
+      .slice(0, MOST)
+      .flatMap((each) => {
+        const found = form.exec(each)?.slice(1).map(Number) ?? [];
+        return found.length > 0 && isHead(found[0], found[1]) ? [found] : [];
+      });
+  const heads = numbers("off", /^(\d{1,3})\.(\d{1,3})$/);
+  const dragged = numbers("weights", /^(\d{1,3})\.(\d{1,3})\.(\d{1,6})\.(\d{1,6}):([01](?:\.\d{1,4})?)$/);
+  return {
+    texts: own.map((text, at) => given.get(NAMES[at]) ?? text),
+    off: heads.map(([layer, head]) => [layer, head]),
+    weights: dragged.map(([layer, head, query, key, value]) => ({ layer, head, query, key, value })),
+  };
+}
+
+/** The address with this in it. @param {string} hash @param {Said} said @param {string[]} own */
+export function withSaid(hash, { texts, off, weights }, own) {
+  const parts = new URLSearchParams();
+  texts.forEach((text, at) => text !== own[at] && parts.set(NAMES[at], text));
+  if (off.length > 0) parts.set("off", off.map((each) => each.join(".")).join(","));
+  const place = (/** @type {import("./edits.js").Dragged} */ { layer, head, query, key, value }) =>
+    `${[layer, head, query, key].join(".")}:${Number(value.toFixed(4))}`;
+  if (weights.length > 0) parts.set("weights", weights.map(place).join(","));
+  return parts.size === 0 ? hash : `${hash || "#"}${hash.length > 1 ? "&" : ""}${parts}`;
+}
