@@ -228,7 +228,8 @@ def layers_of(
     for at in range(0, len(spans), _TEXTS_AT_ONCE):
         here = spans[at : at + _TEXTS_AT_ONCE]
         found = summed(embedder, *by_text(here))
-        found /= np.maximum(np.linalg.norm(found, axis=2).mean(1), 1e-9)[:, None, None]
+        lengths = np.linalg.norm(found.astype(float), axis=2).mean(1)
+        found /= np.maximum(lengths, np.finfo(float).tiny)[:, None, None]
         parts.append(found.astype(np.float16))
         if progress is not None:
             progress(at + len(here), len(spans))

@@ -75,7 +75,8 @@ class UsageEmbedder:
     def of(self, texts: Sequence[str], at: NDArray[np.int64]) -> Vectors:
         """The vectors of the words at (uses, 3): text, start, stop; 0 where the tokenizer left nothing."""
         out = summed(self._embedder, texts, at)
-        out /= np.maximum(np.linalg.norm(out, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        # In float64: of float32 the squares may be infinite, or nothing.
+        out /= np.maximum(np.linalg.norm(out.astype(float), axis=1, keepdims=True), np.finfo(float).tiny)
         return out
 
 

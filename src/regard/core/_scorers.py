@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
+from regard.core.tensors import unit
 
 # Entries of one block of additive scores where no gradient is wanted: 2^20 are 4 MB in float32.
 _BLOCK_ENTRIES = 2**20
-
-# Vectors shorter than this have a cosine of zero with every other, instead of 0 / 0.
-_SHORTEST = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +181,9 @@ class Cosine(Scorer):
             raise InputError(f"temperature must be finite and greater than 0; got {self.temperature}.")
 
     def operands(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        return _of_length_one(q), _of_length_one(k)
+        # In half precision a sum of squares has few digits.
+        wide = torch.promote_types(q.dtype, torch.float32)
+        return unit(q.to(wide)), unit(k.to(wide))
 
     def scale(self, head_dim: int) -> float:
         del head_dim
@@ -241,12 +241,6 @@ class Additive(Scorer):
 
     def check(self, heads: int, head_dim: int) -> None:
         _check("v", self.v, "(heads, head_dim)", (heads, head_dim))
-
-
-def _of_length_one(x: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(
-        x.to(torch.promote_types(x.dtype, torch.float32)), dim=-1, eps=_SHORTEST
-    )
 
 
 def _check(name: str, tensor: Tensor, said: str, wanted: tuple[int, ...]) -> None:

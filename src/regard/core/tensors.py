@@ -1,4 +1,4 @@
-"""What small questions about tensors share: where one lives, which positions are meant, its fingerprint."""
+"""Small questions about tensors: where one lives, which positions are meant, its length, its fingerprint."""
 
 import hashlib
 from collections.abc import Iterable
@@ -23,6 +23,21 @@ def on_cpu(tensor: Tensor) -> bool:
     False while torch.compile traces, where a look would break the graph.
     """
     return tensor.device.type == _CPU and not torch.compiler.is_compiling()
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / |x| over the last axis: of length 1 at any scale that the type holds; a vector of zeros stays one.
+
+    The largest entry is divided out first. Of float32 the squares are infinite from 1.8e19 on, and x / inf
+    is 0; below 1e-23 they are 0. An entry that is infinite or not a number makes the whole vector NaN.
+    """
+    largest = x.detach().abs().amax(dim=-1, keepdim=True)
+    return torch.nn.functional.normalize(x / torch.where(largest > 0, largest, 1), dim=-1)
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """The cosine of the angle between vectors, those of the last axis; 0 where one of them is zero."""
+    return (unit(a) * unit(b)).sum(dim=-1)
 
 
 Positions = range | Tensor

@@ -9,6 +9,7 @@ import torch
 
 from regard.blocks import is_native
 from regard.core.errors import InputError
+from regard.core.tensors import cosine
 from regard.embedding._embeddings import Computed, Loss
 from regard.embedding._engine import Engine, NetworkEngine, stack_of
 from regard.embedding._packs import cores
@@ -184,7 +185,5 @@ def _loss(network: Network, wide: Engine, narrow: Engine) -> Loss:
     ids = torch.randint(network.config.vocab_size, (rows * length,), generator=generator)
     with torch.inference_mode():
         states = [engine.hidden(ids, [(rows, length)]) for engine in (wide, narrow)]
-        cosines = torch.cat(
-            [torch.cosine_similarity(a.float(), b.float(), dim=1) for a, b in zip(*states, strict=True)]
-        )
+        cosines = torch.cat([cosine(a.float(), b.float()) for a, b in zip(*states, strict=True)])
     return Loss(float(cosines.min()), float(cosines.mean()))

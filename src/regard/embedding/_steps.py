@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from regard.checkpoints import Fields, read_config, read_tensors
 from regard.core.errors import CheckpointError, InputError, RegardError
+from regard.core.tensors import unit
 
 ACTIVATIONS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = MappingProxyType(
     {
@@ -90,14 +91,15 @@ class Norm:
     bias: Tensor
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """(..., d) -> the same shape and type."""
-        weight, bias = self.weight.to(vectors), self.bias.to(vectors)
-        return functional.layer_norm(vectors, weight.shape, weight, bias, 1e-5)
+        """(..., d) -> the same shape and type; in float64, where no square of an entry is infinite."""
+        wide = vectors.double()
+        weight, bias = self.weight.to(wide), self.bias.to(wide)
+        return functional.layer_norm(wide, weight.shape, weight, bias, 1e-5).to(vectors.dtype)
 
 
 @dataclass(frozen=True)
 class Unit:
-    """y = x / |x|, the length 1; a vector of zeros stays one.
+    """y = x / |x|, the length 1, at any scale; a vector of zeros stays one.
 
     Example:
         >>> Unit()(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
@@ -106,7 +108,7 @@ class Unit:
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """(..., d) -> the same shape and type."""
-        return functional.normalize(vectors, dim=-1)
+        return unit(vectors)
 
 
 Step = Dense | Norm | Unit
@@ -241,7 +243,7 @@ def finished(
                 f"got {truncate_dim}."
             )
         vectors = vectors[..., :truncate_dim]
-    return functional.normalize(vectors, dim=-1) if normalize else vectors
+    return unit(vectors) if normalize else vectors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

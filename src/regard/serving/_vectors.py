@@ -5,11 +5,13 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal, cast
 
 import numpy as np
+import torch
 from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from regard.core.errors import InputError
+from regard.core.tensors import unit
 from regard.embedding import Embeddings, Truncate, Windows, WordKind
 from regard.model import Model
 from regard.serving._engine import Engine
@@ -147,8 +149,7 @@ def _cut(vectors: NDArray[np.float32], size: int, engine: Engine) -> NDArray[np.
     if size not in known:
         told = f"{known[0]}" if len(known) == 1 else f"one of {', '.join(map(str, known))}"
         raise ApiError(400, f"dimensions must be {told} for this model; got {size}.", param="dimensions")
-    part = vectors[:, :size]
-    return np.ascontiguousarray(part / np.linalg.norm(part, axis=1, keepdims=True))
+    return unit(torch.from_numpy(vectors[:, :size])).numpy()
 
 
 def _usage(tokens: int) -> dict[str, dict[str, int]]:

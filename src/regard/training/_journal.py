@@ -16,6 +16,7 @@ from torch import nn
 from regard.checkpoints import Source
 from regard.core.errors import InputError
 from regard.core.files import write_whole
+from regard.core.tensors import unit
 from regard.models import Loaded, StackKind, Transformer
 from regard.tracing import Trace, page_record, trace_text
 from regard.training._folder import SETTINGS, WATCH
@@ -373,7 +374,7 @@ def _losses(run: Path, steps: Sequence[int]) -> list[float | None]:
 
 def _words(vectors: Sequence[torch.Tensor]) -> dict[str, Any]:
     """The cosine of each token to its last vector, step by step; of a short text also between tokens."""
-    units = [torch.nn.functional.normalize(each.double(), dim=1) for each in vectors]
+    units = [unit(each.double()) for each in vectors]
     to_end = torch.stack([(each * units[-1]).sum(dim=1) for each in units]).numpy()
     between = torch.stack([each @ each.T for each in units]).numpy()
     few = between.shape[1] <= _MOST_WORDS

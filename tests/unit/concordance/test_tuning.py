@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import minimize
 
 import regard
@@ -169,6 +170,14 @@ def test_layers_are_mixed_as_the_concordance_mixes_them(model: Any) -> None:
     mean = layers_of(model.loaded, spans, [4, 5, 6]).astype(np.float32).mean(1)
     mean /= np.linalg.norm(mean, axis=1, keepdims=True)
     assert np.abs(mean - UsageEmbedder(model.loaded)(spans)).max() < 1e-3  # float16
+
+
+def test_uses_of_any_size_have_the_length_one() -> None:
+    model, spans = regard.load(), [Span(text, at, at + 4) for text, at, _ in USES]
+    with torch.no_grad():
+        dict(model.network.named_parameters())["encoder.layers.5.ffn_residual.norm.bias"][29] = 1e38
+    assert np.abs(UsageEmbedder(model.loaded, [6])(spans)[:, 29] - 1.0).max() < 1e-6
+    assert np.abs(layers_of(model.loaded, spans, [6])[:, 0, 29] - 1.0).max() < 1e-3  # float16
 
 
 def test_settings_go_into_an_index_without_vectors(model: Any, tmp_path: Path) -> None:

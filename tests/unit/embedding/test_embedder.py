@@ -67,6 +67,24 @@ def test_words_are_those_of_a_trace(model: regard.Model, layer: int) -> None:
     assert found.rows.tolist() == [row for row in range(len(TEXTS)) for _ in found.of(row).texts]
 
 
+@pytest.mark.parametrize("precision", ["float32", "int16", "bfloat16", "int8"])
+@pytest.mark.parametrize("size", [2e19, 1e38])
+def test_a_vector_of_any_size_gets_the_length_one(size: float, precision: Any) -> None:
+    """One entry of the last norm's bias outweighs all others, and its square is infinite in float32."""
+    model, entry = regard.load(), 29
+    with torch.no_grad():
+        dict(model.network.named_parameters())["encoder.layers.5.ffn_residual.norm.bias"][entry] = size
+    found = model.embed(TEXTS[:2], precision=precision)
+    expected = np.zeros((2, 384))
+    expected[:, entry] = 1.0
+    assert_close_to_largest(found, expected, PARITY_FP32)
+    assert found.report is not None
+    loss = found.report.computed.loss
+    assert loss is None or loss.smallest_cosine == pytest.approx(1.0, abs=1e-3)
+    words = model.embed(TEXTS[:2], level="word", normalize=True, precision=precision).vectors
+    assert_close_to_largest(words, np.broadcast_to(expected[:1], words.shape), PARITY_FP32)
+
+
 PIECES = {
     "mean": lambda states: states.mean(0),
     "first": lambda states: states[0],

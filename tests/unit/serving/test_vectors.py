@@ -2,6 +2,7 @@
 
 import re
 from base64 import b64decode
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,15 @@ from regard.serving import _vectors
 from unit.serving.conftest import Ask
 
 TEXTS = ["a man on the river bank.", "fish 鱼 bank"]
+
+
+def test_a_vector_that_begins_with_zeros_can_be_cut() -> None:
+    engine: Any = SimpleNamespace(dimensions=(2, 3), width=3)
+    vectors = np.array([[3e-30, 4e-30, 1.0], [0.0, 0.0, 1.0]], np.float32)
+    assert _vectors._cut(vectors, 2, engine).round(3).tolist() == [
+        [pytest.approx(0.6), pytest.approx(0.8)],
+        [0, 0],
+    ]
 
 
 @pytest.mark.parametrize("layer", [-1, 0, [0, 1]])

@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.core.arguments import check_function
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
+from regard.core.tensors import cosine
 from regard.core.wording import excerpt
 from regard.models import Kind, Loaded, Network, Output, stack_of
 from regard.text import Encoding
@@ -226,7 +227,7 @@ class Likeness:
 
     def _cosine(self, state: Tensor, index: int) -> Tensor:
         full = self._full[index]
-        alike = torch.cosine_similarity(state.double(), full.to(state.device).double(), dim=-1)
+        alike = cosine(state.double(), full.to(state.device).double())
         return alike.clamp(-1.0, 1.0).mean()  # rounding may step over the ends
 
     def _state(self, loaded: Loaded, trace: Trace) -> Tensor:
@@ -346,7 +347,7 @@ def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) 
         head=head,
         tokens=tuple(token.surface for token in encoding.tokens),
         moved=((other - h).norm(dim=1) / h.norm(dim=1)).float().cpu(),
-        cosine=torch.nn.functional.cosine_similarity(h, other, dim=1).float().cpu(),
+        cosine=cosine(h, other).float().cpu(),
         before=_likeliest(loaded, whole, len(h)),
         after=_likeliest(loaded, changed, len(h)),
     )
@@ -392,4 +393,4 @@ def unseen_cosines(trace: Trace, token: int) -> Tensor:
     ]
     loaded = edited(trace.require_model(), [unseen(tokens)])
     other = TraceOfRun.of_encoding(loaded, encoding, keeping=KeepPolicy(keep="residual"))
-    return torch.cosine_similarity(trace.embeddings().double(), other.embeddings().double(), dim=1)
+    return cosine(trace.embeddings().double(), other.embeddings().double())

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from regard.blocks import DecoderLayer, SelfAttentionLayer, learned
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError
+from regard.core.tensors import unit
 from regard.models import Kind, Network, attention_name, stack_of
 from regard.tracing.measures._readout import attention_tap, hidden_of, output_of, projection_of, widened
 from regard.tracing.record import Selector, Trace, check_cost, chosen_of
@@ -314,5 +315,4 @@ def _by_passes(
 
 def _distance(changed: Tensor, whole: Tensor) -> Tensor:
     """1 - cos over the last axis, as half the squared distance of unit vectors: near 0 nothing cancels."""
-    apart = torch.nn.functional.normalize(changed, dim=-1) - torch.nn.functional.normalize(whole, dim=-1)
-    return 0.5 * apart.square().sum(dim=-1)
+    return 0.5 * (unit(changed) - unit(whole)).square().sum(dim=-1)

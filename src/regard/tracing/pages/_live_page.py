@@ -12,6 +12,7 @@ import torch
 from regard.blocks import MultiHeadAttention, learned, unpacked
 from regard.core import attention_weights
 from regard.core.errors import InputError
+from regard.core.tensors import cosine
 from regard.models import LanguageModelHead, Loaded, Transformer, attentions
 from regard.tracing.pages._names import MOST_WEIGHTS, live_names
 from regard.tracing.pages._page import page_record
@@ -89,7 +90,7 @@ def live_loss(
         for layer in one.layers_of(kind):
             theirs, ours = (attention_weights(each.attention_of(layer, kind).inputs) for each in (one, other))
             weight = max(weight, float((theirs - ours).abs().max()))
-        alike = torch.cosine_similarity(one.embeddings().double(), other.embeddings().double())
+        alike = cosine(one.embeddings().double(), other.embeddings().double())
         embedding = min(embedding, float(alike.min()))
     return weight, embedding
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.core import DenseBias, attention_weights
 from regard.core.errors import InputError
+from regard.core.tensors import cosine
 from regard.models import Loaded
 from regard.text import Tokenizer
 from regard.tracing.edits import Edit, Write, Zero, edited, unseen
@@ -270,7 +271,7 @@ def _second(loaded: Loaded, asked: PageRequest, trace: Trace, pooling: LivePooli
     if pooling is None:
         return {"likeness": None, "beside": way}
     one, other = (_pooled(each.embeddings(), pooling) for each in (trace, second))
-    return {"likeness": float(torch.cosine_similarity(one, other, dim=0)), "beside": way}
+    return {"likeness": float(cosine(one, other)), "beside": way}
 
 
 def _pooled(rows: Tensor, pooling: LivePooling) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.blocks import Embeddings
 from regard.core.errors import InputError
+from regard.core.tensors import cosine
 from regard.models import Kind, Loaded, StackKind
 from regard.text import Encoding
 from regard.tracing.comparison import movement_of
@@ -74,7 +75,7 @@ def beside(trace: Trace, other: Trace, asked: PlacedWord | None = None) -> dict[
         here = rows[list(one.tokens)].mean(dim=0)
         for each in same or others:
             there = columns[list(each.tokens)].mean(dim=0)
-            pairs.append((float(torch.cosine_similarity(here, there, dim=0)), one, each))
+            pairs.append((float(cosine(here, there)), one, each))
     if not pairs:
         raise InputError("second must have a word, as the text must; got none.")
     _, word, partner = max(pairs, key=lambda pair: pair[0])
@@ -359,6 +360,6 @@ def _moved(traced: TracedStack, tokens: Sequence[int]) -> np.ndarray:
     for place, state in enumerate(states):
         for to, other in enumerate((learned, states[0], states[max(0, place - 1)])):
             if other.shape == state.shape:
-                found[0, to, place] = as_array(torch.cosine_similarity(state, other, dim=1))
+                found[0, to, place] = as_array(cosine(state, other))
                 found[1, to, place] = as_array((state - other).norm(dim=1))
     return found

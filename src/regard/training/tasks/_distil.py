@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from regard.core.errors import InputError
+from regard.core.tensors import cosine
 from regard.models import Transformer, new_network
 from regard.text import Tokenizer
 from regard.training._batch import Batch, Generators, Row
@@ -145,7 +145,7 @@ class Distillation(Task):
         sums = {
             "distillation": distillation(*logits, temperature=self.temperature),
             "language": cross_entropy(logits[0], labels),
-            "cosine": (1.0 - functional.cosine_similarity(states[0], states[1], dim=-1)).sum(),
+            "cosine": (1.0 - cosine(states[0], states[1])).sum(),
         }
         if not self.training:
             sums["right"] = (logits[0].argmax(dim=-1) == labels).sum()

@@ -294,6 +294,20 @@ def test_a_dead_head_moves_nothing(tmp_path: object) -> None:
     assert not found.moved.any()
 
 
+def test_short_states_have_the_cosines_of_long_ones(tmp_path: object) -> None:
+    """All 1e-12 times as long: below the 1e-8 at which torch stops to divide by the lengths."""
+    model = _model("bert", tmp_path)
+    norm = model.network.stack("encoder").layers[-1].ffn_residual.norm  # type: ignore[union-attr]
+    for parameter in norm.parameters():
+        parameter.data.uniform_(0.5, 2)
+    before = model.trace(TEXT).ablation(0, 1)
+    for parameter in norm.parameters():
+        parameter.data *= 1e-12
+    after = model.trace(TEXT).ablation(0, 1)
+    assert_close_to_largest(after.cosine, before.cosine, FP32_OF_LARGEST)
+    assert_close_to_largest(after.moved, before.moved, FP32_OF_LARGEST)
+
+
 def test_the_model_is_left_as_it_is(tmp_path: object) -> None:
     model = _model("bert", tmp_path)
     trace = model.trace(TEXT)

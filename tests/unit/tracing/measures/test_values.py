@@ -190,3 +190,14 @@ def test_the_model_stays_as_it_was() -> None:
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
     assert network.encoder.layers[1].attention is not None  # type: ignore[union-attr]
     assert type(network.encoder.layers[1].attention).__name__ == "MultiHeadAttention"  # type: ignore[union-attr]
+
+
+def test_short_states_have_the_distances_of_long_ones() -> None:
+    """All 1e-15 times as long: below the 1e-12 at which torch stops to divide by the length."""
+    network: Any = NETWORKS["encoder"]()
+    before = traced(network).value_zeroing(-1)
+    norm = network.encoder.layers[-1].ffn_residual.norm
+    with torch.no_grad():
+        norm.weight *= 1e-15
+        norm.bias *= 1e-15
+    assert_close_to_largest(traced(network).value_zeroing(-1), before, FP32_OF_LARGEST)
