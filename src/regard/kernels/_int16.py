@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.kernels._gelu import FINE
 from regard.kernels._ir import (
     F32,
+    F64,
     I16,
     I32,
     I64,
@@ -42,8 +43,10 @@ from regard.kernels._ir import (
 from regard.kernels._products import KernelProduct, Sizes, by_panels, panel_of, rows_of
 from regard.kernels._target import ADDRESS, NUMBER, REAL, Target, compiled, here
 
-# Squares of entries below 1e-19 are lost to float32; with this, their codes are 0 or 1 where it matters.
-_LEAST_SCALE: Final = 2.0**-64
+# The least whose reciprocal is a float32 too: of rows whose entries are below 4e-34 codes become coarse.
+_LEAST_SCALE: Final = 2.0**-126
+# A sum of squares below it may have lost some, which were 0 in float32.
+_LEAST_SUM: Final = 2.0**-80
 
 
 def kernels(target: Target) -> Any:
@@ -54,7 +57,7 @@ def kernels(target: Target) -> Any:
 
     x: float32 (rows, depth). So many rows as a block has are made codes, and multiplied while these are in
     a cache; `codes` and `scales` have room for a block. A row's scale is the largest of its norm times
-    per_norm, its largest entry, without its sign, times per_entry, and 2^-64; its codes are
+    per_norm, its largest entry, without its sign, times per_entry, and 2^-126; its codes are
     round(x / scale). weights: as `Int16Product` packs them. Then
 
         out[i * out_step + o] = base[i * step + o] +
@@ -95,10 +98,10 @@ def kernels(target: Target) -> Any:
 
 
 def _codes(module: Any, target: Target) -> Any:
-    lanes, floats = target.lanes, vector(F32, target.lanes)
+    lanes, floats, doubles = target.lanes, vector(F32, target.lanes), vector(F64, target.lanes)
     function, b = internal(module, "codes", PTR, PTR, PTR, I64, I64, F32, F32)
     x, codes, scales, rows, depth, per_norm, per_entry = function.args
-    root = intrinsic(module, "llvm.sqrt.f32", F32, F32)
+    root, wide_root = (intrinsic(module, f"llvm.sqrt.{of.intrinsic_name}", of, of) for of in (F32, F64))
     size = intrinsic(module, f"llvm.fabs.v{lanes}f32", floats, floats)
     with loop(b, whole(0), rows, whole(1)) as row:
         entries = place(b, x, b.mul(row, depth), F32)
@@ -109,8 +112,20 @@ def _codes(module: Any, target: Target) -> Any:
             out += [larger(b, t, b.call(size, [h])) for t, h in zip((top, other), here, strict=True)]
         total = over_lanes(b, b.fadd(out[0], out[1]), lambda b, *pair: b.fadd(*pair))
         highest = over_lanes(b, larger(b, out[2], out[3]), larger)
+        norms = [(b.call(root, [total]), b.block)]
+        fits = b.fcmp_ordered("<", ir.Constant(F32, _LEAST_SUM), total)
+        fits = b.and_(fits, b.fcmp_ordered("<", total, ir.Constant(F32, math.inf)))
+        with b.if_then(b.not_(fits), likely=False):  # what float32 has no squares for
+            with summing(b, depth, lanes, [zeros(doubles)]) as (k, (wide,), out):
+                each = b.fpext(load(b, entries, k, floats), doubles)
+                out.append(b.fadd(wide, b.fmul(each, each)))
+            total = over_lanes(b, out[0], lambda b, *pair: b.fadd(*pair))
+            norms.append((b.fptrunc(b.call(wide_root, [total]), F32), b.block))
+        norm = b.phi(F32)
+        for value, block in norms:
+            norm.add_incoming(value, block)
         # Where the norm is not a number it stays, so that its row is not a number either.
-        scale = larger(b, b.fmul(b.call(root, [total]), per_norm), b.fmul(highest, per_entry))
+        scale = larger(b, b.fmul(norm, per_norm), b.fmul(highest, per_entry))
         scale = larger(b, scale, ir.Constant(F32, _LEAST_SCALE))
         store(b, scale, scales, row)
         steps = spread(b, b.fdiv(ir.Constant(F32, 1.0), scale), floats)
@@ -169,7 +184,8 @@ class Int16Product(KernelProduct):
     and by the inequality of Cauchy and Schwarz every sum is below 2^31, so that it is exact. A row's
     numbers are the same whatever else is in the batch. Rounding moves a row by sqrt(depth) / 2 s_i at most:
     by 2.2e-4 of its norm for 384 entries and 4.3e-4 for 1,536, or by 3e-4 and 6e-4 where one entry outweighs
-    all others. As a rule it is 0.6 times as much. The rows of W are moved as far.
+    all others. As a rule it is 0.6 times as much. The rows of W are moved as far. That holds for rows of any
+    size from 1e-33 to 1e33; below, codes become coarse, and above, a result may be infinite.
 
     Args:
         weight: float32 (width, depth), on the CPU, both multiples of 16, or

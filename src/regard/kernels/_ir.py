@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from llvmlite import ir  # type: ignore[import-untyped, unused-ignore]
 
-I8, I16, I32, I64, F32 = (*(ir.IntType(bits) for bits in (8, 16, 32, 64)), ir.FloatType())
-PTR, VOID = ir.PointerType(), ir.VoidType()
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+F32, F64, PTR, VOID = ir.FloatType(), ir.DoubleType(), ir.PointerType(), ir.VoidType()
 
 
 class _BFloat16(ir.HalfType):  # type: ignore[misc, unused-ignore]
