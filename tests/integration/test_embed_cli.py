@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from integration import test_cli
 from integration.test_cli import Run, refused
@@ -66,6 +67,9 @@ def test_sentences_with_ids_and_columns(run: Run) -> None:
     before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
     again = run("embed", name, "-o", "out", "--id-column", "doc", "--keep", "year", "--json")
     assert json.loads(again.out)["before"] == 5
+    counts = json.loads(again.out)["counts"]
+    assert json.loads(Path("out/_manifest.json").read_text())["counts"] == counts
+    assert (counts["missing"], counts["infinite"], counts["zero"]) == (2, 0, 0)
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
 
 
@@ -88,6 +92,27 @@ def test_numpy_files(run: Run) -> None:
     np.testing.assert_array_equal(found[[0, 1, 3]], embedded(GOOD, layer=3, pooling="max"))
     assert np.isnan(found[[2, 4]]).all()
     assert "'v.npy' is there already; remove it" in refused(run("embed", "a.txt", "-o", "v.npy"), 2)
+
+
+def test_zeros_and_numbers_that_are_not_finite_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_checkpoint()
+    network: Any = loaded.network
+    (bank,) = loaded.require_tokenizer().encode("bank", add_special_tokens=False).token_ids
+    with torch.no_grad():
+        network.encoder.embeddings.tokens.weight[bank] = torch.nan
+        network.encoder.layers[-1].ffn_residual.norm.weight.zero_()
+        network.encoder.layers[-1].ffn_residual.norm.bias.zero_()
+    monkeypatch.setattr("regard.lenses.load", lambda *_, **__: loaded)
+    Path("b.txt").write_text("a bank\nfish\n\nrivers\n")
+    code, out, err = run("embed", "b.txt", "-o", "out")
+    assert code == 0
+    assert out.splitlines()[1:3] == [
+        "2 vectors of zeros alone, with no direction",
+        "1 text put aside, with vectors that are not finite",
+    ]
+    assert err == "regard: 2 rows were put aside, with the reason, in out/_quarantine.jsonl\n"
+    counts = json.loads(Path("out/_manifest.json").read_text())["counts"]
+    assert (counts["missing"], counts["infinite"], counts["zero"]) == (1, 1, 2)
 
 
 def test_no_vector_is_a_failure(run: Run) -> None:

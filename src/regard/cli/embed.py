@@ -270,6 +270,8 @@ def _print_summary(summary: "Summary", output: Path, as_json: bool) -> None:
         ("cut_tokens", "token", "cut off"),
         ("without_vector", "word", "without a vector, of which no token was left"),
         ("unknown", "word", "unknown to the model, which reads [UNK] for each"),
+        ("zero", "vector", "of zeros alone, with no direction"),
+        ("infinite", "text", "put aside, with vectors that are not finite"),
     ):
         count = counts.get(name, 0)
         if count:

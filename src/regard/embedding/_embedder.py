@@ -20,7 +20,7 @@ from regard.embedding._passages import Passage, Passages, Window, groups_of, par
 from regard.embedding._pooling import Row, added, pool_rows, pool_words
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import SentenceSettings, read_sentence_settings
-from regard.embedding._steps import Unit, finished, packed
+from regard.embedding._steps import NotFiniteError, Packed, Unit, finished, packed
 from regard.models import Loaded
 from regard.text import Frame
 
@@ -229,8 +229,8 @@ class Embedder:
             if len(passage.parts) > 1:
                 made = added(kinds, [parts[text, part.start] for part in passage.parts])
                 out.put([text], made[None])
-        vectors, scales = self._stored(out)
-        return Sentences(vectors=vectors, layers=self._axis, scales=scales, report=self._report(passages))
+        stored, report = self._stored(out, np.arange(len(texts)), passages)
+        return Sentences(vectors=stored.vectors, layers=self._axis, scales=stored.scales, report=report)
 
     def spans(
         self, texts: Sequence[str], *, first: int = 0, told: Callable[[int], object] | None = None
@@ -284,21 +284,19 @@ class Embedder:
             rows = torch.cat([parts[first] for first in sorted(parts)])
             whole, start = torch.arange(len(rows)), torch.tensor([0])
             out.put(firsts[text : text + 1] + name, pool_words(self._kinds, rows.cpu(), whole, start))
-        vectors, scales = self._stored(out)
+        owners = np.repeat(np.arange(len(texts), dtype=np.int64), np.diff(firsts))
+        stored, report = self._stored(out, owners, passages)
         spans_of = [spans for _, spans, _ in groups]
         return Embeddings(
-            vectors=vectors,
-            scales=scales,
+            vectors=stored.vectors,
+            scales=stored.scales,
             layers=self._axis,
-            rows=np.repeat(np.arange(len(texts), dtype=np.int64), np.diff(firsts)),
+            rows=owners,
             spans=np.array([span for spans in spans_of for span in spans], dtype=np.int64).reshape(-1, 2),
             texts=[text[a:b] for text, spans in zip(texts, spans_of, strict=True) for a, b in spans],
             unknown=np.concatenate([np.zeros(0, bool), *(unknown for _, _, unknown in groups)]),
-            report=self._report(passages),
+            report=report,
         )
-
-    def _report(self, passages: Passages) -> Report:
-        return passages.report(self.computed, self._bulk.unknown)
 
     def _read(
         self, texts: Sequence[str], first: int, *, spans: bool, window: Window | None = None
@@ -364,7 +362,8 @@ class Embedder:
         first = 0 if part.first == 0 else before + part.first
         return Row(length, start, stop, first, count + len(frame))
 
-    def _stored(self, out: "_Rows") -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+    def _stored(self, out: "_Rows", rows: NDArray[np.int64], passages: Passages) -> tuple[Packed, Report]:
+        """The vectors as they are kept, and the report; `rows` says which text each is of."""
         layers = len(self._layers) if isinstance(self._request.layer, Sequence) else 1
         width = self._loaded.network.config.d_model * len(self._kinds)
         vectors = out.filled((layers, width))
@@ -372,8 +371,21 @@ class Embedder:
         done = finished(vectors, steps, truncate_dim=self._truncate_dim, normalize=self._request.normalize)
         if self._request.is_single:
             done = done[:, 0]
-        stored = packed(done, self._request.storage)
-        return stored.vectors, stored.scales
+        try:
+            stored = packed(done, self._request.storage)
+        except NotFiniteError as error:
+            error.places = np.unique(rows[error.places])  # texts
+            raise
+        # Of signs alone all may be negative.
+        kept = done.numpy() if self._request.storage == "ubinary" else stored.vectors
+        zero = ~kept.any(axis=-1)
+        zero_of = np.bincount(rows, zero.sum(axis=tuple(range(1, zero.ndim))), len(passages.texts))
+        return stored, passages.report(
+            self.computed,
+            self._bulk.unknown,
+            zero=zero_of.astype(np.int64),
+            pooling=() if self._request.level == "token" else self._kinds,
+        )
 
 
 class _Rows:

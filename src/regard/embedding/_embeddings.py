@@ -72,6 +72,9 @@ class Report:
             them or they were cut off.
         unknown: how many of its words the model cannot tell from each other, since the vocabulary has no
             pieces for them: they are read as [UNK]. At the levels "sentence" and "token", how many pieces.
+        zero: how many of its vectors are all zeros as they are stored: these have no direction, and so no
+            cosine. (Vectors that are not finite are an error.)
+        pooling: how tokens became a sentence's vector, or pieces a word's; () at the level "token".
         computed: what the vectors were computed in, and what that cost.
     """
 
@@ -80,28 +83,37 @@ class Report:
     cut: NDArray[np.int64]
     without_vector: NDArray[np.int64]
     unknown: NDArray[np.int64]
+    zero: NDArray[np.int64]
+    pooling: tuple[str, ...]
     computed: Computed
 
     @classmethod
-    def joined(cls, reports: "list[Report]") -> Self:
+    def joined(cls, reports: "list[Self]") -> Self:
         """Reports of texts that follow each other, at least one."""
-        none = np.zeros(0, dtype=np.int64)
-        names = [each.name for each in fields(cls) if each.name != "computed"]
-        arrays = {name: np.concatenate([none, *(getattr(each, name) for each in reports)]) for name in names}
-        return cls(**arrays, computed=reports[0].computed)
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(each, name) for each in reports]) for name in cls._of_texts()
+        }
+        return replace(reports[0], **arrays)
+
+    @classmethod
+    def _of_texts(cls) -> list[str]:
+        return [each.name for each in fields(cls) if each.name not in ("pooling", "computed")]
 
     def __repr__(self) -> str:
         return (
             f"Report({len(self.tokens)} texts, {int(self.tokens.sum())} tokens, "
             f"{int((self.windows > 1).sum())} in windows, {int((self.cut > 0).sum())} cut, "
-            f"{int(self.without_vector.sum())} words without a vector, {int(self.unknown.sum())} unknown; "
-            f"computed in {self.computed})"
+            f"{int(self.without_vector.sum())} words without a vector, {int(self.unknown.sum())} unknown, "
+            f"{int(self.zero.sum())} vectors zero; {_pooled(self)}computed in {self.computed})"
         )
 
     def of(self, row: int) -> Self:
         """The report of one text."""
-        names = [each.name for each in fields(self) if each.name != "computed"]
-        return replace(self, **{name: getattr(self, name)[row : row + 1] for name in names})
+        return replace(self, **{name: getattr(self, name)[row : row + 1] for name in self._of_texts()})
+
+
+def _pooled(report: Report) -> str:
+    return f"pooled by {' and '.join(report.pooling)}, " if report.pooling else ""
 
 
 # What is shown of them: so many vectors, and so many numbers of each.
@@ -126,7 +138,7 @@ class SentenceVectors(Displayable, np.ndarray[Any, np.dtype[Any]]):
         >>> vectors = regard.load().embed(["a river bank", "a bank account"])
         >>> print(vectors)  # doctest: +ELLIPSIS
         2 vectors of 384 numbers (float32), of 2 texts
-        computed in float32, exact
+        pooled by mean, computed in float32, exact
         ...
     """
 
@@ -334,7 +346,9 @@ def _told(vectors: NDArray[Any], report: Report) -> "Iterator[RenderableType]":
         f"{count:,} vector{'s' * (count != 1)} of {each} numbers ({vectors.dtype}), "
         f"of {texts:,} text{'s' * (texts != 1)}"
     )
-    yield Text(f"computed in {report.computed}")
+    yield Text(f"{_pooled(report)}computed in {report.computed}")
+    if zero := int(report.zero.sum()):
+        yield Text(f"{zero:,} vector{'s' * (zero != 1)} of zeros alone, with no direction")
     if unknown := int(report.unknown.sum()):
         yield Text(f"{unknown:,} word{'s' * (unknown != 1)} unknown to the model, which reads [UNK] for each")
 

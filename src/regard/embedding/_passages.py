@@ -204,7 +204,9 @@ class Passages:
         """The last part of a row's text."""
         return self.texts[self.rows[row][0]].parts[-1]
 
-    def report(self, computed: Computed, unknown: int | None) -> Report:
+    def report(
+        self, computed: Computed, unknown: int | None, *, zero: NDArray[np.int64], pooling: tuple[str, ...]
+    ) -> Report:
         """What becomes of each text; `unknown` is the id of what the vocabulary cannot spell."""
         without = [
             0 if each.aligned is None else each.aligned.without_pieces + _cut_words(each)
@@ -216,6 +218,8 @@ class Passages:
             cut=np.array([each.cut for each in self.texts], dtype=np.int64),
             without_vector=np.array(without, dtype=np.int64),
             unknown=np.array([each.unknown(unknown) for each in self.texts], dtype=np.int64),
+            zero=zero,
+            pooling=pooling,
             computed=computed,
         )
 

@@ -246,6 +246,14 @@ def finished(
     return unit(vectors) if normalize else vectors
 
 
+class NotFiniteError(RegardError):
+    """Vectors with entries that are infinite or not a number; `places` says which, by row."""
+
+    def __init__(self, message: str, places: NDArray[np.int64]) -> None:
+        super().__init__(message)
+        self.places = places
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Packed:
     """Vectors in a smaller type.
@@ -277,7 +285,7 @@ def packed(vectors: Tensor | NDArray[Any], storage: Storage) -> Packed:
 
     Raises:
         InputError: an unknown storage, or an entry that float16 has no number for.
-        RegardError: an entry that is infinite or not a number, in any storage.
+        NotFiniteError: an entry that is infinite or not a number, in any storage.
 
     Example:
         >>> packed(np.array([[0.5, -1.0, 0.25]]), "int8").vectors
@@ -290,11 +298,12 @@ def packed(vectors: Tensor | NDArray[Any], storage: Storage) -> Packed:
     """
     wide = vectors.detach().cpu().float().numpy() if isinstance(vectors, Tensor) else vectors
     wide = np.asarray(wide, dtype=np.float32)
-    odd = len(wide) - int(np.isfinite(wide).all(axis=tuple(range(1, wide.ndim))).sum()) if wide.ndim else 0
-    if odd:
-        raise RegardError(
-            f"{odd} of {len(wide)} vectors have numbers that are not finite: the model's weights are "
-            "damaged, or its layers overflow; load another checkpoint."
+    odd = np.flatnonzero(~np.isfinite(wide).all(axis=tuple(range(1, wide.ndim))))
+    if len(odd):
+        raise NotFiniteError(
+            f"{len(odd)} of {len(wide)} vectors have numbers that are not finite: the model's weights are "
+            "damaged, or its layers overflow; load another checkpoint.",
+            odd,
         )
     match storage:
         case "float32":

@@ -341,6 +341,44 @@ def test_words_unknown_to_the_model_are_counted(model: regard.Model) -> None:
     assert again.unknown.tolist() == words.unknown.tolist()
 
 
+def test_vectors_of_zeros_are_counted() -> None:
+    """As they are stored: float16 has no number for the small ones, and signs may all be negative."""
+    model = regard.load()
+    norm = model.network.stack("encoder").layers[-1].ffn_residual.norm  # type: ignore[union-attr]
+    with torch.no_grad():
+        norm.weight.zero_()
+        norm.bias.fill_(-1e-9)
+    for storage, zero in (("float32", 0), ("float16", 1), ("int8", 0), ("ubinary", 0)):
+        found = model.embed(["fish", "a bank"], normalize=False, storage=storage)  # type: ignore[arg-type]
+        assert found.report is not None
+        assert found.report.zero.tolist() == [zero, zero], storage
+    with torch.no_grad():
+        norm.bias.zero_()
+    words = model.embed(["fish", "a bank"], level="word", layer=[-1, 0], normalize=True)
+    assert words.report.zero.tolist() == [1, 2]
+    assert "3 vectors of zeros alone, with no direction" in str(words)
+    assert "3 vectors zero; pooled by mean, computed in float32" in repr(words.report)
+    joined = type(words).joined([words.of(1), words.of(0)])
+    assert joined.report.zero.tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("options", "pooling"),
+    [
+        ({}, ("mean",)),
+        ({"pooling": ["cls", "max"]}, ("cls", "max")),
+        ({"level": "word", "pooling": "first"}, ("first",)),
+        ({"level": "token"}, ()),
+    ],
+)
+def test_the_report_says_how_vectors_were_pooled(
+    model: regard.Model, options: Any, pooling: tuple[str, ...]
+) -> None:
+    found = model.embed(["fish"], **options)
+    assert found.report.pooling == pooling
+    assert ("pooled by" in str(found)) == bool(pooling)
+
+
 @pytest.mark.parametrize("level", ["sentence", "word"])
 def test_vectors_show_themselves(model: regard.Model, level: Any) -> None:
     found = model.embed(TEXTS * 5, level=level, layer=[2, 5], storage="int8")

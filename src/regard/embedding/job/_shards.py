@@ -207,7 +207,7 @@ class Shard:
             "texts": self._rows - len(self._rejected),
             "vectors": self._vectors,
             "rejected": self._rejected,
-            "counts": dict(self._counts),
+            "counts": {**self._counts, "missing": len(self._rejected) - self._counts["infinite"]},
             "bytes": size,
             "sha256": digest.hexdigest(),
         }

@@ -18,6 +18,7 @@ from regard.embedding._embeddings import Embeddings, Report, by_layer
 from regard.embedding._passages import Truncate, Window, Windows
 from regard.embedding._request import Mix, Request
 from regard.embedding._settings import read_sentence_settings
+from regard.embedding._steps import NotFiniteError
 from regard.models import Loaded
 from regard.text import Words
 
@@ -79,6 +80,7 @@ class Work(Protocol):
 _VECTORS = 1 << 27
 # Sentence vectors take less: of most texts, the tokens' are gone before the next are computed.
 _SENTENCES = 3 * _VECTORS
+_NOT_FINITE = "a vector of the text has numbers that are not finite: the model's layers overflow"
 
 
 class ModelWork:
@@ -128,15 +130,20 @@ class ModelWork:
         """The vectors of some texts, which are Unicode and not blank; see `Work`."""
         # What the texts before these took lies free in small pieces, more with every call.
         trim_malloc()
-        good, rejected = list(range(len(texts))), {}
-        try:
-            found = self._compute(texts)
-        except InputError:
-            rejected = self._refused(texts)
-            if not rejected:
-                raise
+        good, rejected = list(range(len(texts))), dict[int, str]()
+        infinite = 0
+        while True:
+            try:
+                found = self._compute([texts[place] for place in good])
+                break
+            except NotFiniteError as error:
+                rejected |= dict.fromkeys([good[place] for place in error.places], _NOT_FINITE)
+                infinite += len(error.places)
+            except InputError:
+                if not (refused := self._refused([texts[place] for place in good])):
+                    raise
+                rejected |= {good[place]: why for place, why in refused.items()}
             good = [place for place in good if place not in rejected]
-            found = self._compute([texts[place] for place in good])
         rows = np.arange(len(good)) if isinstance(found, Sentences) else found.rows
         for place in np.setdiff1d(np.arange(len(good)), rows):
             rejected[good[place]] = "no word of the text has a vector"
@@ -144,7 +151,7 @@ class ModelWork:
             rows=np.array(good, np.int64)[rows],
             columns=self._columns(found, [texts[place] for place in good]),
             rejected=rejected,
-            counts=_counts(found.report),
+            counts={**_counts(found.report), "infinite": infinite},
         )
 
     def _compute(self, texts: Sequence[str]) -> Sentences | Embeddings:
@@ -191,6 +198,7 @@ def _counts(report: Report) -> dict[str, int]:
         "cut_tokens": int(report.cut.sum()),
         "without_vector": int(report.without_vector.sum()),
         "unknown": int(report.unknown.sum()),
+        "zero": int(report.zero.sum()),
     }
 
 

@@ -48,6 +48,8 @@ def test_sentences(loaded: Loaded) -> None:
         "cut_tokens": 0,
         "without_vector": 0,
         "unknown": 0,
+        "zero": 0,
+        "infinite": 0,
     }
 
 
@@ -86,6 +88,26 @@ def test_texts_that_cannot_be_embedded(loaded: Loaded, level: Any) -> None:
     assert sorted(found["rejected"]) == [1, 3]
     assert found["rejected"][1].startswith("leaves no token: ")
     np.testing.assert_array_equal(found["vector"], columns(work, ["one", "two"])["vector"])
+
+
+@pytest.mark.parametrize("level", ["sentence", "word"])
+def test_a_text_with_a_vector_that_is_not_finite_is_put_aside(level: Any) -> None:
+    """Beside one without a token: the damage is in one row of the table, which no other text reads."""
+    loaded = load_checkpoint()
+    (fish,) = loaded.require_tokenizer().encode("fish", add_special_tokens=False).token_ids
+    work = ModelWork(loaded, Request(level=level))
+    before = columns(work, TEXTS)
+    with torch.no_grad():
+        loaded.network.stack("encoder").embeddings.tokens.weight[fish] = torch.nan  # type: ignore[union-attr]
+    found = columns(ModelWork(loaded, Request(level=level)), ["a fish", *TEXTS, "\u200b", "Fish!"])
+    assert {place: reason[:22] for place, reason in found["rejected"].items()} == {
+        0: "a vector of the text h",
+        4: "leaves no token: the t",
+        5: "a vector of the text h",
+    }
+    assert found["counts"] == before["counts"] | {"infinite": 2}
+    np.testing.assert_array_equal(found["vector"], before["vector"])
+    assert found["rows"].tolist() == (before["rows"] + 1).tolist()
 
 
 def test_only_texts_that_cannot_be_embedded(loaded: Loaded) -> None:
