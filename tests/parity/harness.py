@@ -165,7 +165,7 @@ def run_ours(network: nn.Module, batch: Batch, *, gradients: bool = True) -> Run
                 taps[f"{prefix}layers.{layer}.cross_attention.inputs"] = listen
         taps[f"{prefix}output"] = hidden[kind].append
     network.zero_grad()
-    output = network(batch.token_ids, **_arguments(batch), taps=Taps(taps))
+    output = network(batch.token_ids, **_arguments(network, batch), taps=Taps(taps))
     with torch.no_grad():
         weights = {kind: [attention_weights(each) for each in inputs[kind]] for kind in inputs}
     # As transformers: its classes with a head give nothing else, and texts in one row have no pooled vector.
@@ -177,24 +177,34 @@ def run_ours(network: nn.Module, batch: Batch, *, gradients: bool = True) -> Run
     return run
 
 
-def _arguments(batch: Batch) -> dict[str, Any]:
+def _arguments(network: Any, batch: Batch) -> dict[str, Any]:
+    """Where padding stands in front, transformers counts it as positions: so regard is asked to."""
     mask: Any = batch.mask
+    positions = {"encoder": batch.positions, "decoder": None}
+    for kind, ids, real in (
+        ("encoder", batch.token_ids, mask),
+        ("decoder", batch.target_ids, batch.target_mask),
+    ):
+        if real is not None and positions[kind] is None and not real[:, 0].all():
+            stack = network.stack(kind if len(network.prefixes) == 2 else next(iter(network.prefixes)))
+            positions[kind] = stack.numbering(ids) if stack.embeddings.positions is not None else None
     if batch.packed:
         numbers = [torch.full((length,), number) for number, length in enumerate(batch.packed)]
         mask = Segments(torch.cat(numbers)[None])
     return {
         "mask": mask,
         "token_types": batch.token_types,
-        "positions": batch.positions,
+        "positions": positions["encoder"],
         "decoder_token_ids": batch.target_ids,
         "decoder_mask": batch.target_mask,
+        "decoder_positions": positions["decoder"],
     }
 
 
 def ours_again(network: nn.Module, batch: Batch) -> Any:
     """The output without taps, which may take other ways through the network."""
     with torch.no_grad():
-        return network(batch.token_ids, **_arguments(batch))
+        return network(batch.token_ids, **_arguments(network, batch))
 
 
 # --- comparing

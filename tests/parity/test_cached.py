@@ -8,7 +8,7 @@ from torch import Tensor
 
 from parity.conftest import Workshop
 from parity.families import ENTRIES, UNDER_TEST
-from regard.core import Taps
+from regard.core import Padding, Segments, Taps, Window
 from regard.core.errors import InputError
 from tolerances import FP64, assert_close_to_largest
 
@@ -26,7 +26,7 @@ def network_of(workshop: Workshop, name: str, **fields: Any) -> Any:
 def begun(network: Any, source: Tensor, mask: Tensor | None = None) -> Any:
     if network.encoder is None:
         return network.begin()
-    return network.begin(network.encode(source, mask=mask), mask=mask)
+    return network.begin(network.encode(source, mask=mask))
 
 
 def whole(network: Any, ids: Tensor, source: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -157,6 +157,26 @@ def test_the_limit_counts_tokens_not_padding(workshop: Workshop) -> None:
     state = network.begin()
     got = network.decode(padded, state, mask=mask).logits
     assert_close_to_largest(got[:, 5:], network(ids).logits, FP64)
+
+
+@torch.no_grad()
+def test_a_decoder_begins_with_what_the_encoder_gave(workshop: Workshop) -> None:
+    bart, gpt2, source = (
+        network_of(workshop, "bart"),
+        network_of(workshop, "gpt2"),
+        torch.tensor([[8, 9, 10]]),
+    )
+    with pytest.raises(InputError, match=r"encoded must be given, from encode\(...\); got NoneType"):
+        bart.begin()
+    with pytest.raises(InputError, match=r"encoded must be given, from encode\(...\); got Tensor"):
+        bart.begin(bart.encode(source).state)
+    with pytest.raises(InputError, match="encoded must be None: this model has no encoder; got Encoded"):
+        gpt2.begin(bart.encode(source))
+    with pytest.raises(InputError, match="must both hold Segments, or neither"):
+        bart.begin(bart.encode(source, mask=Segments(torch.tensor([[0, 0, 1]]))))
+    one = Padding(torch.tensor([[True, True, False]]))  # for all rows of the batch
+    state = bart.begin(bart.encode(source.repeat(2, 1), mask=one & Window(left=5, right=5)))
+    assert state.encoded_mask.tolist() == [[True, True, False]] * 2
 
 
 def test_gradients_are_refused(workshop: Workshop) -> None:

@@ -12,6 +12,7 @@ from parity.families import ENTRIES, PLAINLY, UNDER_TEST
 from parity.families_inputs import Batch
 from parity.families_oracle import build
 from parity.harness import assert_same_run, ours_again, run_ours, run_theirs
+from regard.core.errors import InputError
 from regard.models import FAMILIES
 from tolerances import BF16, FP64, PARITY_FP32, assert_close_to_largest
 from unit.models.folders import OWN
@@ -120,6 +121,49 @@ def test_an_item_without_any_token(workshop: Workshop, name: str) -> None:
     for kind in ours.weights:
         assert all(not weights[2].any() for weights in ours.weights[kind]), kind
     assert all(hidden.isfinite().all() for layers in ours.hidden.values() for hidden in layers)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", PLAINLY)
+def test_padding_in_front_is_refused_where_it_would_be_counted(workshop: Workshop, name: str) -> None:
+    """Else, and with the positions that the error names, each text is what it is alone."""
+    network: Any = workshop.network(name, dtype=torch.float64)
+    form = "left-left" if ENTRIES[name].shape == "encoder-decoder" else "left-padded"
+    batch = batch_of(name, form)
+    stacks = [network.stack(kind) for kind in network.prefixes]
+    masks = [batch.mask] if batch.target_mask is None else [batch.mask, batch.target_mask]
+    given: dict[str, Any] = {"mask": batch.mask, "token_types": batch.token_types}
+    if batch.target_mask is not None:
+        given |= {"decoder_token_ids": batch.target_ids, "decoder_mask": batch.target_mask}
+    for side, stack, mask in zip(("", "decoder_"), stacks, masks, strict=False):
+        if stack.embeddings.positions is not None:
+            first = stack.numbering.first
+            plus = rf" \+ {first}" if first else ""
+            wanted = rf"^{side}positions must be given where {side}mask begins .*clamp\(min=0\){plus}, or"
+            with pytest.raises(InputError, match=wanted):
+                network(batch.token_ids, **given)
+            assert mask is not None
+            given[f"{side}positions"] = (mask.cumsum(1) - 1).clamp(min=0) + first
+    whole = network(batch.token_ids, **given).last_hidden_state
+    for row in range(len(whole)):
+        ids, *target = (
+            of[row : row + 1, mask[row]]  # type: ignore[index]
+            for of, mask in zip((batch.token_ids, batch.target_ids), masks, strict=False)
+        )
+        alone = network(ids, decoder_token_ids=target[0] if target else None).last_hidden_state
+        # Of rotary positions the angles are float32, so that a shift of them rounds otherwise.
+        assert_close_to_largest(whole[row, masks[-1][row]][None], alone, PARITY_FP32)  # type: ignore[index]
+
+
+def test_padding_that_is_told_by_its_id_may_stand_in_front(workshop: Workshop) -> None:
+    """RoBERTa counts the tokens that are none; only what hides under the mask must be such."""
+    network: Any = workshop.network("roberta", dtype=torch.float64)
+    batch = batch_of("roberta", "left-pad-id")
+    assert batch.mask is not None
+    found = network(batch.token_ids, mask=batch.mask).last_hidden_state
+    positions = (batch.mask.cumsum(1) - 1).clamp(min=0) + network.encoder.numbering.first
+    wanted = network(batch.token_ids, mask=batch.mask, positions=positions).last_hidden_state
+    assert_close_to_largest(found[batch.mask], wanted[batch.mask], FP64)
 
 
 # What each name means is shown in tests/unit/blocks; here, that every family reads its field.

@@ -89,6 +89,6 @@ def test_the_positions_of_a_text_begin_apart() -> None:
     config = original_transformer(vocab_size=53, d_model=128, num_layers=4, num_heads=4, d_ff=256)
     network = new_network(config, seed=3).eval()
     with torch.no_grad():
-        state = nn.functional.normalize(network.encode(torch.randint(2, 53, (7, 13))), dim=-1)
+        state = nn.functional.normalize(network.encode(torch.randint(2, 53, (7, 13))).state, dim=-1)
     pairs = (state @ state.mT).triu(diagonal=1)
     assert float(pairs.sum()) / (7 * 13 * 12 / 2) < 0.8

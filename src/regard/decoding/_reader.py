@@ -217,7 +217,7 @@ class Reader:
             encoded = None
             if self._source is not None:
                 encoded = network.encode(self._source, mask=self._source_real)
-            self._state = network.begin(encoded, mask=self._source_real, back=back)
+            self._state = network.begin(encoded, back=back)
 
     def logits(self) -> Tensor:
         """(rows, vocab_size), of the token after all that was added: in float32 or wider."""

@@ -39,7 +39,7 @@ from regard.models._network import (
 )
 from regard.models._parity import LayerParity, Parity, bound_of, layer_parity, output_error
 from regard.models._saving import save_checkpoint, write_checkpoint
-from regard.models._state import DecoderState
+from regard.models._state import DecoderState, Encoded
 from regard.models._surgery import (
     WITHOUT_CODE,
     Heads,
@@ -63,6 +63,7 @@ from regard.models.families import FAMILIES, family_of
 __all__ = [
     "FAMILIES",
     "DecoderState",
+    "Encoded",
     "FamilyConfig",
     "Heads",
     "Kind",

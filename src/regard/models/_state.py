@@ -1,11 +1,25 @@
 """What a decoder has read so far, so that it goes on from there token by token."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from regard.blocks import LayerState
+from regard.core import Mask
+
+
+class Encoded(NamedTuple):
+    """What an encoder made of its texts, for the decoder beside it; `Transformer.encode` gives one.
+
+    Attributes:
+        state: (batch, N, d_model), its contextual embeddings.
+        mask: the mask that it was given, which the decoder obeys too.
+    """
+
+    state: Tensor
+    mask: Mask | None
 
 
 class DecoderState:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.blocks import LatentStack, MultiHeadAttention, Stack
-from regard.core import Mask, Padding, Segments, Taps
+from regard.core import Mask, Padding, Segments, Taps, padding_of
 from regard.core.errors import InputError
 from regard.models._config import check_sizes
 from regard.models._heads import (
@@ -32,7 +32,7 @@ from regard.models._network import (
     for_cross_attention,
     stack_of,
 )
-from regard.models._state import DecoderState
+from regard.models._state import DecoderState, Encoded
 from regard.positions import FourierPositions, LearnedPositions, SinusoidalPositions
 
 
@@ -171,7 +171,7 @@ class Transformer(Network):
         mask: Tensor | Mask | None = None,
         positions: Tensor | None = None,
         taps: Taps | None = None,
-    ) -> Tensor:
+    ) -> Encoded:
         """Run the encoder alone: once for a text, however many tokens a decoder then gives.
 
         Args:
@@ -179,27 +179,22 @@ class Transformer(Network):
             taps: listeners at the encoder's points, or None.
 
         Returns:
-            (batch, N, d_model), its contextual embeddings.
+            Its contextual embeddings (batch, N, d_model), with the mask, for `begin`.
 
         Raises:
             InputError: no encoder, or what `forward` refuses.
         """
         encoder = self.stack("encoder")
         self._check("token_ids", "encoder", token_ids, positions)
+        padding = self._mask("", "encoder", Input(token_ids, mask, positions))
         inner = _of_stack(taps, self.prefixes["encoder"])
-        state: Tensor = encoder(
-            token_ids, mask=as_mask("mask", mask, token_ids), positions=positions, taps=inner
-        )
-        return state
+        return Encoded(encoder(token_ids, mask=padding, positions=positions, taps=inner), padding)
 
-    def begin(
-        self, encoded: Tensor | None = None, *, mask: Tensor | None = None, back: int = 0
-    ) -> DecoderState:
+    def begin(self, encoded: Encoded | None = None, *, back: int = 0) -> DecoderState:
         """The state of a decoder that has read nothing, for `decode`.
 
         Args:
-            encoded: (batch, N, d_model), from `encode`, where there is an encoder beside it.
-            mask: bool (batch, N), the one that the encoder was given; None where there is no padding.
+            encoded: from `encode`, where there is an encoder beside it.
             back: how many positions can be taken back at any time, by `DecoderState.cut`.
 
         Raises:
@@ -220,19 +215,18 @@ class Transformer(Network):
         name = getattr(self.config, "model_type", type(self).__name__)
         if self.decoder is None:
             raise InputError(f"model must have a decoder to be run token by token; {name} has none here.")
-        if (self.encoder is None) != (encoded is None):
+        if not isinstance(encoded, type(None) if self.encoder is None else Encoded):
             wanted = "None: this model has no encoder" if self.encoder is None else "given, from encode(...)"
-            raise InputError(f"encoded must be {wanted}.")
-        if encoded is not None and mask is not None and mask.shape != encoded.shape[:2]:
-            raise InputError(
-                f"mask must have the shape of the encoder's token_ids, {tuple(encoded.shape[:2])}; "
-                f"got {tuple(mask.shape)}."
-            )
+            raise InputError(f"encoded must be {wanted}; got {type(encoded).__name__}.")
+        state, mask = (None, None) if encoded is None else encoded
+        real = padding_of(for_cross_attention(mask, None))
+        if state is not None and real is not None:
+            real = real.expand(state.shape[:2])
         try:
             layers = self.decoder.new_states(back=back)
         except InputError as error:
             raise InputError(f"model must be one that can be run token by token; in {name} {error}") from None
-        return DecoderState(layers, encoded=encoded, encoded_mask=mask)
+        return DecoderState(layers, encoded=state, encoded_mask=real)
 
     def decode(
         self,
@@ -247,7 +241,7 @@ class Transformer(Network):
         """Run the decoder over the next tokens: one, some, or all at once give the same numbers.
 
         Positions are counted from the mask: a text is what it is alone, however much padding stands around
-        it. (`forward` counts padding too, unless it is given `positions`.)
+        it. (`forward` refuses padding in front where positions are vectors, unless it is given `positions`.)
 
         Args:
             token_ids: int64 (batch, new), what follows that which was read before.
@@ -305,9 +299,9 @@ class Transformer(Network):
             if table is None:
                 raise InputError("token_types must be None: this model has no token types.")
             check_beside("token_types", token_types, first.ids, table.num_embeddings, one_row=False)
-        padding = as_mask("mask", first.mask, first.ids)
+        padding = self._mask("", next(iter(self.prefixes)), first)
         if second is not None:
-            decoder_mask = as_mask("decoder_mask", second.mask, second.ids)
+            decoder_mask = self._mask("decoder_", "decoder", second)
             encoded_mask = for_cross_attention(padding, decoder_mask)
         if logits and self.head is not None and self.head.of_text:
             _refuse_segments(padding)
@@ -342,6 +336,27 @@ class Transformer(Network):
             encoder_state=encoder_state,
             decoder_state=None if self.decoder is None else state,
         )
+
+    def _mask(self, side: str, kind: StackKind, read: Input) -> Mask | None:
+        """The mask as an object; refused where it makes a text begin at another position than the first."""
+        mask, stack = as_mask(f"{side}mask", read.mask, read.ids), self.stack(kind)
+        real = padding_of(mask)
+        counted = read.positions is None and stack.embeddings.positions is not None
+        if real is None or not counted or torch.compiler.is_compiling():  # a look would break the graph
+            return mask
+        shape = read.ids.shape
+        if real.shape not in (shape, (1, shape[1])):
+            return mask  # for the attention to refuse
+        real = real.expand(shape)
+        start = real.int().argmax(dim=1, keepdim=True)
+        wrong = stack.numbering(read.ids).expand(shape).gather(1, start) != stack.numbering.first
+        if bool((wrong[:, 0] & ~real[:, 0] & real.any(dim=1)).any()):
+            from_first = f" + {stack.numbering.first}" if stack.numbering.first else ""
+            raise InputError(
+                f"{side}positions must be given where {side}mask begins with padding: this model would count "
+                f"it. Give ({side}mask.cumsum(1) - 1).clamp(min=0){from_first}, or pad behind."
+            )
+        return mask
 
     def _target_of(self, token_ids: Tensor) -> Tensor | None:
         return None if self.head is None else self.head.target_of(token_ids)

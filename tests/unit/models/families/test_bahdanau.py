@@ -43,7 +43,7 @@ def test_pieces_give_what_the_whole_gives(network: Any) -> None:
     whole = network(source, mask=mask, decoder_token_ids=target).logits
     alone = network(source[1:, :3], decoder_token_ids=target[1:]).logits
     assert_close_to_largest(whole[1:], alone, FP64)
-    state = network.begin(network.encode(source, mask=mask), mask=mask, back=2)
+    state = network.begin(network.encode(source, mask=mask), back=2)
     found = [network.decode(piece, state).logits for piece in target[:, :5].split([1, 3, 1], dim=1)]
     assert_close_to_largest(torch.cat(found, dim=1), whole[:, :5], FP64)
     network.decode(torch.tensor([[11], [12]]), state)  # two wrong guesses, taken back

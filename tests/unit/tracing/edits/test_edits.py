@@ -302,15 +302,16 @@ def test_resampling_in_a_padded_batch(models: Any, site: Any) -> None:
     model = models["encoder"]
     ids = torch.tensor([[2, 4, 7, 9, 4, 10, 3], [2, 9, 5, 3, 0, 0, 0], [0, 0, 0, 2, 9, 5, 3]])
     mask = ids != 0
+    given: Any = {"mask": mask, "positions": (mask.cumsum(1) - 1).clamp(min=0)}
     point = {"residual": "layers.1.input", "context": "layers.1.attention.context"}.get(
         site, "layers.1.attention.v"
     )
     before, after, alone = [], [], []
     with torch.no_grad():
-        model(ids, mask=mask, taps=Taps({point: before.append}))
+        model(ids, **given, taps=Taps({point: before.append}))
         for seed in range(9):
             edited = model.edited(regard.Resample(site, layer=1, seed=seed))
-            edited(ids, mask=mask, taps=Taps({point: after.append}))
+            edited(ids, **given, taps=Taps({point: after.append}))
             edited(ids[:1], taps=Taps({point: alone.append}))
     before = before[0].movedim(-2, 1)
     donors = set()
