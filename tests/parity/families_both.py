@@ -58,7 +58,7 @@ _BART = {
 BART = FamilyUnderTest(
     # Positions start at row 2 of a table of max_position_embeddings + 2. The norms' epsilon is 1e-5, and no
     # field. The head has a bias that is a buffer (final_logits_bias), and is stored. Without
-    # tie_word_embeddings both stacks and `shared` have tables of their own: no published checkpoint is so.
+    # tie_word_embeddings both stacks and `shared` have tables of their own, see test_families.py.
     # The classifier reads the decoder at the encoder's last eos_token_id, so both have one length.
     name="bart",
     config=hf.BartConfig,

@@ -1,6 +1,7 @@
 """Every family against transformers: forward, hidden states, attention, gradients, in every type."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from parity.families_inputs import Batch
 from parity.families_oracle import build
 from parity.harness import assert_same_run, ours_again, run_ours, run_theirs
 from regard.core.errors import InputError
-from regard.models import FAMILIES
+from regard.models import FAMILIES, write_checkpoint
 from tolerances import BF16, FP64, PARITY_FP32, assert_close_to_largest
 from unit.models.folders import OWN
 
@@ -121,6 +122,39 @@ def test_an_item_without_any_token(workshop: Workshop, name: str) -> None:
     for kind in ours.weights:
         assert all(not weights[2].any() for weights in ours.weights[kind]), kind
     assert all(hidden.isfinite().all() for layers in ours.hidden.values() for hidden in layers)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        (name, label)
+        for name in ("bart", "mbart", "marian")
+        for label in ENTRIES[name].classes
+        if label != "sequence"  # reads the decoder as the base does
+    ],
+)
+def test_encoder_and_decoder_with_tables_of_their_own(
+    workshop: Workshop, name: str, label: str, tmp_path: Path
+) -> None:
+    """As transformers 5 saves them where the output is not tied: and a third that no code reads."""
+    batch = batch_of(name, "right-right")
+    saved = workshop.saved(name, label, torch.float64, tie_word_embeddings=False)
+    model = regard.load(saved.folder)
+    network: Any = model.network
+    assert [left.removeprefix("model.") for left in model.loaded.left_out] == ["shared.weight"]
+    theirs = run_theirs(saved, batch)
+    assert_same_run(run_ours(network, batch), theirs, batch, FP64)
+    # Written and read again, here and there, it is the same; what the third table holds changes nothing.
+    write_checkpoint(network, tmp_path / "again")
+    again = regard.load(tmp_path / "again").network
+    assert again.config == network.config
+    assert_same_run(run_ours(again, batch, gradients=False), theirs, batch, FP64, gradients=False)
+    read, report = type(saved.model).from_pretrained(
+        tmp_path / "again", attn_implementation="eager", dtype=torch.float64, output_loading_info=True
+    )
+    assert {each.removeprefix("model.") for each in report["missing_keys"]} <= {"shared.weight"}
+    there = run_theirs(replace(saved, model=read), batch, gradients=False)
+    assert_same_run(there, theirs, batch, FP64, gradients=False)
 
 
 @torch.no_grad()

@@ -140,8 +140,12 @@ class BartConfig(FamilyConfig):
             fields.expect(name, (value,), default=value)
         # What the classes of transformers have where a file says nothing.
         start, pad, end = {"bart": (2, 1, 2), "mbart": (None, 1, 2), "marian": (58100, 58100, 0)}[model_type]
+        # Since transformers 5 an output layer of its own comes with a table for each stack.
+        tables = {f"{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")}
+        own_tables = tables <= {name.removeprefix("model.") for name in tensors}
         derived = {
             "decoder_vocab_size": vocab_size,
+            "share_embeddings": read["tie_word_embeddings"] or not own_tables,
             "has_logits_bias": "final_logits_bias" in tensors,
             "decoder_start_token_id": fields.get("decoder_start_token_id", int, start),
             "pad_token_id": fields.get("pad_token_id", int, pad),
@@ -149,7 +153,7 @@ class BartConfig(FamilyConfig):
         }
         if is_marian:
             derived["decoder_vocab_size"] = fields.get("decoder_vocab_size", int, None) or vocab_size
-            derived["share_embeddings"] = fields.get("share_encoder_decoder_embeddings", bool, True)
+            derived["share_embeddings"] &= fields.get("share_encoder_decoder_embeddings", bool, True)
             derived["stores_positions"] = any("embed_positions" in name for name in tensors)
         return derived
 
