@@ -28,6 +28,7 @@ _SAME_PARAMETERS = {
     "llama-yarn",
     "llama-linear",
     "llama-dynamic",
+    "llama-longrope",
     "qwen2-windows",
     "qwen3-windows",
     "bart-unscaled",

@@ -185,6 +185,20 @@ DECODERS = (
         rope_parameters={"rope_type": "dynamic", "rope_theta": 101.0, "factor": 3.0},
         packs=False,
     ),
+    # Other divisors in texts of more than seven tokens: nothing to pack either.
+    variant(
+        LLAMA,
+        id="llama-longrope",
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 101.0,
+            "short_factor": [1.0, 1.1, 1.3, 1.7, 2.0],
+            "long_factor": [1.1, 1.9, 2.7, 3.1, 3.7],
+            "factor": 3.0,
+            "original_max_position_embeddings": 7,
+        },
+        packs=False,
+    ),
     variant(QWEN2, id="qwen2-windows", **_OF_WINDOWS),
     variant(QWEN3, id="qwen3-windows", **_OF_WINDOWS),
 )

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 LENGTH, SOURCE = 13, 11
 PIECES = {"one by one": [1] * LENGTH, "in chunks": [5, 1, 7], "at once": [LENGTH]}
-CACHED = [name for name in UNDER_TEST if ENTRIES[name].shape != "encoder" and name != "llama-dynamic"]
+BY_LENGTH = ("llama-dynamic", "llama-longrope")
+CACHED = [name for name in UNDER_TEST if ENTRIES[name].shape != "encoder" and name not in BY_LENGTH]
 
 
 def network_of(workshop: Workshop, name: str, **fields: Any) -> Any:
@@ -130,7 +131,8 @@ def test_listeners_see_and_change_the_new_positions(workshop: Workshop, name: st
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("llama-dynamic", "in llama dynamic NTK scaling turns all keys anew"),
+        ("llama-dynamic", "in llama DynamicNTKScaling turns all keys anew"),
+        ("llama-longrope", "in llama LongRoPEScaling turns all keys anew"),
         ("bert", "bert has none here"),
     ],
 )

@@ -10,7 +10,7 @@ from regard.blocks._embeddings import Embeddings
 from regard.blocks._layers import LayerState
 from regard.core import Bias, Causal, DenseBias, Mask, Taps, Window
 from regard.core.errors import InputError
-from regard.positions import DynamicNTKScaling, Rotary, Rotation
+from regard.positions import Rotary, Rotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,10 @@ class Stack(nn.Module):
         for pattern in self.patterns:
             if pattern.mask is None or not any(isinstance(part, Causal) for part in pattern.mask.parts()):
                 raise InputError("a token's vectors depend on what follows it, so no cache can be kept.")
-            if pattern.rotary is not None and isinstance(pattern.rotary.scaling, DynamicNTKScaling):
+            if pattern.rotary is not None and pattern.rotary.scaling.by_length:
                 raise InputError(
-                    "dynamic NTK scaling turns all keys anew as the text grows, so no cache can be kept."
+                    f"{type(pattern.rotary.scaling).__name__} turns all keys anew as the text grows, so no "
+                    "cache can be kept."
                 )
         # The bias is one for all layers, of all keys: where there is one, none may be let go.
         windows = [_window(pattern) if self.bias is None else None for pattern in self.patterns]

@@ -115,6 +115,11 @@ class Transformer(Network):
             "network(ids, taps=...) shows what each layer reads"
         )
 
+    def shares_a_pass(self, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+        """Where no rotation depends on the length of the pass, or the lengths are the same."""
+        patterns = (each for kind in self.prefixes for each in self.stack(kind).patterns)
+        return one == other or not any(each.rotary and each.rotary.scaling.by_length for each in patterns)
+
     def tap_names(self) -> list[str]:
         """Every point, in the order of the forward pass."""
         names = [

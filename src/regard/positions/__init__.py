@@ -11,9 +11,11 @@ from regard.positions._rope_scaling import (
     DynamicNTKScaling,
     LinearScaling,
     Llama3Scaling,
+    LongRoPEScaling,
     NoScaling,
     RotaryScaling,
     YaRNScaling,
+    yarn_amplitude,
 )
 from regard.positions._rotary import Rotary, Rotation
 from regard.positions._vectors import (
@@ -30,6 +32,7 @@ __all__ = [
     "LearnedPositions",
     "LinearScaling",
     "Llama3Scaling",
+    "LongRoPEScaling",
     "RelativeBias",
     "Rotary",
     "RotaryScaling",

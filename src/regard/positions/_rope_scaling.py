@@ -12,6 +12,7 @@ checkpoint gets the angles it was evaluated with, bit for bit.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,8 +23,13 @@ from regard.core.errors import InputError
 class RotaryScaling(ABC):
     """A rule for the frequencies; frozen and hashable, as the `Rotary` that holds it.
 
-    There are `LinearScaling`, `DynamicNTKScaling`, `YaRNScaling` and `Llama3Scaling`.
+    There are `LinearScaling`, `DynamicNTKScaling`, `YaRNScaling`, `LongRoPEScaling` and `Llama3Scaling`.
+
+    Attributes:
+        by_length: whether the frequencies depend on how long the text is.
     """
+
+    by_length: ClassVar[bool] = False
 
     @property
     def amplitude(self) -> float:
@@ -113,6 +119,7 @@ class DynamicNTKScaling(RotaryScaling):
     Source: Peng et al. 2023, arXiv 2309.00071, section 3.1 and appendix B.2 ("dynamic NTK").
     """
 
+    by_length = True
     factor: float
     max_seq_len: int
 
@@ -123,7 +130,7 @@ class DynamicNTKScaling(RotaryScaling):
         """See `RotaryScaling`."""
         if dim < 4:
             raise InputError(f"dynamic NTK scaling must rotate at least 4 entries of a head; got {dim}.")
-        length = 0 if position_ids.numel() == 0 else int(position_ids.max()) + 1
+        length = _length(position_ids)
         power = dim / (dim - 2)
         if length <= self.max_seq_len:
             stretch = (self.factor * self.max_seq_len / self.max_seq_len) - (self.factor - 1)
@@ -184,7 +191,7 @@ class YaRNScaling(RotaryScaling):
         """`attention_factor`, or what follows from `factor`."""
         if self.attention_factor is not None:
             return self.attention_factor
-        return 1.0 if self.factor <= 1 else 0.1 * math.log(self.factor) + 1.0
+        return yarn_amplitude(self.factor)
 
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
@@ -200,6 +207,68 @@ class YaRNScaling(RotaryScaling):
     def _index(self, turns: float, base: float, dim: int) -> float:
         length = self.original_max_seq_len
         return (dim * math.log(length / (turns * 2 * math.pi))) / (2 * math.log(base))
+
+
+def yarn_amplitude(factor: float, mscale: float = 1.0) -> float:
+    """0.1 mscale ln(factor) + 1; 1 where nothing is stretched. Files with two of them mean the quotient."""
+    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+
+
+@dataclass(frozen=True)
+class LongRoPEScaling(RotaryScaling):
+    """Each frequency has a divisor of its own, and another one in texts longer than those of training.
+
+        f_i / short_factor_i       where the largest position + 1 <= original_max_seq_len
+        f_i / long_factor_i        else, at all positions
+
+    and cosine and sine are multiplied by an amplitude, by default
+    sqrt(1 + ln(factor) / ln(original_max_seq_len)), 1 where factor <= 1.
+
+    Args:
+        short_factor, long_factor: the divisors, dim / 2 each.
+        original_max_seq_len: the longest of training, more than 1.
+        factor: how many times longer the texts may become.
+        attention_factor: the amplitude; None computes it.
+
+    Raises:
+        InputError: a number that is not positive, or other than dim / 2 divisors.
+
+    Example:
+        >>> scaling = LongRoPEScaling((1.0, 2.0), (4.0, 5.0), original_max_seq_len=4, factor=2.0)
+        >>> scaling.frequencies(100.0, 4, torch.arange(4)), scaling.frequencies(100.0, 4, torch.arange(5))
+        (tensor([1.0000, 0.0500]), tensor([0.2500, 0.0200]))
+
+    Source: Ding et al. 2024, arXiv 2402.13753; the two lists and the amplitude are in the code of Phi-3.
+    """
+
+    by_length = True
+    short_factor: tuple[float, ...]
+    long_factor: tuple[float, ...]
+    original_max_seq_len: int
+    factor: float
+    attention_factor: float | None = None
+
+    def __post_init__(self) -> None:
+        divisors = min((*self.short_factor, *self.long_factor), default=0.0)
+        length = {"original_max_seq_len - 1": self.original_max_seq_len - 1}
+        _check_positive(factor=self.factor, **{"the least divisor": divisors}, **length)
+
+    @property
+    def amplitude(self) -> float:
+        """`attention_factor`, or what follows from `factor`."""
+        if self.attention_factor is not None:
+            return self.attention_factor
+        stretch = math.log(max(self.factor, 1.0)) / math.log(self.original_max_seq_len)
+        return math.sqrt(1 + stretch)
+
+    def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
+        """See `RotaryScaling`."""
+        is_long = _length(position_ids) > self.original_max_seq_len
+        divisors = torch.tensor(self.long_factor if is_long else self.short_factor, device="cpu")
+        if len(divisors) != dim // 2:
+            name = "long_factor" if is_long else "short_factor"
+            raise InputError(f"{name} must have {dim // 2} numbers, one for each pair; got {len(divisors)}.")
+        return 1.0 / (divisors.float() * base ** (_even(dim) / dim))
 
 
 @dataclass(frozen=True)
@@ -254,6 +323,10 @@ class Llama3Scaling(RotaryScaling):
         smooth = (length / wavelength - low) / (high - low)
         between = (1 - smooth) * ends / self.factor + smooth * ends
         return torch.where(~is_short & ~is_long, between, ends)
+
+
+def _length(position_ids: Tensor) -> int:
+    return 0 if position_ids.numel() == 0 else int(position_ids.max()) + 1
 
 
 def _even(dim: int) -> Tensor:

@@ -17,14 +17,16 @@ from regard.positions import (
     DynamicNTKScaling,
     LinearScaling,
     Llama3Scaling,
+    LongRoPEScaling,
     NoScaling,
     RotaryScaling,
     YaRNScaling,
 )
-from unit.positions.rope_fields import LLAMA3, YARN
+from unit.positions.rope_fields import LLAMA3, LONGROPE, YARN
 
 BASE, DIM, MAX_SEQ_LEN = 1234.5, 2 * 11, 97
 POSITIONS = torch.arange(13)[None]
+SHORT, LONG = (tuple(map(float, LONGROPE[f"{name}_factor"])) for name in ("short", "long"))  # type: ignore[arg-type]
 
 
 def theirs(rope: dict[str, Any], *, length: Any = None) -> tuple[torch.Tensor, float]:
@@ -60,6 +62,14 @@ def theirs(rope: dict[str, Any], *, length: Any = None) -> tuple[torch.Tensor, f
         ),
         pytest.param(YaRNScaling(0.5, 19), YARN | {"factor": 0.5}, id="yarn-shrinks"),
         pytest.param(Llama3Scaling(7.0, 1.5, 4.5, 53), LLAMA3, id="llama3"),
+        pytest.param(LongRoPEScaling(SHORT, LONG, 19, 97 / 19), LONGROPE, id="longrope"),
+        pytest.param(LongRoPEScaling(SHORT, LONG, 19, 2.5), LONGROPE | {"factor": 2.5}, id="longrope-factor"),
+        pytest.param(LongRoPEScaling(SHORT, LONG, 19, 1.0), LONGROPE | {"factor": 1.0}, id="longrope-one"),
+        pytest.param(
+            LongRoPEScaling(SHORT, LONG, 19, 2.5, 0.6),
+            LONGROPE | {"factor": 2.5, "attention_factor": 0.6},
+            id="longrope-amplitude",
+        ),
     ],
 )
 def test_bits_of_transformers(scaling: RotaryScaling, rope: dict[str, Any]) -> None:
@@ -88,6 +98,15 @@ def test_dynamic_ntk_follows_the_length_of_the_call(length: int) -> None:
     # The largest position decides, not how many there are.
     assert torch.equal(scaling.frequencies(BASE, DIM, torch.tensor([[length - 1]])), wanted)
     assert torch.equal(wanted, start) == (length <= 97)
+
+
+@pytest.mark.parametrize("length", [1, 18, 19, 20, 97, 211])
+def test_longrope_has_other_divisors_for_long_texts(length: int) -> None:
+    frequencies, _ = theirs(LONGROPE, length=length)
+    scaling = LongRoPEScaling(SHORT, LONG, 19, 5.0)
+    assert torch.equal(scaling.frequencies(BASE, DIM, torch.tensor([[0, length - 1], [0, 0]])), frequencies)
+    for i, divisor in enumerate(LONG if length > 19 else SHORT):
+        assert frequencies[i].item() == pytest.approx(plain(i) / divisor, rel=1e-6)
 
 
 def plain(i: int) -> float:
@@ -154,6 +173,13 @@ def test_amplitude_of_the_paper() -> None:
         (lambda: YaRNScaling(2.0, -1), "original_max_seq_len must be .* got -1"),
         (lambda: YaRNScaling(2.0, 8, beta_slow=0.0), "beta_slow must be .* got 0.0"),
         (lambda: Llama3Scaling(2.0, 3.0, 3.0, 8), "must differ; got 3.0 for both"),
+        (lambda: LongRoPEScaling((1.0,), (0.0,), 8, 2.0), "the least divisor must be .* got 0.0"),
+        (lambda: LongRoPEScaling((), (), 8, 2.0), "the least divisor must be .* got 0.0"),
+        (lambda: LongRoPEScaling((1.0,), (1.0,), 1, 2.0), "original_max_seq_len - 1 must be .* got 0"),
+        (
+            lambda: LongRoPEScaling((1.0,), (1.0,), 13, 2.0).frequencies(BASE, DIM, POSITIONS),
+            "short_factor must have 11 numbers, one for each pair; got 1",
+        ),
     ],
 )
 def test_what_is_refused(make: Callable[[], object], message: str) -> None:

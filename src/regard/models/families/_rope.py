@@ -20,10 +20,12 @@ from regard.positions import (
     DynamicNTKScaling,
     LinearScaling,
     Llama3Scaling,
+    LongRoPEScaling,
     NoScaling,
     Rotary,
     RotaryScaling,
     YaRNScaling,
+    yarn_amplitude,
 )
 
 
@@ -172,6 +174,7 @@ def _agreed(
 def _check_part(file: _File, sub: Fields) -> None:
     key = "partial_rotary_factor"
     part = _agreed(sub, key, sub.get(key, float, None), key, file.part, outside=True)
+    # Without scaling transformers passes the field over for these families, with one it fails.
     if part not in (None, 1.0):
         raise CheckpointError(
             f"{sub.file}: the field 'partial_rotary_factor' is {part}, but models of this family rotate "
@@ -206,15 +209,31 @@ def _read_dynamic(file: _File, sub: Fields) -> RotaryScaling:
 def _read_yarn(file: _File, sub: Fields) -> RotaryScaling:
     original = _original(file, sub)
     factor = sub.get("factor", float, None)
+    factor = file.max_seq_len / original if factor is None else factor
     sub.expect("truncate", (True,), True)
+    amplitude = sub.get("attention_factor", float, None)
+    scales = [sub.get(name, float, None) for name in ("mscale", "mscale_all_dim")]
+    if amplitude is None and all(scales):  # as in transformers, one alone counts for nothing
+        amplitude = yarn_amplitude(factor, scales[0] or 1.0) / yarn_amplitude(factor, scales[1] or 1.0)
     return YaRNScaling(
-        file.max_seq_len / original if factor is None else factor,
+        factor,
         original,
         # `or`: 0 counts as absent, as in transformers.
         beta_fast=sub.get("beta_fast", float, None) or 32.0,
         beta_slow=sub.get("beta_slow", float, None) or 1.0,
-        attention_factor=sub.get("attention_factor", float, None),
+        attention_factor=amplitude,
     )
+
+
+def _read_longrope(file: _File, sub: Fields) -> RotaryScaling:
+    original = _original(file, sub)
+    factor, amplitude = (sub.get(name, float, None) for name in ("factor", "attention_factor"))
+    factor = file.max_seq_len / original if factor is None else factor
+    short, long = (tuple(sub.list_of(f"{name}_factor", float, [])) for name in ("short", "long"))
+    scaling = LongRoPEScaling(short, long, original, factor, attention_factor=amplitude)
+    for last in (0, original):  # a short and a long text: there must be a divisor for each pair
+        scaling.frequencies(2.0, file.head_dim, torch.tensor([[last]]))
+    return scaling
 
 
 def _read_llama3(file: _File, sub: Fields) -> RotaryScaling:
@@ -235,6 +254,7 @@ _READERS: Mapping[str, Callable[[_File, Fields], RotaryScaling]] = {
     "dynamic": _read_dynamic,
     "linear": _read_linear,
     "llama3": _read_llama3,
+    "longrope": _read_longrope,
     "yarn": _read_yarn,
 }
 
@@ -275,6 +295,7 @@ _NAMES: Mapping[type[Any], str] = {
     LinearScaling: "linear",
     DynamicNTKScaling: "dynamic",
     Llama3Scaling: "llama3",
+    LongRoPEScaling: "longrope",
     YaRNScaling: "yarn",
 }
 

@@ -16,8 +16,8 @@ from transformers.models.modernbert.modeling_modernbert import ModernBertRotaryE
 from regard.checkpoints import Fields
 from regard.core.errors import CheckpointError, InputError
 from regard.models.families._rope import RopeSpelling, Theta, read_rope, write_rope
-from regard.positions import LinearScaling, Llama3Scaling, NoScaling, Rotary, YaRNScaling
-from unit.positions.rope_fields import LLAMA3, YARN
+from regard.positions import LinearScaling, Llama3Scaling, LongRoPEScaling, NoScaling, Rotary, YaRNScaling
+from unit.positions.rope_fields import LLAMA3, LONGROPE, YARN
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 HEAD_DIM, MAX_SEQ_LEN = 2 * 11, 97
@@ -74,6 +74,16 @@ ONE_FOR_ALL = [
     pytest.param({"rope_scaling": YARN | {"beta_fast": None, "beta_slow": None}}, id="null-betas"),
     pytest.param({"rope_scaling": {"rope_type": "yarn", "factor": 5.0}}, id="yarn-without-original"),
     pytest.param({"rope_scaling": YARN | {"factor": None}}, id="yarn-without-factor"),
+    pytest.param({"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}}, id="mscale"),
+    pytest.param(
+        {"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3, "attention_factor": 0.6}},
+        id="mscale-overruled",
+    ),
+    pytest.param({"rope_scaling": YARN | {"mscale": 0.7}}, id="one-mscale"),
+    pytest.param({"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 0.0}}, id="no-mscale"),
+    pytest.param({"rope_theta": 777.0, "rope_scaling": LONGROPE}, id="longrope"),
+    pytest.param({"rope_scaling": LONGROPE | {"factor": 3.0}}, id="longrope-factor"),
+    pytest.param({"rope_scaling": LONGROPE | {"attention_factor": 0.6}}, id="longrope-amplitude"),
     pytest.param({"rope_theta": 777.0, "rope_scaling": LLAMA3}, id="llama3"),
     pytest.param(
         {
@@ -164,7 +174,10 @@ def test_modernbert_whose_scaling_is_about_all_layers(values: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rope_scaling": {"type": "longrope"}}, "rope_scaling.rope_type' is 'longrope', .* regard.lens"),
+        ({"rope_scaling": {"type": "ntk"}}, "rope_scaling.rope_type' is 'ntk', .* regard.lens"),
+        ({"rope_scaling": LONGROPE | {"long_factor": [1.0]}}, "long_factor must have 11 numbers.* got 1"),
+        ({"rope_scaling": LONGROPE | {"short_factor": None}}, "short_factor' must be a list; got None"),
+        ({"rope_scaling": LONGROPE | {"short_factor": [0] * 11}}, "the least divisor must be .* got 0.0"),
         ({"rope_scaling": {"type": "su"}}, "rope_scaling.rope_type' is 'su'"),
         ({"rope_scaling": {"type": "mrope", "rope_type": "default"}}, "'default', but .*type' is 'mrope'"),
         ({"rope_scaling": LINEAR | {"beta_fast": 3.0}}, "does not know .*rope_scaling.beta_fast = 3.0"),
@@ -185,7 +198,7 @@ def test_modernbert_whose_scaling_is_about_all_layers(values: dict[str, Any]) ->
             "must be max_position_embeddings = 97.* got 19",
         ),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor' is 0.5, but models of this family"),
-        ({"rope_scaling": YARN | {"mscale": 0.7}}, "does not know .*rope_scaling.mscale"),
+        ({"rope_scaling": LLAMA3 | {"mscale": 0.7}}, "does not know .*rope_scaling.mscale"),
         ({"rope_scaling": YARN | {"truncate": False}}, "truncate' must be True, all that .* got False"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "is 0.5, but models of this family"),
         (
@@ -228,6 +241,12 @@ SCALINGS = [
         LinearScaling(3.0),
         YaRNScaling(5.0, 19, beta_fast=3.0, attention_factor=0.6),
         Llama3Scaling(7.0, 1.5, 4.5, 53),
+        LongRoPEScaling(
+            *(tuple(LONGROPE[f"{name}_factor"]) for name in ("short", "long")),  # type: ignore[arg-type]
+            original_max_seq_len=19,
+            factor=3.0,
+            attention_factor=0.6,
+        ),
     )
 ]
 

@@ -12,6 +12,7 @@ import lens_models
 import regard
 from regard.lenses import lens
 from regard.models import Loaded
+from regard.positions import DynamicNTKScaling, LongRoPEScaling, Rotary, RotaryScaling
 from regard.text import Tokenizer
 from regard.tracing import KeepPolicy, Trace, kept_bytes, trace_text, trace_texts
 from tolerances import PARITY_FP32, assert_close_to_largest
@@ -60,6 +61,24 @@ def test_a_trace_is_that_of_the_text_alone(
             for kind in one.kinds:
                 for layer in one.layers_of(kind):
                     same_attention(one, other, layer, kind)
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [DynamicNTKScaling(3.0, 2), LongRoPEScaling((1.0,) * 5, (2.0, 3.0, 5.0, 7.0, 11.0), 2, 3.0)],
+    ids=["dynamic", "longrope"],
+)
+def test_texts_that_are_turned_by_their_length_run_with_none_of_another(
+    scaling: RotaryScaling, tmp_path: Path
+) -> None:
+    folders.write_tokenizer(tmp_path, 31)
+    network = folders.network("llama", rotary=Rotary(10, base=100.0, scaling=scaling)).float()
+    model = tiny.loaded(network, tokenizer=Tokenizer.from_folder(tmp_path, model_type="bert"), family="llama")
+    for one, other in zip(
+        (trace_text(model, text) for text in TEXTS), trace_texts(model, TEXTS), strict=True
+    ):
+        for layer in one.layers_of("decoder"):
+            same_attention(one, other, layer, "decoder")
 
 
 def same(one: Trace, other: Trace) -> None:
