@@ -9,7 +9,7 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 
 BUDGET = {
     "blocks": (3_010, 16),
-    "checkpoints": (3_200, 0),
+    "checkpoints": (3_235, 0),
     "cli": (3_475, 0),
     "concordance": (3_225, 12),
     "core": (4_788, 29),

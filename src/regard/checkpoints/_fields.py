@@ -1,8 +1,10 @@
 """A model's `config.json`, read so that no field which would change the result is passed over."""
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -125,6 +127,7 @@ class Fields:
         file: the file that errors name.
         values: the fields as JSON has them.
         path: what errors put before a field's name, for an object inside the file: `rope_parameters.`.
+        notes: what `done` passed over, in words.
 
     >>> config = Fields(file=Path("config.json"), values={"hidden_size": 384, "model_type": "bert"})
     >>> config.require("hidden_size", int)
@@ -137,6 +140,7 @@ class Fields:
     file: Path
     values: Mapping[str, object]
     path: str = ""
+    notes: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     _inside: dict[str, "Fields"] = field(default_factory=dict, init=False, repr=False, compare=False)
     _read: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
@@ -266,16 +270,26 @@ class Fields:
         )
         return [items.require(name, kind) for name in items.values]
 
-    def done(self, inert: Collection[str] = IGNORED_FIELDS) -> None:
+    def done(self, inert: Collection[str] = IGNORED_FIELDS, model_type: object = None) -> None:
         """End the reading: every field of the file must have been read, or be known to change nothing.
 
         Args:
             inert: the fields that change nothing; a family with more hands in `IGNORED_FIELDS | {...}`.
+            model_type: where `transformers` has such models, a field that it neither declares nor reads of
+                them, and that is no slip of a letter, goes into `notes`.
 
         Raises:
             CheckpointError: there are other fields; the message lists them all.
         """
         passed = {key for key in self.values if key in inert or self._is_inert_at_its_value(key)}
+        known = known_fields(model_type)
+        strange = sorted(self.values.keys() - self._read - passed - known) if known else []
+        if strange := [key for key in strange if not self._meant(key)]:
+            listed = ", ".join(f"{key} = {shown(self.values[key])}" for key in strange)
+            versions = ", ".join(_known()["versions"])
+            told = f"passed over {listed}: transformers ({versions}) neither declares nor reads it"
+            self.notes.append(f"{self.file}: {told}")
+            passed.update(strange)
         if unread := self._unread(passed):
             raise CheckpointError(
                 f"{self.file}: regard does not know these fields, which may change the result: "
@@ -289,13 +303,15 @@ class Fields:
         unread = []
         for key in sorted(self.values):
             if key not in self._read and key not in passed:
-                # Fields resemble each other: only a slip of a letter or two is taken for one.
-                near = get_close_matches(key, self._read - self.values.keys(), n=1, cutoff=0.85)
-                hint = f" (did you mean {near[0]}?)" if near else ""
+                hint = "".join(f" (did you mean {each}?)" for each in self._meant(key))
                 unread.append(f"{self.path}{key} = {shown(self.values[key])}{hint}")
             elif key in self._inside:
                 unread += self._inside[key]._unread(())
         return unread
+
+    def _meant(self, key: str) -> list[str]:
+        """The field of which a name is a slip; fields resemble each other: of a letter or two at most."""
+        return get_close_matches(key, self._read - self.values.keys(), n=1, cutoff=0.85)
 
     def _is_inert_at_its_value(self, key: str) -> bool:
         return key in _IGNORED_FIELDS_AT and _same(_IGNORED_FIELDS_AT[key], self.values[key])
@@ -308,6 +324,23 @@ class Fields:
 
     def _error(self, key: str, told: str) -> CheckpointError:
         return CheckpointError(f"{self.file}: the field {self.path + key!r} {told}")
+
+
+@cache
+def _known() -> dict[str, list[str]]:
+    """What `scripts/config_fields.py` found in several versions of `transformers`."""
+    written: dict[str, str] = json.loads(Path(__file__).with_name("config_fields.json").read_text("utf-8"))
+    return {name: names.split() for name, names in written.items()}
+
+
+def known_fields(model_type: object) -> frozenset[str] | None:
+    """The fields that `transformers` declares for a model type or reads of it; None of a type that it lacks.
+
+    >>> "unk_token_id" in known_fields("llama"), "rope_theta" in known_fields("llama"), known_fields("srupp")
+    (False, True, None)
+    """
+    own = _known().get(str(model_type))
+    return None if own is None else frozenset([*own, *_known()["any"]])
 
 
 def read_config(folder: str | PathLike[str], name: str = CONFIG) -> Fields:

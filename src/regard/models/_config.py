@@ -179,7 +179,7 @@ class FamilyConfig:
         read = _read_declared(cls, fields)
         read |= cls.read_head(fields, tensors)
         read |= cls.derived(fields, tensors, read)
-        fields.done(IGNORED_FIELDS | cls.IGNORED_FIELDS)
+        fields.done(IGNORED_FIELDS | cls.IGNORED_FIELDS, fields.values.get("model_type"))
         return cls(**read)
 
     @classmethod

@@ -252,7 +252,7 @@ def _read(
         family=family.name,
         left_out=tuple(sorted({*report.left_out, *unread, *left_out})),
         begun=report.begun,
-        notes=(*notes, *(doubt(folder, family.name) if gguf is None else ())),
+        notes=(*notes, *fields.notes, *(doubt(folder, family.name) if gguf is None else ())),
     )
 
 

@@ -130,9 +130,30 @@ def test_stored_in_a_type_that_nothing_computes_in(tmp_path: Path) -> None:
 
 
 def test_several_unread_fields_are_listed_sorted(tmp_path: Path) -> None:
-    folder = write(tmp_path, fields={"zeta": 1, "alpha": 2})
+    folder = write(tmp_path, fields={"quantization_config": 1, "auto_map": 2})
     message = refuse(folder, "regard does not know these fields")
-    assert message.index("alpha = 2") < message.index("zeta = 1")
+    assert message.index("auto_map = 2") < message.index("quantization_config = 1")
+
+
+def test_fields_that_transformers_does_not_read_either_are_a_note(tmp_path: Path) -> None:
+    stray = {"unk_token_id": 0, "_model_name_or_path": "x", "zeta": [{"a": None}]}
+    model = regard.load(write(tmp_path, fields=stray))
+    assert model.config == CONFIGS["bert"]
+    assert model.loaded.notes == (
+        f"{tmp_path / 'config.json'}: passed over _model_name_or_path = 'x', unk_token_id = 0, "
+        "zeta = [{'a': None}]: transformers (3.5.1, 4.30.2, 4.57.6, 5.23.0) neither declares nor reads it",
+    )
+
+
+def test_a_slip_of_a_letter_is_no_note(tmp_path: Path) -> None:
+    # One that transformers would pass over as well, and then take its own default for the right one.
+    folder = write(tmp_path, fields={"layer_norm_eps": REMOVED, "layer_norm_epz": 1.0, "unk_token_id": 0})
+    refuse(folder, r"change the result: layer_norm_epz = 1\.0 \(did you mean layer_norm_eps\?\); a field")
+
+
+@pytest.mark.parametrize("family", ["srupp", "perceiver-io"])
+def test_of_what_transformers_lacks_every_field_counts(family: str, tmp_path: Path) -> None:
+    refuse(write(tmp_path, family, fields={"zeta": 1}), "may change the result: zeta = 1")
 
 
 def test_fields_that_change_nothing(tmp_path: Path) -> None:
