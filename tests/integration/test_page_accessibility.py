@@ -241,13 +241,14 @@ def test_a_word_that_the_model_does_not_know_is_said_to_be_so(open_page: OpenPag
     record = head_page.record()
     cls, pizza, *_ = record.encoder.tokens
     pizza = replace(pizza, text="[UNK]", surface="🍕", unknown=True)
-    letters = [replace(pizza, text=each, surface=None, unknown=False, word=2) for each in ("ن", "##ه", "##ر")]
-    of_two = [replace(letters[0], text=each, word=3) for each in ("bu", "##t", "##s")]
+    plain = replace(pizza, surface=None, unknown=False)
+    parts = [replace(plain, surface="日", bytes=f"<0x{byte:X}>", word=2) for byte in "日".encode()]
+    digits = [replace(plain, text=each, word=3) for each in "360"]
     encoder = replace(
         record.encoder,
-        text="🍕 نهر buts",
-        tokens=(cls, pizza, *letters, *of_two),
-        words=("", "🍕", "نهر", "buts"),
+        text="🍕 日 360",
+        tokens=(cls, pizza, *parts, *digits),
+        words=("", "🍕", "日", "360"),
     )
     path = tmp_path / "page.html"
     render_page(replace(record, encoder=encoder)).write(path)
@@ -259,11 +260,13 @@ def test_a_word_that_the_model_does_not_know_is_said_to_be_so(open_page: OpenPag
         assert option.locator(".unknown").evaluate("e => getComputedStyle(e).borderTopStyle") == "dashed"
     expect(page.locator(".panel-title")).to_contain_text("[UNK] 🍕")
     expect(page.locator("h1 .unknown-word")).to_have_text("🍕")
-    expect(page.locator(".facts")).to_contain_text(
+    # Not 360, which is read in full, if digit by digit.
+    expect(page.locator(".not-known")).to_have_text(
         "The model does not know 🍕: it reads [UNK] there. "
-        "The model has no word for نهر: it reads letter by letter."
+        "The model has no token for 日: it reads byte by byte."
     )
     assert _complaints(page) == []
+    expect(page.get_by_role("listbox", name="Keys").get_by_role("option", name="<0xE6>")).to_be_visible()
     page.get_by_role("tab", name="Calculation").click()
     expect(page.locator(".neuron-row").nth(1)).to_contain_text("[UNK] 🍕")
 

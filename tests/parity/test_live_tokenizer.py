@@ -18,7 +18,7 @@ from tokenizers import AddedToken, models, normalizers, pre_tokenizers, processo
 
 import regard
 from regard.core.errors import InputError
-from regard.text import Encoding, Tokenizer
+from regard.text import Encoding, Tokenizer, is_part
 
 NODE = shutil.which("node", path=Path(sys.executable).parent)
 STATIC = Path(regard.__file__).parent / "views" / "static"
@@ -232,7 +232,10 @@ def _default() -> str:
 
 
 def _made(given: Sequence[tuple[dict[str, Any], Sequence[Pair]]], folder: Path) -> Any:
-    asked = [{"facts": facts, "texts": texts} for facts, texts in given]
+    return _run([{"facts": facts, "texts": texts} for facts, texts in given], folder)
+
+
+def _run(asked: list[dict[str, Any]], folder: Path) -> Any:
     (folder / "given.json").write_text(json.dumps(asked), encoding="utf-8")
     script = Path(__file__).with_name("live_tokenizer_run.mjs")
     done = subprocess.run([str(NODE), str(script), str(STATIC), str(folder)], capture_output=True, text=True)
@@ -259,6 +262,7 @@ def _as_page(encoding: Encoding, unknown: int | None) -> dict[str, Any]:
             token.id,
             token.text,
             token.surface,
+            token.label if is_part(token.shown) else None,
             token.special,
             token.id == unknown and not token.special,
             token.sequence,
@@ -311,6 +315,15 @@ def test_tokens_are_pythons(kind: str, tmp_path: Path) -> None:
             assert found == wanted, (text, pair)
     assert len(made) == count
     assert refused < count / 30
+
+
+@pytest.mark.parametrize("kind", ["default", "byte-level", "like RoBERTa"])
+def test_every_token_is_shown_as_in_python(kind: str, tmp_path: Path) -> None:
+    tokenizer = Tokenizer.from_str(KINDS[kind][0]())
+    ids = list(range(tokenizer.highest_id + 2))
+    (made,) = _run([{"facts": tokenizer.portable(), "ids": ids}], tmp_path)
+    assert made == [tokenizer.shown(id) for id in ids]
+    assert ("<0xE6>" in made) == (kind != "default")
 
 
 REFUSED = {

@@ -9,10 +9,12 @@ import torch
 import transformers
 
 import regard
+from integration.live_models import live_model
 from regard.core.errors import InputError, RegardError
 from regard.embedding import Request
 from regard.model import _embedding
 from regard.model._embedding import OfSentences, OfWords
+from regard.tracing.pages._page import page_record
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 TEXTS = ["a river bank", "fish", "time flies like an arrow"] * 7
@@ -23,6 +25,45 @@ MONEY = "Write a poem about a man withdrawing money from a bank."
 @pytest.fixture(scope="module")
 def model() -> regard.Model:
     return regard.load()
+
+
+@pytest.fixture(scope="module")
+def of_bytes(tmp_path_factory: pytest.TempPathFactory) -> regard.Model:
+    """A GPT-2 whose tokens are bytes, and a few words."""
+    return live_model(tmp_path_factory.mktemp("of-bytes") / "model", "gpt2")
+
+
+def test_no_result_shows_the_alphabet_of_bytes(of_bytes: regard.Model) -> None:
+    trace, read = of_bytes.trace("the  thing\n\t日 of"), of_bytes.tokenizer.shown
+    lens, rank, explained = trace.logit_lens(k=20), trace.logit_lens(of="Ġ"), trace.explain(-1)
+    tables = [trace.table(0, 0), trace.table(0, 0, query=-1), trace.ablation(0, 0), trace.heads()[0, 0]]
+    for result in (lens, rank, explained, *tables):
+        assert not {*"ĠĊĉæ"} & {*str(result)}, result
+        for row in result.to_rows():
+            names = {name: value for name, value in row.items() if not name.endswith("piece")}
+            assert not {*"ĠĊĉæ"} & {*repr(names)}, names
+    tokens = tuple(map(read, trace.token_ids))
+    assert tokens[:3] == ("the", "␣", "␣")
+    assert lens.tokens == rank.tokens == explained.tokens == trace.statistics().tokens == tokens
+    pieces = tuple(trace.tokens)
+    assert lens.token_pieces == rank.token_pieces == explained.token_pieces == explained.key_pieces == pieces
+    for row in lens.to_rows():
+        assert (row["shown"], row["piece"]) == (read(row["id"]), of_bytes.tokenizer.piece_of(row["id"]))
+        assert row["token_piece"] == trace.tokens[row["position"]]
+
+
+def test_no_text_that_is_written_shows_the_alphabet_of_bytes(of_bytes: regard.Model) -> None:
+    watched = of_bytes.generate("the  thing\n日", trace=True, max_length=12)
+    told = [text for step in watched.steps for text in (step.text, *(each.text for each in step.likeliest))]
+    assert not {*"ĠĊĉæ"} & {*"".join(told)}
+    assert any(text.startswith("<0x") for text in told)
+    record = page_record(of_bytes.trace("the  thing\n日"), story=True)
+    ending = record.story["decoder"].ending
+    assert ending is not None
+    assert [each["text"] for each in ending["next"]] != []
+    assert not {*"ĠĊĉæ"} & {*"".join(each["text"] for each in ending["next"])}
+    read = [token.bytes for token in record.decoder.tokens if token.surface == "日"]
+    assert read == ["<0xE6>", "<0x97>", "<0xA5>"]
 
 
 def test_describes_itself(model: regard.Model) -> None:

@@ -1,6 +1,7 @@
 """How messages list things, quote other people's errors and show text from outside: safely, on one line."""
 
 from collections.abc import Iterable
+from unicodedata import category
 
 _LISTED_AT_MOST = 20
 
@@ -36,7 +37,7 @@ def reason(error: BaseException) -> str:
 
 
 # Unicode's pictures stand for controls below a blank, escapes for those above and for those of direction.
-_PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡"}
+_PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "␡", 0x0A: "↵", 0x09: "⇥"}
 _C1 = {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
 # The controls of bidirectional text, which can make a line read as another, and the two other line ends.
 _UNSEEN = {
@@ -49,6 +50,25 @@ _SIGNS = _PICTURES | _C1 | _UNSEEN
 def printable(text: str) -> str:
     """The text in one line, with a visible sign for every character that a terminal would obey."""
     return text.translate(_SIGNS)
+
+
+BLANK = "␣"
+"""The sign of a blank at an end; `printable` has those of a line's end, "↵", and of a tab, "⇥"."""
+
+
+def visible(text: str) -> str:
+    r"""A token in one line, with a sign for what nobody would see, as views/static/base/dom.js writes it.
+
+    >>> visible(" a bank"), visible("\n\t"), visible("\u200b")
+    ('␣a bank', '↵⇥', 'U+200B')
+    """
+    after = text.lstrip(" ")
+    inner = after.rstrip(" ")
+    blanks = BLANK * (len(text) - len(after)), BLANK * (len(after) - len(inner))
+    signed = inner.translate(_PICTURES).join(blanks)
+    if all(category(each)[0] in "CMZ" for each in signed):
+        return " ".join(f"U+{ord(each):04X}" for each in signed) or "(empty)"
+    return printable(signed)
 
 
 def excerpt(text: str, cells: int) -> str:

@@ -12,6 +12,7 @@ from regard.core.errors import InputError, RegardError
 from regard.core.wording import excerpt
 from regard.decoding._steps import Pieces
 from regard.models import Loaded
+from regard.text import Tokenizer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +25,7 @@ class Guess:
     """One token that could stand behind a mask.
 
     Args:
-        token: as text: "bank"; "##ing" where it goes on with a word.
+        token: as text: "bank"; "##ing" where it goes on with a word; a blank is "␣".
         token_id: its row of the vocabulary.
         probability: p(token | the text with its masks), over the whole vocabulary.
     """
@@ -130,7 +131,7 @@ def fill(model: Loaded, text: str, *, top: int = 5) -> Filled:
     found = shares.masked_fill(~rows.to(shares.device), -1.0).topk(min(top, int(rows.sum())), dim=1)
     masks = tuple(
         tuple(
-            Guess(token=tokenizer.decode([id]).strip(), token_id=id, probability=share)
+            Guess(token=_read(tokenizer, id), token_id=id, probability=share)
             for id, share in zip(each, by, strict=True)
         )
         for each, by in zip(found.indices.tolist(), found.values.tolist(), strict=True)
@@ -139,8 +140,14 @@ def fill(model: Loaded, text: str, *, top: int = 5) -> Filled:
     for place, guesses in zip(places, masks, strict=True):
         span = encoding.tokens[place].span
         assert span is not None, "it is in the text"
-        word = Pieces(tokenizer, ids[:place]).text([guesses[0].token_id]).strip() or guesses[0].token
+        best_id = guesses[0].token_id
+        word = (Pieces(tokenizer, ids[:place]).text([best_id]) or tokenizer.decode([best_id])).strip()
         gap = text[span[0] : span[1]]
         best += text[end : span[0]] + gap[: len(gap) - len(gap.lstrip())] + word
         end = span[1]
     return Filled(text=text, masks=masks, best=best + text[end:])
+
+
+def _read(tokenizer: Tokenizer, id: int) -> str:
+    text = tokenizer.decode([id]).strip()
+    return text if text and "\N{REPLACEMENT CHARACTER}" not in text else tokenizer.shown(id)

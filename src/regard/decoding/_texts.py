@@ -293,7 +293,7 @@ class _Way:
         return added
 
     def _spelled(self, id: int, before: str) -> str:
-        """A token as it reads after those before it; as in the vocabulary where it is no text by itself."""
+        """A token as it reads after those before it; as it is shown where it is no text by itself."""
         text = self._plain.text([*self._ids, id])
         added = text.removeprefix(before) if text.startswith(before) else _BROKEN
-        return added if added and _BROKEN not in added else self._tokenizer.piece_of(id) or str(id)
+        return added if added and _BROKEN not in added else self._tokenizer.shown(id)

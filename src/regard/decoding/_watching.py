@@ -260,7 +260,7 @@ class _Speller:
 
     def after(self, before: Sequence[int], token_id: int, *, fresh: bool = False) -> str:
         tokenizer = self._tokenizer
-        piece = tokenizer.piece_of(token_id) or str(token_id)
+        piece = tokenizer.shown(token_id)
         if tokenizer.is_special(token_id):
             return piece
         known = tokenizer.decode(before[-4:], skip_special=True)

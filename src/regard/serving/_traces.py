@@ -14,7 +14,7 @@ from regard.model import Model
 from regard.serving._jobs import estimate
 from regard.serving._limits import ApiError, Body, Format, ModelName, answered, answers
 from regard.serving._service import service_of
-from regard.text import Encoding
+from regard.text import Encoding, Token
 from regard.tracing import Trace, Zero
 from regard.tracing.record import chosen_of
 
@@ -157,10 +157,14 @@ def weights(model: Model, body: AttentionBody) -> dict[str, Any]:
         data.append(told | _shown(block, columns, body))
     return {
         "kind": kind,
-        "queries": [{"index": place, "text": of_queries.tokens[place].text} for place in rows],
-        "keys": [{"index": place, "text": of_keys.tokens[place].text} for place in columns],
+        "queries": [_named(of_queries.tokens[place]) for place in rows],
+        "keys": [_named(of_keys.tokens[place]) for place in columns],
         "data": data,
     }
+
+
+def _named(token: Token) -> dict[str, Any]:
+    return {"index": token.index, "text": token.text, "shown": token.shown}
 
 
 def _shown(block: Tensor, columns: list[int], body: AttentionBody) -> dict[str, Any]:

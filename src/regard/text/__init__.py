@@ -8,6 +8,7 @@ from regard.text._bulk import Aligned, Bulk, Frame
 from regard.text._chat import Chat, template_of
 from regard.text._encoding import Encoding, read_back
 from regard.text._folder import doubt
+from regard.text._shown import is_part
 from regard.text._special import SpecialIds
 from regard.text._tokenizer import Tokenizer
 from regard.text._tokens import Token, Word

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol, Self
 
 from regard.core.errors import InputError
+from regard.core.wording import BLANK
 from regard.text._library import Row
 from regard.text._select import select
 from regard.text._special import SpecialIds
@@ -27,6 +28,8 @@ class _Pieces(Protocol):
     def decode(self, ids: Sequence[int], *, skip_special: bool = False) -> str: ...
 
     def piece_of(self, id: int, /) -> str | None: ...
+
+    def shown(self, id: int, /) -> str: ...
 
     def is_special(self, id: int, /) -> bool: ...
 
@@ -89,6 +92,7 @@ class Encoding:
         for index, id in enumerate(ids):
             number = _row(index, id)
             piece = str(number) if tokenizer is None else tokenizer.piece_of(number) or str(number)
+            seen = piece if tokenizer is None else tokenizer.shown(number)
             tokens.append(
                 Token(
                     index=index,
@@ -99,7 +103,8 @@ class Encoding:
                     word=None,
                     type_id=0 if type_ids is None else type_ids[index],
                     special=tokenizer is not None and tokenizer.is_special(number),
-                    surface=piece,
+                    surface=seen.strip(BLANK) or seen,
+                    shown=seen,
                 )
             )
         if not tokens:
@@ -197,7 +202,9 @@ def _row(index: int, id: object) -> int:
     return number
 
 
-def assemble(texts: tuple[str, ...], row: Row, written: Mapping[int, str]) -> Encoding:
+def assemble(
+    texts: tuple[str, ...], row: Row, written: Mapping[int, str], shown_as: Callable[[int], str]
+) -> Encoding:
     """The record of a text, or of a pair of texts, from what the tokenizer made of it."""
     ids, pieces, type_ids = row.ids, list(row.tokens), row.type_ids
     # Each of these builds its list anew when it is read.
@@ -226,6 +233,7 @@ def assemble(texts: tuple[str, ...], row: Row, written: Mapping[int, str]) -> En
                 word_of[i] = len(bounds) + word
         bounds.extend((sequence, span) for span in words)
 
+    seen = {id: shown_as(id) for id in set(ids)}
     tokens_of: list[list[int]] = [[] for _ in bounds]
     for i, word in enumerate(word_of):
         if word is not None:
@@ -242,7 +250,8 @@ def assemble(texts: tuple[str, ...], row: Row, written: Mapping[int, str]) -> En
                 word=word_of[i],
                 type_id=type_ids[i],
                 special=special[i] or spans[i] is None,
-                surface=_surface(texts, pieces[i], sequences[i], spans[i]),
+                surface=_surface(texts, sequences[i], spans[i]) or seen[ids[i]],
+                shown=seen[ids[i]],
             )
             for i in range(len(ids))
         ),
@@ -259,10 +268,8 @@ def assemble(texts: tuple[str, ...], row: Row, written: Mapping[int, str]) -> En
     )
 
 
-def _surface(texts: tuple[str, ...], piece: str, sequence: int | None, span: Span | None) -> str:
-    if span is None or sequence is None or span[0] == span[1]:
-        return piece
-    return texts[sequence][span[0] : span[1]]
+def _surface(texts: tuple[str, ...], sequence: int | None, span: Span | None) -> str:
+    return "" if span is None or sequence is None else texts[sequence][span[0] : span[1]]
 
 
 def read_back(ids: Sequence[int], tokenizer: _Pieces) -> Encoding:
@@ -326,7 +333,7 @@ def read_back(ids: Sequence[int], tokenizer: _Pieces) -> Encoding:
             sequence=None if alone else 0,
             special=alone,
             word=None if alone else word,
-            surface=text[slice(*span)] or token.text,
+            surface=text[slice(*span)] or token.surface,
         )
         for token, alone, span, word in zip(plain.tokens, special, spans, word_of, strict=True)
     )

@@ -122,7 +122,7 @@ def _occurrences(
     special = [
         _Occurrence(tokens=(token.index,), words=())
         for token in tokens
-        if (token.special or not texts) and token.text == name
+        if (token.special or not texts) and name in (token.text, token.shown)
     ]
     if special or not texts or not asked:
         return special

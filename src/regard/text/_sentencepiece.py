@@ -259,6 +259,10 @@ class Renumbered:
     def post_processor(self) -> object:
         return self._backend.post_processor
 
+    @property
+    def decoder(self) -> object:
+        return self._backend.decoder
+
     def to_str(self) -> str:
         return json.dumps([self._backend.to_str(), self._table, self._unknown])
 

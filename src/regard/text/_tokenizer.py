@@ -30,6 +30,7 @@ from regard.text._library import (
 )
 from regard.text._portable import portable
 from regard.text._sentencepiece import Renumbered
+from regard.text._shown import Reading
 from regard.text._special import SpecialIds, special_ids
 from regard.text._words import shown
 
@@ -56,7 +57,7 @@ class Tokenizer(Chats):
     """
 
     __slots__ = (
-        *("_backend", "_rows", "_source", "_special", "_special_ids", "_target"),
+        *("_backend", "_reading", "_rows", "_source", "_special", "_special_ids", "_target"),
         *("_chat_template", "_end_ids"),
     )
 
@@ -77,11 +78,9 @@ class Tokenizer(Chats):
         keep_blanks(backend.post_processor)
         self._backend = backend
         self._source = source
-        self._special = {
-            token_id: added.content
-            for token_id, added in backend.get_added_tokens_decoder().items()
-            if added.special
-        }
+        self._reading = Reading(backend)
+        added = backend.get_added_tokens_decoder().items()
+        self._special = {id: token.content for id, token in added if token.special}
         self._special_ids = special_ids or SpecialIds()
         self._target = target
         self._rows = rows
@@ -334,6 +333,11 @@ class Tokenizer(Chats):
         # 32 bits: what the library counts in; it raises of its own accord beyond.
         return self._backend.id_to_token(id) if 0 <= id < 2**32 else None
 
+    def shown(self, id: int) -> str:
+        """How an id's piece is shown: "␣bank", "↵", "<0xE6>" for a part of a character; the id where there is
+        none."""
+        return self._reading(id, self.piece_of(id))
+
     def id_of(self, token: str) -> int:
         """The id of a piece.
 
@@ -353,9 +357,11 @@ class Tokenizer(Chats):
             raise InputError(f"token must be a string; got {type(token).__name__}")
         number = self._backend.token_to_id(token) if surrogate(token) is None else None
         if number is None:
+            pieces = [piece for piece, id in self._backend.get_vocab().items() if self.shown(id) == token]
+            way = "a piece exactly as it stands there, or let encode() give the pieces of a text"
+            way = f"{' or '.join(map(shown, pieces))}, which is shown so" if pieces else way
             raise InputError(
-                f"{shown(token)} is not in the vocabulary of {self.vocab_size} tokens; "
-                "write a piece exactly as it stands there, or let encode() give the pieces of a text"
+                f"{shown(token)} is not in the vocabulary of {self.vocab_size} tokens; write {way}"
             )
         return int(number)
 
@@ -441,4 +447,4 @@ class Tokenizer(Chats):
             texts = (*texts, checked("pair", pair))
         row = encode(self._backend, self._source, text, pair, add_special_tokens=add_special_tokens)
         check_rows(self.piece_of, row.ids, self._rows)
-        return assemble(texts, row, self._special)
+        return assemble(texts, row, self._special, self.shown)

@@ -8,6 +8,9 @@ from typing import Final
 
 import regex  # type: ignore[import-untyped, unused-ignore]
 
+from regard.core.wording import BLANK, visible
+from regard.text._shown import is_part
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
@@ -51,11 +54,13 @@ class Token:
         special: Added by the template ("[CLS]"), or a special token that was written out in the text
             ("[MASK]"). "[UNK]" for an unknown word is not special: it stands for that word.
         surface: The characters of the text that it stands for, for people to read: "bank" for "Ġbank",
-            "日" for each of its three bytes, "café" for "cafe". The piece itself where it stands for none.
+            "日" for each of its three bytes, "café" for "cafe". Its `shown` where it stands for none.
+        shown: The piece for people to read, as `Tokenizer.shown` gives it: "␣bank" for "Ġbank", "<0xE6>" for
+            a byte of "日".
 
     Example:
         >>> Token(index=1, id=8, text="Ġbank", span=(0, 4), sequence=0, word=0, type_id=0, special=False,
-        ...     surface="bank").span
+        ...     surface="bank", shown="␣bank").span
         (0, 4)
     """
 
@@ -68,6 +73,16 @@ class Token:
     type_id: int
     special: bool
     surface: str
+    shown: str
+
+    @property
+    def label(self) -> str:
+        """Its name in tables and pictures of a text: what stands there, of "##ing" and "<0xE6>" the piece."""
+        if self.span is None:
+            return self.shown
+        if is_part(self.shown):
+            return self.shown.strip(BLANK)
+        return self.text if self.text.startswith("##") else visible(self.surface)
 
 
 Span = tuple[int, int]

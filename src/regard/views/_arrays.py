@@ -175,9 +175,9 @@ def _side(name: str, tokens: Sequence[str], second: int | None) -> Side:
         # A piece that goes on: of WordPiece it says so, of the others a word's first piece does.
         joined = bool(made) and made[-1].word is not None and made[-1].sequence == sequence
         piece = not begin and text.startswith("##") and len(text) > 2
-        marked = text.startswith(_BEGINS) and len(text) > 1
+        marked = text.startswith(_BEGINS)
         goes_on = not special and joined and (piece or (begin and not text.startswith(_BEGINS)))
-        surface = text[1:] if marked else text
+        surface = text[1:] or " " if marked else text
         if special:
             made.append(PageToken(text=text, special=True, sequence=sequence))
             continue

@@ -164,6 +164,8 @@ def _side(name: str, side: Side, blocks: Blocks) -> dict[str, Any]:
         }
         if token.surface is not None and token.surface != token.text:
             fields["surface"] = token.surface
+        if token.bytes is not None:
+            fields["bytes"] = token.bytes
         if token.unknown:
             fields["unknown"] = True
         tokens.append(fields)

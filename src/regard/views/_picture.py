@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError
-from regard.core.wording import excerpt, printable
+from regard.core.wording import excerpt, printable, visible
 from regard.views._assets import drawing, palette
 from regard.views._sheet import BASELINE, Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
 
@@ -218,12 +218,12 @@ def _sheet(picture: HeadPicture, width: float, height: float, shapes: list[Shape
 
 
 def _said(picture: HeadPicture, query: int, key: int) -> str:
-    names = printable(picture.queries[query]), printable(picture.keys[key])
+    names = visible(picture.queries[query]), visible(picture.keys[key])
     return f"{names[0]} → {names[1]}: {float(picture.weights[query, key]):.4f}"
 
 
 def _name(text: str) -> str:
-    return excerpt(text, _RULES["name"]["cells"]) or "(empty)"
+    return excerpt(visible(text), _RULES["name"]["cells"])
 
 
 def _width(names: tuple[str, ...]) -> float:

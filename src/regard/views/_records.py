@@ -122,6 +122,7 @@ class PageToken:
         sequence: 0 in the first text, 1 in the second, None for a special token that is in neither.
         word: Index of the word it is a piece of; neighbours with the same index are drawn joined.
         surface: The characters that it stands for ("bank" for "Ġbank"); by default its text.
+        bytes: Where it is a part of a character, what it is: "<0xE6>".
         unknown: Whether the vocabulary lacks them, so that the model has read its text ("[UNK]").
     """
 
@@ -130,6 +131,7 @@ class PageToken:
     sequence: int | None = None
     word: int | None = None
     surface: str | None = None
+    bytes: str | None = None
     unknown: bool = False
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from regard.core.errors import InputError, MissingExtraError, RegardError
 from regard.core.extras import missing
-from regard.core.wording import excerpt
+from regard.core.wording import excerpt, visible
 from regard.views import _assets
 from regard.views._blocks import Facts
 from regard.views._kernel import Kernel, widget_facts
@@ -223,4 +223,5 @@ def _strongest(layer: LayerRecord) -> list[tuple[float, int, int]]:
 
 def _name(token: PageToken) -> str:
     # As the page writes them: WordPiece's "##ing" as it is, of others what stands in the text.
-    return token.text if token.surface is None or token.text.startswith("##") else token.surface
+    seen = token.text if token.surface is None or token.text.startswith("##") else token.surface
+    return token.bytes or visible(seen)

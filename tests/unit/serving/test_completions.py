@@ -83,6 +83,10 @@ def test_log_probabilities(ask: Ask, client: TestClient, models: dict[str, regar
         assert max(best.values()) == own
     assert told["text_offset"][0] == 0
     assert len(told["tokens"]) == len(told["text_offset"]) == 8
+    # A part of a character is its bytes.
+    assert all(
+        token in wanted.text or re.fullmatch("(<0x[89A-F][0-9A-F]>)+", token) for token in told["tokens"]
+    )
     parts = [each["choices"][0]["logprobs"] for each in events(client, **how)[:-1]]
     for name, values in told.items():
         assert [value for part in parts for value in part[name]] == values

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from regard.core.errors import InputError
+from regard.core.wording import visible
 from regard.text import Encoding, Token, Tokenizer, Word, read_back
 from unit.text import chats
 
@@ -49,8 +50,64 @@ def test_surfaces_are_what_people_read(all_tokenizers: dict[str, Tokenizer]) -> 
         ("[SEP]", "[SEP]"),
     ]
     assert surfaces("byte_level", "a  bank") == [("a", "a"), ("Ġ", " "), ("Ġbank", "bank")]
-    assert surfaces("unigram", "xé")[:3] == [("▁", "▁"), ("x", "x"), ("é", "é")]
+    assert surfaces("unigram", "xé")[:3] == [("▁", "␣"), ("x", "x"), ("é", "é")]
     assert {shown for _, shown in surfaces("byte_level", "日")} == {"日"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "shown", "labels"),
+    [
+        ("default", "Straße 🍕", "[CLS] st ##raße [UNK] [SEP]", "[CLS] St ##raße 🍕 [SEP]"),
+        ("byte_level", "a  bank\n\tæ", "a ␣ ␣bank ↵ ⇥ <0xC3> <0xA6>", "a ␣ bank ↵ ⇥ <0xC3> <0xA6>"),
+        ("byte_level", " æ", "␣ <0xC3> <0xA6>", "␣ <0xC3> <0xA6>"),
+        ("byte_level_prefix", ".x</s>", "<s> ␣ . x </s> </s>", "<s> ␣ . x </s> </s>"),
+        ("unigram", "a  bank", "␣a ␣ ␣bank </s>", "a ␣ bank </s>"),
+    ],
+)
+def test_tokens_are_shown_as_what_stands_in_the_text(
+    all_tokenizers: dict[str, Tokenizer], kind: str, text: str, shown: str, labels: str
+) -> None:
+    tokenizer = all_tokenizers[kind]
+    tokens = tokenizer.encode(text).tokens
+    assert [token.shown for token in tokens] == [tokenizer.shown(token.id) for token in tokens]
+    assert " ".join(token.shown for token in tokens) == shown
+    assert " ".join(token.label for token in tokens) == labels
+    given = Encoding.from_ids([token.id for token in tokens], tokenizer)
+    assert " ".join(token.label for token in given.tokens) == shown
+    assert [given.find(f"{token.shown}#1") for token in given.tokens if shown.count(token.shown) == 1]
+
+
+def test_byte_level_pieces_are_read_as_the_library_writes_them() -> None:
+    """Characters of one to four bytes, whole, cut after each byte, and behind a blank."""
+    write = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str
+    wanted: dict[str, str] = {}
+    for text in [*map(chr, range(1, 0x180)), *"€日本\ufeff\ufffd🙂𐍈\U0010ffff", "a é日", " 日", "\n\n"]:
+        [(piece, _)] = write(text)
+        wanted[piece] = visible(text)
+        spelled = [f"<0x{byte:02X}>" if byte > 127 else visible(chr(byte)) for byte in text.encode()]
+        if len(text) == 1:
+            wanted |= {piece[:cut]: "".join(spelled[:cut]) for cut in range(1, len(piece))}
+            wanted |= {piece[cut:]: "".join(spelled[cut:]) for cut in range(1, len(piece))}
+            [(begun, _)] = write(" " + text)
+            wanted |= {begun[:-1]: "␣" + "".join(spelled[:-1]) for _ in range(len(spelled) > 1)}
+    backend = Backend(models.BPE({piece: id for id, piece in enumerate(wanted)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel()
+    tokenizer = Tokenizer.from_str(backend.to_str())
+    assert {piece: tokenizer.shown(tokenizer.id_of(piece)) for piece in wanted} == wanted
+    assert tokenizer.shown(len(wanted)) == str(len(wanted))
+
+
+def test_pieces_of_sentencepiece_are_read_with_their_bytes() -> None:
+    backend = Backend(models.BPE({"▁": 0, "▁the": 1, "x▁y": 2, "<0x0A>": 3, "<0xE6>": 4, "Ġ": 5}, []))
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    backend.add_tokens(["▁▁", "<mark>"])
+    tokenizer = Tokenizer.from_str(backend.to_str())
+    assert [tokenizer.shown(id) for id in range(8)] == [
+        *("␣", "␣the", "x y", "↵", "<0xE6>", "Ġ"),
+        *("▁▁", "<mark>"),  # added tokens stand in texts as they are
+    ]
 
 
 # --- tokens without a text

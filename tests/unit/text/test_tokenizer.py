@@ -162,6 +162,13 @@ def test_what_is_no_id_and_no_piece_is_refused(default: Tokenizer) -> None:
         default.id_of(3)  # type: ignore[arg-type]
 
 
+def test_a_piece_that_is_given_as_it_is_shown_is_named(all_tokenizers: dict[str, Tokenizer]) -> None:
+    tokenizer = all_tokenizers["byte_level"]
+    with pytest.raises(InputError, match=r'^"␣bank" is not in .*; write "Ġbank", which is shown so$'):
+        tokenizer.id_of("␣bank")
+    assert tokenizer.shown(tokenizer.id_of("Ġbank")) == "␣bank"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

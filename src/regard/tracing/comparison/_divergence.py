@@ -182,7 +182,7 @@ def told_texts(trace: Trace) -> str:
     """The texts of a trace in one line; of ids without a text, the tokens."""
     stacks = [each for each in (trace.encoder, trace.decoder) if each is not None]
     texts = [text for each in stacks for text in each.encoding.texts if text]
-    return " | ".join(texts) or " ".join(trace.tokens)
+    return " | ".join(texts) or " ".join(trace.source.shown)
 
 
 def _shared_heads(one: Trace, other: Trace, kind: Kind, layer: int) -> list[tuple[int, int, int]]:

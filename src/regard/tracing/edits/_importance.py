@@ -345,7 +345,7 @@ def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) 
         kind=kind,
         layer=layer,
         head=head,
-        tokens=tuple(token.surface for token in encoding.tokens),
+        tokens=tuple(token.label for token in encoding.tokens),
         moved=((other - h).norm(dim=1) / h.norm(dim=1)).float().cpu(),
         cosine=cosine(h, other).float().cpu(),
         before=_likeliest(loaded, whole, len(h)),
@@ -364,7 +364,7 @@ def _likeliest(loaded: Loaded, output: Output, count: int) -> tuple[LikeliestTok
     ids: Sequence[int] = found.indices.tolist()
     tokens = Encoding.from_ids(list(ids), loaded.tokenizer).tokens
     return tuple(
-        LikeliestToken(token=token.surface or token.text, probability=probability)
+        LikeliestToken(token=token.shown, probability=probability)
         for token, probability in zip(tokens, found.values.tolist(), strict=True)
     )
 

@@ -184,7 +184,7 @@ class IntegratedGradients:
     """What each token's embedding adds, and how exactly that adds up.
 
     Args:
-        tokens: the tokens.
+        tokens: the tokens, as people read them.
         attributions: float32 (tokens,), their sum over the entries of each embedding.
         by_entry: float32 (tokens, d), the same for each entry.
         value: f at the text.
@@ -278,7 +278,7 @@ def integrated_gradients(
     by_entry = ((x - start).double() * total)[0]
     before, after = float(at_baseline.detach()), float(at_text.detach())
     return IntegratedGradients(
-        tokens=tuple(traced.tokens),
+        tokens=traced.shown,
         attributions=by_entry.sum(dim=1).float().cpu(),
         by_entry=by_entry.float().cpu(),
         value=after,

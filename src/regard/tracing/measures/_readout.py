@@ -3,7 +3,7 @@
 What is not there is refused by its name, with what to do.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -204,7 +204,7 @@ class LogitLens(Displayable):
         layers: of the hidden states, as `Trace.embedding` counts them: "input", which layer 0 reads, then 1
             to L, which is what the model says.
         positions: which tokens of the text, P of them.
-        tokens: what they are.
+        tokens, token_pieces: what they are, as people read them and as the vocabulary writes them.
         ids: int64 (L + 1, P, k), the best tokens, best first.
         logits: float32 (L + 1, P, k), their logits.
         log_probabilities: float32 (L + 1, P, k), their logarithms after the softmax over the vocabulary.
@@ -214,6 +214,7 @@ class LogitLens(Displayable):
     layers: tuple[int | str, ...]
     positions: tuple[int, ...]
     tokens: tuple[str, ...]
+    token_pieces: tuple[str, ...]
     ids: Tensor
     logits: Tensor
     log_probabilities: Tensor
@@ -222,9 +223,16 @@ class LogitLens(Displayable):
     @cached_property
     def pieces(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
         """The ids as the vocabulary writes them; ids as text where there is no tokenizer."""
+        return self._named(lambda tokenizer, id: tokenizer.piece_of(id) or str(id))
 
+    @cached_property
+    def shown(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
+        """The ids as people read them."""
+        return self._named(lambda tokenizer, id: tokenizer.shown(id))
+
+    def _named(self, name: Callable[[Tokenizer, int], str]) -> tuple[tuple[tuple[str, ...], ...], ...]:
         def written(number: int) -> str:
-            return (None if self.tokenizer is None else self.tokenizer.piece_of(number)) or str(number)
+            return str(number) if self.tokenizer is None else name(self.tokenizer, number)
 
         return tuple(tuple(tuple(map(written, place)) for place in layer) for layer in self.ids.tolist())
 
@@ -239,8 +247,10 @@ class LogitLens(Displayable):
                 "layer": str(layer),
                 "position": position,
                 "token": self.tokens[at],
+                "token_piece": self.token_pieces[at],
                 "rank": rank + 1,
                 "id": int(self.ids[row, at, rank]),
+                "shown": self.shown[row][at][rank],
                 "piece": piece,
                 "logit": float(self.logits[row, at, rank]),
                 "log_probability": float(self.log_probabilities[row, at, rank]),
@@ -251,7 +261,7 @@ class LogitLens(Displayable):
         ]
 
     def _parts(self) -> "Iterator[RenderableType]":
-        best = [[place[0] for place in layer] for layer in self.pieces]
+        best = [[place[0] for place in layer] for layer in self.shown]
         yield from _by_layer(self.layers, self.tokens, best)
 
 
@@ -260,7 +270,7 @@ class TokenLens(Displayable):
     """How a chosen token fares at each layer and position.
 
     Args:
-        layers, positions, tokens: as in `LogitLens`.
+        layers, positions, tokens, token_pieces: as in `LogitLens`.
         of: the id of the chosen token at each position, (P,).
         logits: float32 (L + 1, P), its logits.
         log_probabilities: float32 (L + 1, P), after the softmax over the vocabulary.
@@ -270,6 +280,7 @@ class TokenLens(Displayable):
     layers: tuple[int | str, ...]
     positions: tuple[int, ...]
     tokens: tuple[str, ...]
+    token_pieces: tuple[str, ...]
     of: tuple[int, ...]
     logits: Tensor
     log_probabilities: Tensor
@@ -292,6 +303,7 @@ class TokenLens(Displayable):
                 "layer": str(layer),
                 "position": position,
                 "token": self.tokens[at],
+                "token_piece": self.token_pieces[at],
                 "of": self.of[at],
                 "rank": int(self.ranks[row, at]),
                 "logit": float(self.logits[row, at]),
@@ -398,7 +410,8 @@ def logit_lens(
     common: dict[str, Any] = {
         "layers": ("input", *range(1, depth)),
         "positions": rows,
-        "tokens": tuple(traced.tokens[row] for row in rows),
+        "tokens": tuple(traced.shown[row] for row in rows),
+        "token_pieces": tuple(traced.tokens[row] for row in rows),
         "logits": torch.stack(logits),
         "log_probabilities": torch.stack(logs),
     }

@@ -31,7 +31,7 @@ class Statistics(Displayable):
     Attributes:
         kind: "encoder", "decoder" or "cross".
         layers: the numbers of the layers, in the order of the first axis.
-        tokens, key_tokens: the tokens of the queries and of the keys.
+        tokens, key_tokens: the tokens of the queries and of the keys, as people read them.
         entropy: -sum_j p_ij log p_ij, in nats, over the sink too (Clark et al. 2019, arXiv 1906.04341,
             section 3.3).
         largest: max_j p_ij, over the keys.
@@ -204,8 +204,8 @@ def statistics(
     return Statistics(
         kind=kind,
         layers=numbers,
-        tokens=tuple(of_queries.tokens),
-        key_tokens=tuple(of_keys.tokens),
+        tokens=of_queries.shown,
+        key_tokens=of_keys.shown,
         **absent | told,
     )
 

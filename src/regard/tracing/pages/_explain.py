@@ -63,7 +63,7 @@ def explain(
     sink = None if exact.sinks is None else float(worked.weights[0, 0, 0, keys])
     return Explanation(
         model=trace.model,
-        text=" | ".join(of_queries.encoding.texts) or " ".join(of_queries.tokens),
+        text=" | ".join(of_queries.encoding.texts) or " ".join(of_queries.shown),
         kind=kind,
         layer=layer,
         head=head,
@@ -71,9 +71,11 @@ def explain(
         num_heads=traced.inputs.num_heads,
         token=row,
         pieces=tuple(pieces),
-        tokens=tuple(of_queries.tokens),
+        tokens=of_queries.shown,
+        token_pieces=tuple(of_queries.tokens),
         token_ids=tuple(of_queries.encoding.token_ids),
-        key_tokens=tuple(of_keys.tokens),
+        key_tokens=of_keys.shown,
+        key_pieces=tuple(of_keys.tokens),
         scale=inputs.factor,
         formula=exact.scorer.formula,
         left=as_array(left[0, 0, 0, 0]),

@@ -42,8 +42,8 @@ class Explanation(Displayable):
         kind: whose attention: "encoder", "decoder" (its own), or "cross" (from the decoder to the encoder).
         layer, head: which attention, counted from 0, of num_layers x num_heads.
         token: the query's place among the tokens; `pieces` are those of its word.
-        tokens, token_ids: all tokens.
-        key_tokens: the tokens that are attended to: those of the encoder for "cross", else `tokens`.
+        tokens, token_pieces, token_ids: all tokens, as people read them and as the vocabulary writes them.
+        key_tokens, key_pieces: the tokens that are attended to: those of the encoder for "cross", else all.
         learned: (d_model,), the token's row in the table of learned embeddings.
         scaled: the same times the model's factor (sqrt(d_model)); None where it has none.
         position, token_type: (d_model,), what is added to it; None where the model adds none.
@@ -84,8 +84,10 @@ class Explanation(Displayable):
     token: int
     pieces: tuple[int, ...]
     tokens: tuple[str, ...]
+    token_pieces: tuple[str, ...]
     token_ids: tuple[int, ...]
     key_tokens: tuple[str, ...]
+    key_pieces: tuple[str, ...]
     learned: np.ndarray
     scaled: np.ndarray | None
     position: np.ndarray | None
@@ -122,11 +124,12 @@ class Explanation(Displayable):
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A row a key: its token, its score in each form, whether the mask shows it, and its weight."""
+        """A row a key: its token and piece, its score in each form, whether the mask shows it, its weight."""
         return [
             {
                 "key": key,
                 "token": token,
+                "piece": self.key_pieces[key],
                 "score": float(self.scores[key]),
                 "scaled": float(self.scaled_scores[key]),
                 "seen": bool(np.isfinite(self.masked_scores[key])),

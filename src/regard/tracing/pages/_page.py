@@ -29,7 +29,7 @@ from regard.core import (
 )
 from regard.core.errors import InputError
 from regard.models import Kind, StackKind, stack_of
-from regard.text import Token
+from regard.text import Token, is_part
 from regard.tracing.comparison import words_alike
 from regard.tracing.edits import ablation, unseen_cosines
 from regard.tracing.measures import Scalar
@@ -175,6 +175,7 @@ def _side(trace: Trace, kind: StackKind, all_positions: bool) -> Side:
                 sequence=token.sequence,
                 word=token.word,
                 surface=token.surface,
+                bytes=token.label if is_part(token.shown) else None,
                 unknown=_is_unknown(token, unknown),
             )
             for token in encoding.tokens

@@ -15,7 +15,7 @@ from regard.core import DenseBias, attention_weights
 from regard.core.errors import InputError
 from regard.core.tensors import cosine
 from regard.models import Loaded
-from regard.text import Tokenizer
+from regard.text import Tokenizer, is_part
 from regard.tracing.edits import Edit, Write, Zero, edited, unseen
 from regard.tracing.measures import logits_of_layers, outermost
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
@@ -204,6 +204,7 @@ def _encoded(trace: Trace) -> dict[str, Any]:
             {
                 "text": token.text,
                 "surface": token.surface,
+                "bytes": token.label if is_part(token.shown) else None,
                 "special": token.special,
                 "sequence": token.sequence,
                 "word": token.word,
@@ -251,7 +252,7 @@ def _spelled(tokenizer: Tokenizer, before: list[int], id: int) -> dict[str, Any]
     known, whole = tokenizer.decode(before), tokenizer.decode([*before, id])
     text = whole.removeprefix(known) if before else whole.strip()
     is_text = text != "" and "\N{REPLACEMENT CHARACTER}" not in text
-    return {"text": text if is_text else tokenizer.piece_of(id) or f"token {id}", "isText": is_text}
+    return {"text": text if is_text else tokenizer.shown(id), "isText": is_text}
 
 
 def _second(loaded: Loaded, asked: PageRequest, trace: Trace, pooling: LivePooling | None) -> dict[str, Any]:

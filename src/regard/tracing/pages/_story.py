@@ -157,7 +157,7 @@ def _next(trace: Trace) -> list[dict[str, Any]]:
     found = logits[0].double().softmax(dim=0).topk(min(_NEXT, logits.shape[1]))
     tokens = Encoding.from_ids(found.indices.tolist(), trace.loaded.tokenizer).tokens
     return [
-        {"text": token.surface or token.text, "probability": float(f"{probability:.4g}")}
+        {"text": token.shown, "probability": float(f"{probability:.4g}")}
         for token, probability in zip(tokens, found.values.tolist(), strict=True)
     ]
 

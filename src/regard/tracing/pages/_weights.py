@@ -115,7 +115,7 @@ def weight_table(
     weights = trace.weights(layer, head, kind=kind, query=query, key=key)
     of_queries, of_keys = (each.encoding for each in trace.sides(kind))
     queries, keys = (
-        tuple(encoding.tokens[place].surface for place in chosen_of(name, encoding, chosen))
+        tuple(encoding.tokens[place].label for place in chosen_of(name, encoding, chosen))
         for name, encoding, chosen in (("query", of_queries, query), ("key", of_keys, key))
     )
     sinks = weights.shape[1] - len(keys)
@@ -185,8 +185,7 @@ def _side(encoding: Encoding, selector: Selector | None, specials: bool) -> tupl
     kept = [(place, token) for place, token in enumerate(chosen) if specials or not tokens[token].special]
     if not kept:
         raise InputError("specials must be True where the model's own tokens are all that is asked for.")
-    # WordPiece writes a piece that goes on as "##ing", which people read; of other signs for it the surface.
-    names = [tokens[at].text if tokens[at].text.startswith("##") else tokens[at].surface for _, at in kept]
+    names = [tokens[at].label for _, at in kept]
     # Of a pair each says whose it is, by the letters that the page has for them.
     if any(token.sequence == 1 for token in tokens):
         of = {0: " (A)", 1: " (B)", None: ""}

@@ -219,9 +219,9 @@ class Examples:
 
     def end_text(self, text: int, sides: Sides) -> None:
         """Keep the tokens of a text that has become an example, and of no other."""
-        tokens = tuple(token.surface for token in sides.queries)
+        tokens = tuple(token.label for token in sides.queries)
         shared = sides.kind != "cross"
-        self._tokens[text] = tokens, tokens if shared else tuple(token.surface for token in sides.keys)
+        self._tokens[text] = tokens, tokens if shared else tuple(token.label for token in sides.keys)
         used = {
             int(each)
             for mass, where in zip(self._mass, self._where, strict=True)

@@ -91,7 +91,7 @@ _YOUNGER: dict[str, Any] = {"scorer": ScaledDot(), "kernel": None}
 
 _NAMES = {kind: name for name, (kind, _) in SCHEMA.items()}
 
-_TOKEN = ("id", "text", "span", "sequence", "word", "type_id", "special", "surface")
+_TOKEN = ("id", "text", "span", "sequence", "word", "type_id", "special", "surface", "shown")
 _WORD = ("text", "span", "sequence", "tokens")
 
 
@@ -217,7 +217,11 @@ class Reader:
 def _encoding(encoding: Encoding) -> Any:
     return {
         "texts": encoding.texts,
-        "tokens": [[getattr(token, name) for name in _TOKEN] for token in encoding.tokens],
+        # Without `shown` where it is the piece, as files of before were.
+        "tokens": [
+            [getattr(token, name) for name in (_TOKEN[:-1] if token.shown == token.text else _TOKEN)]
+            for token in encoding.tokens
+        ],
         "words": [[getattr(word, name) for name in _WORD] for word in encoding.words],
     }
 
@@ -226,7 +230,8 @@ def _encoding_of(written: Any) -> Encoding:
     return Encoding(
         texts=tuple(written["texts"]),
         tokens=tuple(
-            Token(index=index, **_fields(_TOKEN, row)) for index, row in enumerate(written["tokens"])
+            Token(index=index, **_fields(_TOKEN, [*row, row[1]][: len(_TOKEN)]))
+            for index, row in enumerate(written["tokens"])
         ),
         words=tuple(Word(index=index, **_fields(_WORD, row)) for index, row in enumerate(written["words"])),
     )

@@ -124,8 +124,8 @@ def is_punctuation(token: Token, words: Sequence[Word]) -> bool:
     """
     if token.special or (words and token.word is not None and is_spelled(words[token.word].text)):
         return False
-    shown = token.surface.strip(" Ġ▁")  # what pieces have in the place of a blank
-    return bool(shown) and all(unicodedata.category(each).startswith("P") for each in shown)
+    seen = token.surface.strip()
+    return bool(seen) and all(unicodedata.category(each).startswith("P") for each in seen)
 
 
 def is_spelled(word: str) -> bool:

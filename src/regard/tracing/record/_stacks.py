@@ -182,6 +182,11 @@ class TracedStack:
         """The tokens, as the vocabulary writes them."""
         return [token.text for token in self.encoding.tokens]
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The tokens, as people read them."""
+        return tuple(token.shown for token in self.encoding.tokens)
+
     def embeddings(self, layer: int | str = -1) -> Tensor:
         """Every token's vector at an embedding layer: (tokens, d_model); see `Trace.embedding`."""
         if not self.keeping.hidden:

@@ -96,7 +96,7 @@ def test_text_is_printed_literally_and_not_obeyed() -> None:
     assert "2 ␛[1m  text 1" in text
     text = printed(_with_texts("[bold]x[/bold]\x1b[31m \u202e :smile:", "a\nb"))
     assert "1 bank  [bold]x[/bold]␛[31m \\u202e :smile:" in text
-    assert "2 bank  a␊b" in text
+    assert "2 bank  a↵b" in text
     assert not [char for char in text if unicodedata.category(char) in ("Cc", "Cf") and char != "\n"]
 
 

@@ -38,8 +38,10 @@ def make(count: int = 7, /, **fields: Any) -> Explanation:
         "token": min(4, count - 1),
         "pieces": (min(4, count - 1),),
         "tokens": tuple(f"t{i}" for i in range(count)),
+        "token_pieces": tuple(f"Ġt{i}" for i in range(count)),
         "token_ids": tuple(range(100, 100 + count)),
         "key_tokens": tuple(f"t{i}" for i in range(count)),
+        "key_pieces": tuple(f"Ġk{i}" for i in range(count)),
         "learned": random(D_MODEL),
         "scaled": None,
         "position": random(D_MODEL),
@@ -193,7 +195,7 @@ def test_text_is_printed_literally_and_not_obeyed() -> None:
     )
     text = printed(e)
     assert not [char for char in text if unicodedata.category(char) in ("Cc", "Cf") and char != "\n"]
-    assert "“[bold]x[/bold] ␛[31m ␇ \\u202e :smile:␊next”" in text
+    assert "“[bold]x[/bold] ␛[31m ␇ \\u202e :smile:↵next”" in text
     assert "[/x]:101 ␛[2J:102 \\x9b1m:103" in text
     assert e.to_json()["text"] == e.text
     assert e.to_json()["tokens"] == list(e.tokens)
@@ -318,4 +320,5 @@ def test_it_shows_itself() -> None:
     assert "Attention of" in str(e)
     assert "&lt;b&gt;" in e._repr_html_()
     assert e.to_pandas()["weight"].tolist() == pytest.approx(e.weights.tolist())
-    assert e.to_arrow().column_names == ["key", "token", "score", "scaled", "seen", "weight"]
+    assert e.to_arrow().column_names == ["key", "token", "piece", "score", "scaled", "seen", "weight"]
+    assert e.to_pandas()["piece"].tolist() == e.to_json()["key_pieces"] == [f"Ġk{i}" for i in range(7)]

@@ -17,7 +17,7 @@ def test_of_one_query_every_key_has_a_bar() -> None:
     lines = str(table).splitlines()
     assert lines[0] == f"Head {trace.num_layers - 1}.2 (encoder): attention weights of 'bank'"
     assert [line.split()[:2] for line in lines[3:]] == [
-        [token.surface, f"{weight:.3f}"]
+        [token.label, f"{weight:.3f}"]
         for token, weight in zip(trace.encoding.tokens, row.tolist(), strict=True)
     ]
     assert lines[3 + int(row.argmax())].count("█") == max(line.count("█") for line in lines) == 40

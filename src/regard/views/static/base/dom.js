@@ -31,12 +31,14 @@ export const makeSection = (attributes, title, ...parts) =>
 // A token without a single visible character would be an empty box: it is named by its code points.
 const INVISIBLE = /^[\p{C}\p{Z}\p{M}]*$/u;
 const CONTROL = /[\u0000-\u001f\u007f]/g;
+const SIGNS = { "\n": "↵", "\t": "⇥", "\u007f": "␡" };
 
+// A text with a sign for what nobody would see, a blank at an end too: as `visible` in core/wording.py writes it.
 export function readable(text) {
   if (text === "") return "(empty)";
-  const shown = text.replace(CONTROL, (c) =>
-    c === "\u007f" ? "\u2421" : String.fromCharCode(0x2400 + c.charCodeAt(0)),
-  );
+  const shown = text
+    .replace(/^ +| +$/g, (blanks) => "␣".repeat(blanks.length))
+    .replace(CONTROL, (c) => SIGNS[c] ?? String.fromCharCode(0x2400 + c.charCodeAt(0)));
   if (!INVISIBLE.test(shown)) return shown;
   return Array.from(text, (c) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`).join(" ");
 }

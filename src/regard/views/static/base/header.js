@@ -120,7 +120,7 @@ export function makeHeader(source, state, views, host) {
   for (const kind of source.kinds) said.append(make("span", { class: "size" }, sizeOf(source, kind)));
   const sides = facts.here ? [] : Object.values(facts.sides).filter(Boolean); // a live page says it where one types
   const unknown = sides
-    .map(({ tokens, words }) => notKnown(tokens, words))
+    .map(({ tokens }) => notKnown(tokens))
     .join(" ")
     .trim();
   if (unknown) said.append(make("span", { class: "not-known" }, unknown));

@@ -7,7 +7,7 @@
 //   holds(kind, layer, head)           whether rows of a head can be had: a file of a long text holds some heads alone.
 //                                      The state names no other; see held.js
 //   thumbnail(kind, layer, head, of)   of a head that it does not hold, a small picture: see thumbnails.js
-//   tokens(kind, side)                 side "query" or "key": [{ text, surface?, special, sequence, word, unknown? }];
+//   tokens(kind, side)                 side "query" or "key": [{ text, surface?, bytes?, special, sequence, word, unknown? }];
 //                                      unknown: not in the vocabulary, so that the model has read its text ("[UNK]"),
 //                                      whatever its surface; where the model has attention sinks, the last key is { sink: true }: no token,
 //                                      but a column of the softmax

@@ -15,6 +15,7 @@ export interface Head {
 export interface Token {
   text: string;
   surface?: string;
+  bytes?: string;
   special: boolean;
   sequence: number | null;
   word: number | null;

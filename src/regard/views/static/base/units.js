@@ -6,7 +6,6 @@
 import { make, readable } from "./dom.js";
 
 const NAMED = 5; // words of which a note speaks
-const SPELLED = 3; // letters of a word that is said to be read one by one
 
 export class Units {
   // tokens, words: of one side, from the row source; byWords: words in place of pieces.
@@ -88,21 +87,22 @@ export class Units {
   }
 }
 
-// WordPiece writes a piece that goes on as "##ing": people read that. Of other signs for it the surface is shown.
+// WordPiece writes a piece that goes on as "##ing": people read that. Of other signs for it the surface is shown, and
+// of a part of a character its bytes.
+export const shownText = (token) => token.bytes ?? (marked(token) ? token.text : (token.surface ?? token.text));
 const marked = (token) => token.text.startsWith("##") && token.text.length > 2;
 /**
- * Which words the vocabulary lacks, and what the model has read for them: [UNK], or their letters one by one; "" where
- * there is none.
- * @param {{ text: string, surface?: string, unknown?: boolean, word: number | null }[]} tokens
- * @param {string[]} words by the numbers that tokens name
+ * What the vocabulary lacks, and what the model has read for it: [UNK], or the bytes of a character; "" where there is
+ * nothing. A word of several pieces, or of digits one by one, is read in full.
+ * @param {{ text: string, surface?: string, bytes?: string, unknown?: boolean }[]} tokens
  */
-export function notKnown(tokens, words) {
+export function notKnown(tokens) {
   const unknown = tokens.filter((each) => each.unknown);
   const lacking = unknown.map(({ surface, text }) => surface ?? text);
-  const spelled = spelledOut(tokens, words);
+  const apart = tokens.filter((each) => each.bytes).map(({ surface, text }) => surface ?? text);
   return [
     lacking.length > 0 ? `The model does not know ${some(lacking)}: it reads ${unknown[0].text} there.` : "",
-    spelled.length > 0 ? `The model has no word for ${some(spelled)}: it reads letter by letter.` : "",
+    apart.length > 0 ? `The model has no token for ${some(apart)}: it reads byte by byte.` : "",
   ]
     .filter(Boolean)
     .join(" ");
@@ -115,21 +115,8 @@ function some(all) {
   return told.join(", ") + (words.length > NAMED ? ` and ${words.length - NAMED} more` : "");
 }
 
-// The words of which every piece is one letter.
-function spelledOut(tokens, words) {
-  const pieces = new Map(); // of each word, until one has more letters
-  for (const token of tokens) {
-    const { word, unknown } = token;
-    if (word === null) continue;
-    const isLong = unknown || bare(token).replace(/\P{L}/gu, "").length > 1;
-    pieces.set(word, isLong ? 0 : pieces.get(word) === 0 ? 0 : (pieces.get(word) ?? 0) + 1);
-  }
-  return words.filter((_, word) => pieces.get(word) >= SPELLED);
-}
-
 // What the model has read in the place of a token that its vocabulary lacks: "[UNK]"; undefined of any other.
 const unknownOf = ({ unknown, text }) => (unknown ? text : undefined);
-const shownText = (token) => (token.surface === undefined || marked(token) ? token.text : token.surface);
 const bare = (token) => token.surface ?? (marked(token) ? token.text.slice(2) : token.text); // as the text has it
 
 // The numbers that each token of some units has, added up; null while some are not there.

@@ -2,6 +2,7 @@
 
 import { makeScroll, makeTable } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
+import { shownText } from "../base/units.js";
 import { shade } from "./map.js";
 
 const MOVED = 5; // words that are named
@@ -10,9 +11,10 @@ const MOVED = 5; // words that are named
 export function makeAlignment(source, kind) {
   const list = make("ol", { class: "aligned", "aria-label": "Tokens of both texts" });
   const tokens = source.tokens(kind, "query");
-  for (const { text, surface, special, only, sink } of tokens) {
+  for (const token of tokens) {
+    const { special, only, sink } = token;
     if (sink) continue;
-    const shown = readable(text.startsWith("##") || surface === undefined ? text : surface);
+    const shown = readable(shownText(token));
     const chip = (there) =>
       make(
         "span",

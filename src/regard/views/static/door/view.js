@@ -126,7 +126,7 @@ function open(page) {
     next.replaceChildren(source.makeNext?.() ?? "");
     edited.replaceChildren(...(source.makeEdits?.() ?? []));
     const shared = row ? sharedBy(page, at.head, row) : "";
-    const unknown = notKnown(source.tokens(kind, "query"), source.words(kind, "query"));
+    const unknown = notKnown(source.tokens(kind, "query"));
     const { start } = source.facts;
     const opened = [start.layer, start.head, wordsOf(state, kind).at(start.pin).first];
     const isMoved = [at.head.layer, at.head.head, at.from].join() !== opened.join();

@@ -3,7 +3,7 @@
 import { makeButton, makeSelect } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
 import { isRead } from "../base/shares.js";
-import { notKnown } from "../base/units.js";
+import { notKnown, shownText } from "../base/units.js";
 import { fit, makeField } from "../door/field.js";
 import { besideSaid, drawBeside } from "../movement/beside.js";
 import { makeMoved, makePredicted } from "./found.js";
@@ -160,14 +160,13 @@ export class LiveBar {
   }
 
   name(token) {
-    const { surface, text } = this.tokens?.[token] ?? { text: String(token) };
-    return readable(surface ?? text);
+    return readable(shownText(this.tokens?.[token] ?? { text: String(token) }));
   }
 
   // What has come of it.
   show({ encoded, milliseconds, likeness, beside, predicted }, moved, colours) {
     this.tokens = encoded.tokens;
-    const missing = notKnown(encoded.tokens, encoded.words);
+    const missing = notKnown(encoded.tokens);
     const count = `${encoded.ids.length} token${encoded.ids.length === 1 ? "" : "s"}`;
     this.say(`${count}, ${Math.round(milliseconds)} ms.${missing && ` ${missing}`}`);
     const edits = this.edited.children.length > 0;

@@ -46,12 +46,13 @@ export function factsOf(description, encoded, run) {
   const side = {
     text: encoded.text,
     pair: encoded.pair,
-    tokens: encoded.tokens.map(({ text, surface, special, sequence, word, unknown }) => ({
+    tokens: encoded.tokens.map(({ text, surface, bytes, special, sequence, word, unknown }) => ({
       text,
       special,
       sequence,
       word,
       ...(surface === text ? {} : { surface }),
+      ...(bytes ? { bytes } : {}),
       ...(unknown ? { unknown } : {}),
     })),
     words: encoded.words,

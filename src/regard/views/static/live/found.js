@@ -68,7 +68,7 @@ export function makePredicted(head, take) {
         ...predicted.map(({ at, best }) => {
           const words = make("ol", { class: "live-words" });
           for (const { text, isText, probability } of best) {
-            const name = make("bdi", {}, text === "\n" ? "new line" : readable(text));
+            const name = make("bdi", {}, readable(text));
             const button = make("button", { type: "button", class: "live-chip", disabled: !isText }, name);
             button.append(` ${(100 * probability).toFixed(probability < 0.1 ? 1 : 0)} %`);
             button.addEventListener("click", () => take(head === "next" ? null : tokens[at].span, text));

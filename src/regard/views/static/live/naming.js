@@ -29,10 +29,7 @@ const NEAREST = 8; // occurrences of a token that count
 /** Which tokens show nothing but punctuation, as is_punctuation says. @param {import("./tokenizer.js").Encoded} encoded */
 export function punctuation({ tokens, words }) {
   const isSpelled = (/** @type {number | null} */ word) => word !== null && /[\p{L}\p{N}]/u.test(words[word] ?? "");
-  return tokens.map(
-    ({ special, surface, word }) =>
-      !special && !isSpelled(word) && /^\p{P}+$/u.test(surface.replace(/^[ Ġ▁]+|[ Ġ▁]+$/g, "")),
-  );
+  return tokens.map(({ special, surface, word }) => !special && !isSpelled(word) && /^\p{P}+$/u.test(surface));
 }
 
 export class Naming {

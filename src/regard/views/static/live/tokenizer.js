@@ -8,11 +8,13 @@
  * It needs nothing of a page and so runs in a worker too.
  */
 
+import { readable } from "../base/dom.js";
 import { makeFinder } from "./added.js";
 import { aligned } from "./aligned.js";
 import { makeBertNormalizer } from "./bert_normalizer.js";
 import { makeByteLevel } from "./byte_level.js";
 import { codesOf, makeCharacters, textOf } from "./characters.js";
+import { readPiece } from "./pieces.js";
 import { makeWordPiece } from "./wordpiece.js";
 import { isBlank, makeAligner, makeSplitter, wordsOf } from "./words.js";
 
@@ -43,6 +45,7 @@ import { isBlank, makeAligner, makeSplitter, wordsOf } from "./words.js";
  * @property {number} id Its row in the table of learned embeddings.
  * @property {string} text The piece as in the vocabulary: "bank", "##ing", "Ġbank".
  * @property {string} surface The characters that it stands for: "bank" for "Ġbank".
+ * @property {string | null} bytes Of a part of a character what it is: "<0xE6>".
  * @property {boolean} special Added by the template, or a special token that the text spells out.
  * @property {boolean} unknown Whether it stands for a word that the vocabulary cannot spell.
  * @property {number | null} sequence 0 in the first text, 1 in the second, null where the template added it.
@@ -92,7 +95,7 @@ export function makeTokenizer(facts) {
   const contents = new Map(added.map((each) => [each.id, each.content]));
   const folded = new Map(added.filter((each) => each.special).map((each) => [each.id, each.folded]));
 
-  return { encode, pieceOf };
+  return { encode, read };
 
   /**
    * The piece of an id, as in the vocabulary; null where there is none.
@@ -101,6 +104,16 @@ export function makeTokenizer(facts) {
    */
   function pieceOf(id) {
     return contents.get(id) ?? model.pieces[id] ?? null;
+  }
+
+  /**
+   * The text of an id, or what stands for it: its number, or the bytes of a part of a character.
+   * @param {number} id
+   */
+  function read(id) {
+    const piece = pieceOf(id);
+    if (piece === null) return { text: String(id), isText: false };
+    return model.type === "BPE" && !contents.has(id) ? readPiece(piece) : { text: piece, isText: true };
   }
 
   /**
@@ -113,7 +126,7 @@ export function makeTokenizer(facts) {
   function encode(text, pair = null) {
     const texts = pair === null ? [text] : [text, pair];
     const names = pair === null ? ["The text"] : ["The first text", "The second text"];
-    const codes = texts.map((each, sequence) => readable(each, names[sequence]));
+    const codes = texts.map((each, sequence) => checked(each, names[sequence]));
     const pieces = codes.map(piecesOf);
     const around = pair === null ? template.single : template.pair;
     // Words and spans of a pasted novel are not worked out.
@@ -139,7 +152,7 @@ export function makeTokenizer(facts) {
    * @param {string} name For messages.
    * @returns {number[]}
    */
-  function readable(text, name) {
+  function checked(text, name) {
     const codes = codesOf(text);
     if (isBlank(codes, 0, codes.length, strip)) {
       throw new TextRefused(`${name} is empty: give at least one character that is not white space.`);
@@ -183,10 +196,12 @@ export function makeTokenizer(facts) {
       // One that takes the blank before it is found with the blank.
       const shownAs = special ? /** @type {string} */ (contents.get(piece.id)) : piece.text;
       const word = wordOf[index];
+      const { text, isText } = read(piece.id);
       return {
         id: piece.id,
         text: shownAs,
-        surface: surface || shownAs,
+        surface: surface || readable(text),
+        bytes: isText ? null : readable(text.replace(/^ +| +$/g, "")),
         special,
         unknown: piece.id === unknown && !special,
         sequence,
@@ -223,7 +238,8 @@ export function makeTokenizer(facts) {
    */
   function templateToken(id) {
     const text = pieceOf(id) ?? String(id);
-    return { id, text, surface: text, special: true, unknown: false, sequence: null, word: null, span: null };
+    const surface = readable(text);
+    return { id, text, surface, bytes: null, special: true, unknown: false, sequence: null, word: null, span: null };
   }
 
   /** @param {number} added @param {number[][]} codes @param {Piece[][]} pieces */

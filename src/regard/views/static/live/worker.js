@@ -9,7 +9,6 @@ import { fromBase64 } from "./blocks.js";
 import { between, factsOf } from "./facts.js";
 import { LiveModel } from "./model.js";
 import { punctuation } from "./naming.js";
-import { readPiece } from "./pieces.js";
 import { ranked } from "./ranks.js";
 import { makeTokenizer } from "./tokenizer.js";
 
@@ -83,15 +82,13 @@ class Session {
       delete blocks[name]; // as bytes it takes less
       return bytes;
     };
-    const isBytes = tokenizer.model.type !== "WordPiece";
-    return new Session(await LiveModel.open(description, read), makeTokenizer(tokenizer), isBytes);
+    return new Session(await LiveModel.open(description, read), makeTokenizer(tokenizer));
   }
 
-  /** @param {LiveModel} model @param {import("./tokenizer.js").LiveTokenizer} tokenizer @param {boolean} isBytes */
-  constructor(model, tokenizer, isBytes) {
+  /** @param {LiveModel} model @param {import("./tokenizer.js").LiveTokenizer} tokenizer */
+  constructor(model, tokenizer) {
     this.model = model;
     this.tokenizer = tokenizer;
-    this.isBytes = isBytes; // whether pieces are bytes
     /** @type {{ name: string, read: import("./beside.js").Read | null }} */
     this.second = { name: "", read: null };
   }
@@ -129,7 +126,7 @@ class Session {
         const contextual = run.hidden[run.hidden.length - 1];
         const predicted = run.predicted.map(({ at, best }) => ({
           at,
-          best: best.map(({ id, probability }) => ({ ...this.piece(id), probability })),
+          best: best.map(({ id, probability }) => ({ ...this.tokenizer.read(id), probability })),
         }));
         const { facts, blocks } = factsOf(description, encoded, run);
         return {
@@ -145,13 +142,6 @@ class Session {
       await aMoment();
       if (isStale()) return null;
     }
-  }
-
-  /** @param {number} id */
-  piece(id) {
-    const piece = this.tokenizer.pieceOf(id);
-    if (piece === null) return { text: `token ${id}`, isText: false };
-    return this.isBytes ? readPiece(piece) : { text: piece, isText: true };
   }
 
   /** Where the head is asked: after the last token, or at each [MASK]. @param {number[]} ids */

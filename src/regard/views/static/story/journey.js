@@ -152,7 +152,7 @@ function endingOf({ story, source, state, chosen, colours }) {
   const { next, beside } = story.ending ?? {};
   if (next) {
     const most = next[0].probability;
-    const name = ({ text }) => make("bdi", {}, text === "\n" ? "new line" : readable(text));
+    const name = ({ text }) => make("bdi", {}, readable(text));
     const lines = next.map((each) => barLine(name(each), each.probability, most));
     return section("What it is for: the next word", make("ol", { class: "story-drawn story-next" }, ...lines));
   }

@@ -1,6 +1,7 @@
 // The contextual embeddings of a text over the steps: how near each is to where it ends, and which are alike.
 
 import { make, makeNote, makeSection, onClicks, readable } from "../base/dom.js";
+import { shownText } from "../base/units.js";
 import { makeChart } from "./curves.js";
 
 const MOST = 8; // of the tokens that are most alike
@@ -11,7 +12,7 @@ export function makeWords({ source, state }) {
   const facts = () => source.facts.training.words[stackOf(state.values.kind)];
   const tokens = () => source.tokens(state.values.kind, "query");
   const plain = () => tokens().flatMap(({ special }, i) => (special ? [] : [i]));
-  const name = (i) => readable(tokens()[i].surface ?? tokens()[i].text);
+  const name = (i) => readable(shownText(tokens()[i]));
   const word = () => {
     const { pin } = state.values;
     return pin?.side === "query" ? pin.index : (plain()[0] ?? 0);

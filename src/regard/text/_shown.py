@@ -1,0 +1,57 @@
+"""Tokens as people read them: what stands in the text, and a sign where nothing would be seen."""
+
+import re
+from typing import Any, Final
+
+from tokenizers import pre_tokenizers
+
+from regard.core.wording import visible
+
+# GPT-2's alphabet: bytes that print are letters of their own, the others have those from U+0100 on, in order.
+_LETTERS: Final = sorted(pre_tokenizers.ByteLevel.alphabet())
+_ORDER: Final = sorted(range(256), key=lambda byte: chr(byte) not in _LETTERS)
+_BYTES: Final = dict(zip(_LETTERS, _ORDER, strict=True))
+
+_PARTS: Final = {0xDC00 + byte: f"<0x{byte:02X}>" for byte in range(128, 256)}
+_PART: Final = re.compile("|".join(_PARTS.values()))
+_ASCII: Final = re.compile("<0x([0-7][0-9A-F])>")  # a byte of SentencePiece that is a character
+
+
+class Reading:
+    """How the tokens of a vocabulary are shown: bytes as text again, a part of a character as "<0xE6>".
+
+    >>> from tokenizers import Tokenizer, models
+    >>> backend = Tokenizer(models.BPE({"bank": 0, "Ġ": 1, "Ċ": 2, "Ã©": 3, "Ã": 4}, []))
+    >>> backend.pre_tokenizer = pre_tokenizers.ByteLevel()
+    >>> [Reading(backend)(id, backend.id_to_token(id)) for id in range(6)]
+    ['bank', '␣', '↵', 'é', '<0xC3>', '5']
+    """
+
+    def __init__(self, backend: Any) -> None:
+        parts = (getattr(backend, name, None) for name in ("decoder", "pre_tokenizer"))
+        said = "".join(part.__getstate__().decode() for part in parts if part is not None)
+        self._read = _of_bytes if '"ByteLevel"' in said else _of_blanks if '"▁"' in said else str
+        self._added = frozenset(backend.get_added_tokens_decoder())  # these stand in texts as they are
+
+    def __call__(self, id: int, piece: str | None) -> str:
+        if piece is None:
+            return str(id)
+        return visible(piece if id in self._added else self._read(piece))
+
+
+def _of_bytes(piece: str) -> str:
+    try:
+        plain = bytes(_BYTES[letter] for letter in piece)
+    except KeyError:
+        return piece
+    return plain.decode("utf-8", "surrogateescape").translate(_PARTS)
+
+
+def _of_blanks(piece: str) -> str:
+    byte = _ASCII.fullmatch(piece)
+    return chr(int(byte[1], 16)) if byte else piece.replace("▁", " ")
+
+
+def is_part(shown: str) -> bool:
+    """Whether a token, as it is shown, has a part of a character."""
+    return _PART.search(shown) is not None
