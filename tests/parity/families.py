@@ -29,6 +29,7 @@ _SAME_PARAMETERS = {
     "llama-linear",
     "llama-dynamic",
     "llama-longrope",
+    "phi3-longrope",
     "qwen2-windows",
     "qwen3-windows",
     "bart-unscaled",

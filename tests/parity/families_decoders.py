@@ -64,6 +64,21 @@ MISTRAL = FamilyUnderTest(
     gain=1.0,
     features=frozenset({"rotary", "gqa", "window"}),
 )
+PHI3 = FamilyUnderTest(
+    # q, k and v in one matrix, the halves of the gated layer in another. Six of ten entries are rotated.
+    name="phi3",
+    config=hf.Phi3Config,
+    fields={
+        **_DECODER,
+        "sliding_window": 5,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 101.0, "partial_rotary_factor": 0.6},
+    },
+    classes=heads("Phi3", lm="CausalLM"),
+    shape="decoder",
+    activation="hidden_act",
+    gain=1.0,
+    features=frozenset({"rotary", "gqa", "window"}),
+)
 QWEN2 = FamilyUnderTest(
     # q, k and v have biases, the output has none; no field says so.
     name="qwen2",
@@ -145,6 +160,7 @@ DECODERS = (
     GPT2,
     LLAMA,
     MISTRAL,
+    PHI3,
     QWEN2,
     QWEN3,
     GEMMA2,
@@ -196,6 +212,21 @@ DECODERS = (
             "long_factor": [1.1, 1.9, 2.7, 3.1, 3.7],
             "factor": 3.0,
             "original_max_position_embeddings": 7,
+        },
+        packs=False,
+    ),
+    variant(
+        PHI3,
+        id="phi3-longrope",
+        sliding_window=None,
+        features=frozenset({"rotary", "gqa"}),
+        original_max_position_embeddings=7,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 101.0,
+            "partial_rotary_factor": 0.8,
+            "short_factor": [1.0, 1.1, 1.3, 1.7],
+            "long_factor": [1.1, 1.9, 2.7, 3.1],
         },
         packs=False,
     ),

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 LENGTH, SOURCE = 13, 11
 PIECES = {"one by one": [1] * LENGTH, "in chunks": [5, 1, 7], "at once": [LENGTH]}
-BY_LENGTH = ("llama-dynamic", "llama-longrope")
+BY_LENGTH = ("llama-dynamic", "llama-longrope", "phi3-longrope")
 CACHED = [name for name in UNDER_TEST if ENTRIES[name].shape != "encoder" and name not in BY_LENGTH]
 
 

@@ -98,6 +98,17 @@ CASES = {
         hf.Gemma3TextConfig,
         _GEMMA | {"num_hidden_layers": 7, "rope_parameters": _BASES},
     ),
+    "phi3": Case(
+        hf.Phi3ForCausalLM,
+        hf.Phi3Config,
+        _DECODER
+        | {
+            "sliding_window": 5,
+            "pad_token_id": 0,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 101.0, "partial_rotary_factor": 0.75},
+        },
+        more={"rope.dimension_count": 12, "attention.sliding_window": 5},
+    ),
     "gpt2": Case(
         hf.GPT2LMHeadModel,
         hf.GPT2Config,

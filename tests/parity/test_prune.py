@@ -14,7 +14,14 @@ from parity.conftest import Workshop
 from parity.families import ENTRIES, OF_PARAMETERS, PLAINLY, SOME
 from parity.families_entry import Saved
 from parity.harness import Run, assert_same_run, run_ours, run_theirs
-from regard.models import Loaded, attentions, family_of, load_checkpoint, save_checkpoint
+from regard.models import (
+    WITHOUT_CODE,
+    Loaded,
+    attentions,
+    family_of,
+    load_checkpoint,
+    save_checkpoint,
+)
 from regard.pruning import loads_in, prune
 from tolerances import PARITY_FP32, assert_close_to_largest
 
@@ -34,7 +41,7 @@ ALL_HEADS = ("bart", "bert", "gpt2", "llama")
 BY_CODE = [
     (name, label)
     for name, label in CLASSES
-    if ENTRIES[name].name != "t5" and ((label == "base" and name in BODIES) or name in ALL_HEADS)
+    if ENTRIES[name].name not in WITHOUT_CODE and ((label == "base" and name in BODIES) or name in ALL_HEADS)
 ]
 HOLDING = [
     (name, label)

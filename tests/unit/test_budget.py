@@ -19,7 +19,7 @@ BUDGET = {
     "kernels": (2_915, 0),
     "lenses": (1_985, 0),
     "model": (1_140, 0),
-    "models": (8_696, 18),
+    "models": (8_805, 18),
     "positions": (991, 12),
     "pruning": (460, 6),
     "scaling": (740, 4),

@@ -286,8 +286,9 @@ _AUTO_CLASSES: dict[HeadKind | None, str] = {
     "replaced": "AutoModelForPreTraining",
 }
 
-WITHOUT_CODE = frozenset({"t5"})
-"""Families whose layers hand the bias of all heads on to the next layer, where `CODE` cannot cut it."""
+WITHOUT_CODE = frozenset({"phi3", "t5"})
+"""Families that `CODE` cannot cut: T5's layers hand the bias of all heads on to the next layer, and Phi-3's
+part queries from keys by the numbers of heads that the config has for all layers."""
 
 
 def without_pruned(fields: Fields) -> tuple[Fields, dict[str, Any]]:

@@ -27,6 +27,7 @@ FAMILIES = (
     "gpt2",
     "llama",
     "mistral",
+    "phi3",
     "qwen2",
     "qwen3",
     "gemma2",

@@ -80,6 +80,9 @@ CONFIGS: dict[str, Any] = {
     ),
     "mpnet": MPNetConfig(**_ENCODER),
     "perceiver-io": PerceiverConfig(**_ENCODER, num_latents=5, d_latents=18, num_cross_heads=3, num_bands=2),
+    "phi3": LlamaConfig(
+        model_type="phi3", **(_LLAMA | {"rotary": Rotary(10, base=100.0, rotary_dim=6)}), norm_eps=1e-5
+    ),
     "qwen2": LlamaConfig(model_type="qwen2", **_LLAMA, qkv_bias=True),
     "qwen3": LlamaConfig(model_type="qwen3", **_LLAMA, qk_norm=True),
     "roberta": RobertaConfig(model_type="roberta", **_ENCODER),

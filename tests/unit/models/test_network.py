@@ -47,6 +47,7 @@ def test_the_limit_is_the_config_s_where_there_is_a_table(family: str, net: Netw
         "llama",
         "mistral",
         "modernbert",
+        "phi3",
         "qwen2",
         "qwen3",
         "srupp",

@@ -51,6 +51,7 @@ _HOMES = {
     "modernbert": ("modernbert", "ModernBertConfig", "MODERNBERT_KEYS"),
     "mpnet": ("mpnet", "MPNetConfig", "MPNET_KEYS"),
     "perceiver-io": ("perceiver", "PerceiverConfig", "PERCEIVER_KEYS"),
+    "phi3": ("llama", "LlamaConfig", "PHI3_KEYS"),
     "qwen2": ("llama", "LlamaConfig", "LLAMA_KEYS"),
     "qwen3": ("llama", "LlamaConfig", "LLAMA_KEYS"),
     "roberta": ("roberta", "RobertaConfig", "ROBERTA_KEYS"),

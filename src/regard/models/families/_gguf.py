@@ -32,6 +32,7 @@ class Architecture:
         in_pairs: whether the rows of queries and keys lie so that neighbours turn together, and not entries
             half a head apart.
         norm_offset: what the file adds to the weights of norms.
+        dropped: tensors from which fields are worked out.
     """
 
     model_type: str
@@ -43,6 +44,7 @@ class Architecture:
     inert: frozenset[str] = frozenset()
     in_pairs: bool = False
     norm_offset: float = 0.0
+    dropped: frozenset[str] = frozenset({"rope_freqs.weight"})
 
 
 def config_of(file: GGUFFile, architecture: Architecture) -> Fields:
@@ -88,13 +90,11 @@ def tensors_of(file: GGUFFile, architecture: Architecture, config: Fields) -> Te
     """The file's tensors by the names that the family's folders have."""
     plain = () if has_gates(file.names()) else architecture.without_gates
     names = KeyMap(rules=(*plain, *architecture.names))  # the first rule that fits counts
-    by_name = {(names.to_ours(name) or (name,))[0]: name for name in file.names() if name not in _DROPPED}
+    by_name = {
+        (names.to_ours(name) or (name,))[0]: name for name in file.names() if name not in architecture.dropped
+    }
     view = _View(file, architecture, config)
     return TensorReader(file.file, {hf: (view, name) for hf, name in by_name.items()})
-
-
-_DROPPED: Final = frozenset({"rope_freqs.weight"})
-"""What follows from other fields, and was compared with them."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ where a file has both, they must agree.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -40,10 +41,15 @@ class Theta:
 
 @dataclass(frozen=True)
 class RopeSpelling:
-    """How a family's files speak of rotary embeddings; by default as Llama's do, one base for all layers."""
+    """How a family's files speak of rotary embeddings; by default as Llama's do, one base for all layers.
+
+    Of some, heads may be rotated in part, and `original` is the length of training where no field gives one.
+    """
 
     full: Theta = Theta()
     sliding: Theta = Theta()
+    is_partial: bool = False
+    original: int | None = None
 
     @property
     def thetas(self) -> dict[str, Theta]:
@@ -73,7 +79,7 @@ def read_rope(
         max_seq_len=max_seq_len,
         bases={kind: fields.get(each.field, float, each.default) for kind, each in spelling.thetas.items()},
         part=fields.get("partial_rotary_factor", float, None),
-        original=fields.get("original_max_position_embeddings", int, None),
+        original=fields.get("original_max_position_embeddings", int, spelling.original),
     )
     given = [sub for key in ("rope_parameters", "rope_scaling") if (sub := fields.sub(key)) and sub.values]
     found = [_read_object(file, sub) for sub in given or [file.empty("rope_scaling.")]]
@@ -139,12 +145,16 @@ def _read_rotary(file: _File, kind: str, sub: Fields) -> Rotary:
     stated = file.bases[kind] if field in file.fields.values else None
     base = _agreed(sub, "rope_theta", sub.get("rope_theta", float, None), field, stated, outside=True)
     try:
+        part = _read_part(file, sub)
         scaling = read(file, sub)
-        _check_part(file, sub)
+        if isinstance(scaling, LongRoPEScaling):
+            for last in (0, scaling.original_max_seq_len):  # a short and a long text: a divisor for each pair
+                scaling.frequencies(2.0, part or file.head_dim, torch.tensor([[last]]))
         return Rotary(
             file.head_dim,
             base=file.bases[kind] if base is None else base,
             scaling=scaling,
+            rotary_dim=part,
         )
     except InputError as error:
         raise CheckpointError(f"{sub.file}: the field {sub.path.removesuffix('.')!r}: {error}") from error
@@ -171,15 +181,18 @@ def _agreed(
     return other if value is None else value
 
 
-def _check_part(file: _File, sub: Fields) -> None:
+def _read_part(file: _File, sub: Fields) -> int | None:
+    """How many entries of a head are rotated; None for all."""
     key = "partial_rotary_factor"
     part = _agreed(sub, key, sub.get(key, float, None), key, file.part, outside=True)
-    # Without scaling transformers passes the field over for these families, with one it fails.
-    if part not in (None, 1.0):
+    if part in (None, 1.0):
+        return None
+    if not file.spelling.is_partial:  # transformers passes the field over, or fails where there is a scaling
         raise CheckpointError(
             f"{sub.file}: the field 'partial_rotary_factor' is {part}, but models of this family rotate "
             "whole heads; take it out of the file if that is so"
         )
+    return int(file.head_dim * part)
 
 
 def _original(file: _File, sub: Fields) -> int:
@@ -230,10 +243,7 @@ def _read_longrope(file: _File, sub: Fields) -> RotaryScaling:
     factor, amplitude = (sub.get(name, float, None) for name in ("factor", "attention_factor"))
     factor = file.max_seq_len / original if factor is None else factor
     short, long = (tuple(sub.list_of(f"{name}_factor", float, [])) for name in ("short", "long"))
-    scaling = LongRoPEScaling(short, long, original, factor, attention_factor=amplitude)
-    for last in (0, original):  # a short and a long text: there must be a divisor for each pair
-        scaling.frequencies(2.0, file.head_dim, torch.tensor([[last]]))
-    return scaling
+    return LongRoPEScaling(short, long, original, factor, attention_factor=amplitude)
 
 
 def _read_llama3(file: _File, sub: Fields) -> RotaryScaling:
@@ -261,7 +271,7 @@ _READERS: Mapping[str, Callable[[_File, Fields], RotaryScaling]] = {
 
 def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) -> dict[str, Any]:
     """The fields of config.json as `transformers` 5 writes them, and the older ones where they can say it."""
-    named = {kind: _write(rotary) for kind, rotary in rotaries.items()}
+    named = {kind: _write(rotary, spelling) for kind, rotary in rotaries.items()}
     is_flat = spelling.is_one and named[FULL] == named[SLIDING]
     written: dict[str, Any] = {"rope_parameters": named[FULL] if is_flat else named}
     if spelling.is_one and not is_flat:
@@ -275,19 +285,25 @@ def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) 
     if inside[SLIDING] != sliding:
         return written
     written |= {theta.field: rotaries[kind].base for kind, theta in spelling.thetas.items()}
+    if "partial_rotary_factor" in inside[FULL]:
+        written["partial_rotary_factor"] = inside[FULL]["partial_rotary_factor"]
     if (name := inside[FULL]["rope_type"]) != "default":
         # "type" is the word of the versions before 4.43, which know no family with two bases.
         written["rope_scaling"] = inside[FULL] | ({"type": name} if spelling.is_one else {})
     return written
 
 
-def _write(rotary: Rotary) -> dict[str, Any]:
-    if rotary.rotary_dim not in (None, rotary.head_dim) or rotary.layout != "half":
+def _write(rotary: Rotary, spelling: RopeSpelling) -> dict[str, Any]:
+    size, dim = rotary.head_dim, rotary.rotary_dim or rotary.head_dim
+    if (dim != size and not spelling.is_partial) or rotary.layout != "half":
         raise InputError(
             "rotary must turn whole heads, entries half a head apart, which is all that config.json can say "
             f"of these families; got rotary_dim={rotary.rotary_dim!r}, layout={rotary.layout!r}."
         )
-    return _write_scaling(rotary.scaling) | {"rope_theta": rotary.base}
+    written = _write_scaling(rotary.scaling) | {"rope_theta": rotary.base}
+    # Read as int(size * part), which must not round down to a number below.
+    part = dim / size if int(size * (dim / size)) == dim else math.nextafter(dim / size, 1.0)
+    return written | ({} if dim == size else {"partial_rotary_factor": part})
 
 
 _NAMES: Mapping[type[Any], str] = {

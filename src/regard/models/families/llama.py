@@ -1,7 +1,8 @@
-"""Llama (Touvron et al. 2023) and the decoders built like it: Mistral, Qwen 2 and Qwen 3."""
+"""Llama (Touvron et al. 2023) and the decoders built like it: Mistral, Phi-3, Qwen 2 and Qwen 3."""
 
+import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from regard.blocks import (
@@ -30,7 +31,7 @@ from regard.models.families._layer_types import (
     read_layer_types,
     read_window,
 )
-from regard.models.families._rope import ROTARY_BUFFERS, read_rope, write_rope
+from regard.models.families._rope import ROTARY_BUFFERS, RopeSpelling, read_rope, write_rope
 from regard.positions import Rotary
 
 
@@ -46,8 +47,9 @@ class _Member:
         qk_norm: whether queries and keys are normed.
         has_window: whether the file may give one, in `sliding_window`.
         window_switch: the field that turns it on.
-        num_kv_heads, head_dim, max_seq_len: the defaults; None for as many as query heads, and for what they
-            leave each.
+        num_kv_heads, head_dim, max_seq_len, window, norm_eps, pad_id: the defaults; None for as many as query
+            heads, and for what they leave each.
+        rope: how its files speak of rotary embeddings.
     """
 
     layers: LayerRule
@@ -60,6 +62,10 @@ class _Member:
     num_kv_heads: int | None = 32
     head_dim: int | None = None
     max_seq_len: int = 32768
+    window: int | None = 4096
+    norm_eps: float = 1e-6
+    pad_id: int | None = None
+    rope: RopeSpelling = field(default_factory=RopeSpelling)
 
 
 _MEMBERS = {
@@ -79,6 +85,18 @@ _MEMBERS = {
         num_kv_heads=8,
         max_seq_len=4096 * 32,
     ),
+    "phi3": _Member(
+        qkv_bias=False,
+        output_bias=False,
+        window_switch=None,
+        layers=AllLayers(),
+        num_kv_heads=None,
+        max_seq_len=4096,
+        window=None,
+        norm_eps=1e-5,
+        pad_id=32000,
+        rope=RopeSpelling(is_partial=True, original=4096),
+    ),
     "qwen2": _Member(layers=LaterLayers("max_window_layers", 28), qkv_bias=True, output_bias=False),
     "qwen3": _Member(layers=LaterLayers("max_window_layers", 28), qk_norm=True, head_dim=128),
 }
@@ -89,7 +107,7 @@ class LlamaConfig(DecoderConfig, TakesAttention):
     """A decoder built like Llama; the defaults are those of Llama 7B.
 
     Args:
-        model_type: "llama", "mistral", "qwen2" or "qwen3".
+        model_type: "llama", "mistral", "phi3", "qwen2" or "qwen3".
         num_kv_heads: key and value heads a layer (`num_key_value_heads`).
         head_dim: size of a query, key and value.
         max_seq_len: the length it was made for (`max_position_embeddings`); longer texts are not refused.
@@ -100,18 +118,19 @@ class LlamaConfig(DecoderConfig, TakesAttention):
         qkv_bias, output_bias, ffn_bias: whether linear layers have a bias.
         qk_norm: whether queries and keys are normed.
         attention_dropout_p: in training, on attention weights.
+        dropout_p: in training, on sublayers (`resid_pdrop` of Phi-3).
 
     The others are those of `DecoderConfig` and `TakesAttention`.
     """
 
     ATTENTIONS = CAUSAL
-    STEMS = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+    STEMS = {"llama": "Llama", "mistral": "Mistral", "phi3": "Phi3", "qwen2": "Qwen2", "qwen3": "Qwen3"}
     # SmolLM's training code writes the first. The second is the first Llamas' name for
     # `max_position_embeddings`, which no rotary embedding needs. The third says into how many parts an old
     # version splits a matrix product.
     IGNORED_FIELDS = frozenset({"is_llama_config", "max_sequence_length", "pretraining_tp"})
 
-    model_type: Literal["llama", "mistral", "qwen2", "qwen3"] = hf("model_type", "llama")
+    model_type: Literal["llama", "mistral", "phi3", "qwen2", "qwen3"] = hf("model_type", "llama")
     vocab_size: int = hf("vocab_size", 32000, is_required=True)
     d_model: int = hf("hidden_size", 4096, is_required=True)
     num_layers: int = hf("num_hidden_layers", 32, is_required=True)
@@ -124,12 +143,14 @@ class LlamaConfig(DecoderConfig, TakesAttention):
     layer_types: tuple[str, ...] = (FULL,) * 32
     sliding_window: int | None = None
     activation: str = hf("hidden_act", "silu")
-    norm_eps: float = hf("rms_norm_eps", 1e-6)
+    norm_eps: float = hf("rms_norm_eps", 1e-6, is_derived=True)
     qkv_bias: bool = False
     output_bias: bool = False
     ffn_bias: bool = False
     qk_norm: bool = False
     attention_dropout_p: float = hf("attention_dropout", 0.0, null=0.0)
+    dropout_p: float = 0.0
+    pad_token_id: int | None = hf("pad_token_id", None, is_derived=True)
     tie_word_embeddings: bool = hf("tie_word_embeddings", False)
 
     @classmethod
@@ -141,8 +162,12 @@ class LlamaConfig(DecoderConfig, TakesAttention):
         max_seq_len = fields.get("max_position_embeddings", int, member.max_seq_len)
         window = None
         if member.has_window:
-            window = read_window(fields, "sliding_window", 4096, switch=member.window_switch)
+            window = read_window(fields, "sliding_window", member.window, switch=member.window_switch)
         bias = fields.get("attention_bias", bool, False) if member.qkv_bias is None else None
+        dropout_p = 0.0
+        if read["model_type"] == "phi3":
+            dropout_p = fields.get("resid_pdrop", float, 0.0)
+            fields.get("embd_pdrop", float, None)  # which no code reads
         # Switched on they mean other rotary embeddings: of neighbours (SmolLM), of several axes (Qwen2).
         fields.expect("rope_interleaved", (False,), default=False)
         fields.expect("use_mrope", (False,), default=False)
@@ -151,21 +176,29 @@ class LlamaConfig(DecoderConfig, TakesAttention):
             "num_kv_heads": num_heads if kv_heads is None else kv_heads,
             "head_dim": head_dim,
             "max_seq_len": max_seq_len,
-            "rotary": read_rope(fields, head_dim=head_dim, max_seq_len=max_seq_len)[FULL],
+            "rotary": read_rope(fields, member.rope, head_dim=head_dim, max_seq_len=max_seq_len)[FULL],
+            "norm_eps": fields.get("rms_norm_eps", float, member.norm_eps),
+            "pad_token_id": fields.get_or_null("pad_token_id", int, member.pad_id),
             "layer_types": read_layer_types(fields, member.layers, num_layers=num_layers, window=window),
             "sliding_window": window,
             "qkv_bias": bool(bias if member.qkv_bias is None else member.qkv_bias),
             "output_bias": bool(bias if member.output_bias is None else member.output_bias),
             "ffn_bias": fields.get("mlp_bias", bool, False) if member.has_ffn_bias else False,
             "qk_norm": member.qk_norm,
+            "dropout_p": dropout_p,
         }
 
     def extra(self) -> dict[str, Any]:
         member = _MEMBERS[self.model_type]
-        written = write_rope({FULL: self.rotary, SLIDING: self.rotary})
-        # Qwen2Config has no such field, but its attention obeys one that is there.
-        if self.model_type != "qwen2" or self.head_dim * self.num_heads != self.d_model:
+        written = write_rope({FULL: self.rotary, SLIDING: self.rotary}, member.rope)
+        if member.rope.original is not None and hasattr(self.rotary.scaling, "original_max_seq_len"):
+            # Where the code of Phi-3 looks for it.
+            written["original_max_position_embeddings"] = self.rotary.scaling.original_max_seq_len
+        # Their configs have no such field, but the attention obeys one that is there.
+        if self.model_type not in ("phi3", "qwen2") or self.head_dim * self.num_heads != self.d_model:
             written["head_dim"] = self.head_dim
+        if self.model_type == "phi3":
+            written["resid_pdrop"] = self.dropout_p
         if member.qkv_bias is None:
             written["attention_bias"] = self.qkv_bias
         if member.has_ffn_bias:
@@ -217,8 +250,8 @@ def _layer(config: LlamaConfig, index: int) -> SelfAttentionLayer:
             kernel=config.kernel_of(index),
         ),
         GatedFeedForward(config.d_model, config.d_ff, activation=config.activation, use_bias=config.ffn_bias),
-        attention_residual=PreNorm(_norm(config, config.d_model)),
-        ffn_residual=PreNorm(_norm(config, config.d_model)),
+        attention_residual=PreNorm(_norm(config, config.d_model), dropout_p=config.dropout_p),
+        ffn_residual=PreNorm(_norm(config, config.d_model), dropout_p=config.dropout_p),
     )
 
 
@@ -256,6 +289,20 @@ LLAMA_KEYS = KeyMap(
     buffers=ROTARY_BUFFERS,
 )
 """Llama's names on disk and in the network."""
+
+PHI3_KEYS = replace(
+    LLAMA_KEYS,
+    rules=(
+        Rename(
+            "layers.{layer}.self_attn.qkv_proj.weight", tuple(f"{_LAYER}.attention.{x}.weight" for x in "qkv")
+        ),
+        Rename(
+            "layers.{layer}.mlp.gate_up_proj.weight", (f"{_LAYER}.ffn.gate.weight", f"{_LAYER}.ffn.up.weight")
+        ),
+        *(rule for rule in LLAMA_KEYS.rules if not re.search(r"\.(q|k|v|gate|up)_proj", rule.hf)),
+    ),
+)
+"""Phi-3's, whose query, key and value lie in one matrix, and the halves of the gated layer in another."""
 
 
 _BLOCK, _THEIRS = "blk.{layer}", "layers.{layer}"
@@ -297,12 +344,15 @@ GGUF_LLAMA_FIELDS = {
 
 def gguf_sizes(fields: Fields, file: GGUFFile) -> dict[str, Any]:
     """What follows from other fields, and from the tensors, in files of all decoders built like Llama."""
+    return gguf_vocabulary(fields, file) | sizes_of_heads(fields) | rope_of(fields, file)
+
+
+def gguf_vocabulary(fields: Fields, file: GGUFFile) -> dict[str, Any]:
+    """The rows of the table, and whether the output layer is that; mixtures of experts are refused."""
     fields.expect("expert_count", (0,), default=0)
     return {
         "vocab_size": file.shape("token_embd.weight")[0] if "token_embd.weight" in file.names() else 0,
         "tie_word_embeddings": "output.weight" not in file.names(),
-        **sizes_of_heads(fields),
-        **rope_of(fields, file),
     }
 
 
@@ -314,6 +364,26 @@ def _gguf_llama(fields: Fields, file: GGUFFile) -> dict[str, Any]:
         "attention_bias": "blk.0.attn_q.bias" in names,
         "mlp_bias": "blk.0.ffn_up.bias" in names,
     }
+
+
+def _gguf_phi3(fields: Fields, file: GGUFFile) -> dict[str, Any]:
+    """A part of each head may be turned, and LongRoPE's divisors are tensors."""
+    heads, width = fields.require("attention.head_count", int), fields.require("embedding_length", int)
+    size = width // max(1, heads)
+    for each in ("attention.key_length", "attention.value_length"):
+        fields.expect(each, (size,), default=size)
+    part = fields.get("rope.dimension_count", int, size) / size
+    original = fields.get("rope.scaling.original_context_length", int, 4096)
+    amplitude = fields.get("rope.scaling.attn_factor", float, 1.0)
+    made = gguf_vocabulary(fields, file) | {"original_max_position_embeddings": original}
+    if part != 1.0:
+        made["partial_rotary_factor"] = part
+    tensors = {f"{name}_factor": f"rope_factors_{name}.weight" for name in ("short", "long")}
+    if factors := {
+        field: file.read(name).tolist() for field, name in tensors.items() if name in file.names()
+    }:
+        made["rope_scaling"] = {"rope_type": "longrope", "attention_factor": amplitude, **factors}
+    return made
 
 
 _NAMES = (
@@ -344,5 +414,17 @@ LLAMA_GGUF = {
         names=_NAMES,
         more=gguf_sizes,
     ),
+    "phi3": Architecture(
+        model_type="phi3",
+        class_name="Phi3ForCausalLM",
+        fields=GGUF_LLAMA_FIELDS | {"attention.sliding_window": "sliding_window"},
+        names=(
+            Rename(f"{_BLOCK}.attn_qkv.weight", f"{_THEIRS}.self_attn.qkv_proj.weight"),
+            Rename(f"{_BLOCK}.ffn_up.weight", f"{_THEIRS}.mlp.gate_up_proj.weight"),
+            *(name for name in _NAMES if not re.search(r"\.(attn_[qkv]|ffn_gate|ffn_up)\.", name.hf)),
+        ),
+        more=_gguf_phi3,
+        dropped=frozenset({"rope_factors_short.weight", "rope_factors_long.weight"}),
+    ),
 }
-"""Files of Llama, which those of Mistral call themselves too, and of Qwen."""
+"""Files of Llama, which those of Mistral call themselves too, of Qwen and of Phi-3."""
