@@ -125,7 +125,9 @@ MESSAGES: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("messages", "told"), MESSAGES, ids=str)
+@pytest.mark.parametrize(
+    ("messages", "told"), MESSAGES, ids=lambda each: each if isinstance(each, str) else ""
+)
 def test_what_is_no_chat(messages: Any, told: str) -> None:
     with pytest.raises(InputError, match=told):
         tokenizer().chat(messages)
