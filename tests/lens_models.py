@@ -132,7 +132,6 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 OTHERS: dict[str, Callable[[], Any]] = {
     "gpt_neox": lambda: build(transformers.GPTNeoXForCausalLM, transformers.GPTNeoXConfig(**SIZES | IDS)),
     "olmo2": lambda: build(transformers.Olmo2ForCausalLM, transformers.Olmo2Config(**GROUPED)),
-    "phi3": lambda: build(transformers.Phi3ForCausalLM, transformers.Phi3Config(**GROUPED)),
     "gpt_oss": _gpt_oss,
     "camembert": lambda: build(
         transformers.CamembertForMaskedLM, transformers.CamembertConfig(**SIZES | IDS)

@@ -16,7 +16,7 @@ from unit.views.conftest import facts_of
 
 run = test_cli.run
 TEXT, IDS = "w3 w5 w7 w5", torch.tensor([[3, 5, 7, 5]])
-DECODERS = ("gpt_neox", "olmo2", "phi3", "gpt_oss")
+DECODERS = ("gpt_neox", "olmo2", "gpt_oss")
 
 
 def note(name: str) -> str:

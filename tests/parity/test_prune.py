@@ -46,7 +46,8 @@ BY_CODE = [
 HOLDING = [
     (name, label)
     for name, label in CLASSES
-    if name in {"gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3", "t5", "t5-gated-untied"}
+    if name
+    in {"gemma2", "gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3", "t5", "t5-gated-untied"}
     and (label == "base" or name in ("llama", "t5"))
 ]
 """Those whose config.json has the size of a head."""

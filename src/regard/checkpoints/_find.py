@@ -135,7 +135,7 @@ def available() -> list[Source]:
     Files are looked for, not read: a package's hash is checked when it is loaded.
 
     >>> [source.name for source in available() if source.kind == "package"]
-    ['sentence-transformers/all-MiniLM-L6-v2']
+    ['sentence-transformers/all-MiniLM-L6-v2', 'smollm2']
     """
     sources = {name: Source(name=name, folder=folder, kind="cache") for name, folder in _hub.cached_models()}
     sources |= {name: Source(name=name, folder=file, kind="app") for name, file in kept_by_apps()}

@@ -127,7 +127,7 @@ def test_what_is_expected_and_how_alike(ask: Ask, models: dict[str, regard.Model
     )
     assert asked["beside"]["words"] == ["a", likest]
     assert abs(unseen - trace.embeddings().numpy())[3:].max() > 1e-3
-    assert "takes at most" in ask("/v1/page", text="a", second="fish " * 60)["likeness"]["refused"]
+    assert "takes at most" in ask("/v1/page", text="a", second="fish " * 90)["likeness"]["refused"]
 
     (told,) = ask("/v1/page", model="gpt2", text="the man")["predicted"]
     wanted_next = models["gpt2"].generate("the man", trace=True, max_length=1).steps[0]
@@ -137,7 +137,7 @@ def test_what_is_expected_and_how_alike(ask: Ask, models: dict[str, regard.Model
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"text": ""}, "text"),
     ({"text": "x" * 20_001}, "20000"),
-    ({"text": "bank " * 60}, "62 tokens"),
+    ({"text": "bank " * 90}, "92 tokens"),
     ({"text": "a", "off": [[7, 0]]}, "layer"),
     ({"text": "a", "off": [[0, -9]]}, "head"),
     ({"text": "a man", "unseen": [9]}, "tokens of the text"),

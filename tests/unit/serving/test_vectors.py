@@ -50,14 +50,14 @@ def test_words_are_those_of_embed(
     assert answer["usage"]["prompt_tokens"] == int(wanted.report.tokens.sum())
 
 
-LONG = "a man on the river bank. " * 10
+LONG = "a man on the river bank. " * 20
 
 REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"input": ""}, 400, "input", r"input\[0\] is empty"),
     ({"input": ["a", " "]}, 400, "input", r"input\[1\] is empty"),
     ({"input": []}, 400, "input", "input"),
     ({"input": [1, 2]}, 400, "input", "string"),
-    ({"input": LONG}, 400, "input", r"input\[0\] has 72 tokens, more than this model takes"),
+    ({"input": LONG}, 400, "input", r"input\[0\] has 142 tokens, more than this model takes"),
     ({"input": "a", "layer": 9}, 400, "input", "layer"),
     ({"input": "a", "pooling": "sum"}, 400, "pooling", "mean"),
     ({"input": "a", "units": "words"}, 400, "units", "not permitted"),
@@ -77,8 +77,8 @@ def test_what_cannot_be_answered(
 @pytest.mark.parametrize("overlong", ["truncate", "windows"])
 def test_long_texts_on_request(overlong: str, ask: Ask) -> None:
     (item,) = ask("/v1/words", input=LONG, overlong=overlong)["data"]
-    assert item.get("truncated", 0) == (32 if overlong == "truncate" else 0)
-    assert len(item["words"]) == (38 if overlong == "truncate" else 70)
+    assert item.get("truncated", 0) == (63 if overlong == "truncate" else 0)
+    assert len(item["words"]) == (77 if overlong == "truncate" else 140)
 
 
 def test_an_answer_is_bounded(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

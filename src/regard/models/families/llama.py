@@ -68,6 +68,11 @@ class _Member:
     rope: RopeSpelling = field(default_factory=RopeSpelling)
 
 
+_PHI3_CODE = {
+    "AutoConfig": "configuration_phi3.Phi3Config",
+    "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM",
+}
+_PHI4_CODE = _PHI3_CODE | {"AutoTokenizer": "Xenova/gpt-4o"}
 _MEMBERS = {
     "llama": _Member(
         has_ffn_bias=True,
@@ -168,6 +173,8 @@ class LlamaConfig(DecoderConfig, TakesAttention):
         if read["model_type"] == "phi3":
             dropout_p = fields.get("resid_pdrop", float, 0.0)
             fields.get("embd_pdrop", float, None)  # which no code reads
+            # The code in the published folders, which became the class of transformers.
+            fields.expect("auto_map", (None, _PHI3_CODE, _PHI4_CODE), default=None)
         # Switched on they mean other rotary embeddings: of neighbours (SmolLM), of several axes (Qwen2).
         fields.expect("rope_interleaved", (False,), default=False)
         fields.expect("use_mrope", (False,), default=False)

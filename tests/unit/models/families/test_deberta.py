@@ -308,7 +308,7 @@ def test_without_terms_of_distance(tmp_path: Path, fields_: dict[str, Any]) -> N
         ({"attention_head_size": 7}, "attention_head_size"),
         ({"position_buckets": 1}, "num_buckets"),
         ({"position_buckets": 14}, "max_distance"),
-        ({"talking_heads": True}, "talking_heads"),
+        ({"use_rms_norm": True}, "use_rms_norm"),
     ],
 )
 def test_fields_that_it_does_not_have(tmp_path: Path, changes: dict[str, Any], said: str) -> None:

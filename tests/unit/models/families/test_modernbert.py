@@ -82,7 +82,7 @@ def test_half_of_the_window_lies_on_either_side() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"classifier_pooling": "max"}, {"norm_eps": None}, {"relative_attention": True}]
+    "changes", [{"classifier_pooling": "max"}, {"norm_eps": None}, {"use_rms_norm": True}]
 )
 def test_fields_that_it_does_not_have(changes: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError, match=next(iter(changes))):
