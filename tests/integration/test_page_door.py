@@ -16,7 +16,8 @@ import regard
 from integration import head_page
 from integration.axe import axe
 from integration.first_screen import first_screen
-from regard.tracing.edits import unseen_cosines
+from regard.tracing.edits import Zero, unseen_word
+from regard.tracing.pages._without import left_by
 from regard.views import PageToken, render_page
 from unit.views.conftest import encoder_record
 
@@ -220,7 +221,7 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
         expect(answer).to_contain_text(f"the lower line is {moved[most]:.2f}.")
 
     without = "If no other word may look at poem, in any of the 72 heads"
-    expect_moves(without, 1 - unseen_cosines(trace, 3))
+    expect_moves(without, 1 - torch.tensor(left_by(trace, unseen_word(trace, 3))["cosine"]))
     expect(page.locator(".hidden-word")).to_have_text("poem")
     depths = answer.locator(".door-word").evaluate_all(
         "all => all.map(e => e.style.getPropertyValue('--lost'))"
@@ -264,6 +265,29 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
     assert axe(page).violations == []
     page.get_by_role("button", name="Why?").click()
     expect(page.locator(".answer-why")).to_be_hidden()
+
+
+def test_what_if_not_of_a_decoder_is_about_the_next_word(open_page: OpenPage, tmp_path: Path) -> None:
+    model, text = regard.load("smollm2"), "When Mary and John went to the store, John gave a drink to"
+    model.trace(text).write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", start=True)
+    page.get_by_role("button", name="What if not?").click()
+    state, answer = head_page.state(page), page.locator(".answer-without")
+
+    def of(edited: regard.Model) -> str:
+        with torch.no_grad():
+            logits = edited(torch.tensor([model.tokenizer.encode(text).token_ids])).logits[0, -1].double()
+        return f"{100 * float(logits.softmax(0)[model.tokenizer.id_of('ĠMary')]):.0f}"
+
+    unseen = model.edited(unseen_word(model.trace(text), 3))
+    said = f"the model still goes on with Mary, {of(model)}\N{NO-BREAK SPACE}% → "
+    expect(answer).to_contain_text(f"in any of the 270 heads, {said}{of(unseen)}\N{NO-BREAK SPACE}%.")
+    expect(answer).to_contain_text("In the text itself, John moves most, by 0.")
+    page.get_by_label("without this head").check()
+    without = model.edited(Zero("head", layer=state["layer"], head=state["head"]))
+    expect(answer).to_contain_text(f"Without this head, {said}{of(without)}\N{NO-BREAK SPACE}%.")
+    page = open_page(tmp_path / "page.html", "#view=door&layer=24&head=0&pin=query-10", viewport=DESK)
+    expect(page.locator(".door-said")).to_contain_text("rests on the first word (When)")
 
 
 def test_the_story_ends_with_the_word_that_is_followed(open_page: OpenPage, bank: tuple[Path, Any]) -> None:

@@ -22,11 +22,12 @@ from integration.first_screen import first_screen
 from integration.live_models import MOST_TOKENS, live_model
 from integration.test_cli import DEFAULT_MODEL, Run
 from regard.tracing import Trace, Write, Zero
-from regard.tracing.edits import unseen_cosines
+from regard.tracing.edits import unseen_word
 from regard.tracing.pages._live_page import live_model as packed
 from regard.tracing.pages._names import MOST_WEIGHTS, names_of
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._story import beside, word_at
+from regard.tracing.pages._without import left_by
 from regard.views import every_head, find_start
 from regard.views._assets import read
 
@@ -138,7 +139,7 @@ def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, reg
     state = page.evaluate("regard.state()")
     trace, answer = _rounded(models["bert"]).trace(OTHER), page.locator(".answer-without")
     hidden = page.locator(".hidden-word").inner_text()
-    moved = 1 - unseen_cosines(trace, trace.encoding.find(hidden)[0])
+    moved = 1 - np.array(left_by(trace, unseen_word(trace, trace.encoding.find(hidden)[0]))["cosine"])
     expect(answer).to_contain_text(
         f"If no other word may look at {hidden}, in any of the 6 heads, money moves"
     )

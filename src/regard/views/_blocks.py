@@ -90,16 +90,7 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
         "names": None
         if record.names is None
         else {name: record.names[name] for name in ("said", "patterns")},
-        "without": [
-            *(
-                {"kind": kind, "layer": layer, "head": head, "cosine": plain(cosine, 4)}
-                for (kind, layer, head), cosine in record.without.items()
-            ),
-            *(
-                {"kind": kind, "unseen": token, "cosine": plain(cosine, 4)}
-                for (kind, token), cosine in record.unseen.items()
-            ),
-        ],
+        "without": list(record.without),
         "apart": record.apart,
     }
     return facts, blocks

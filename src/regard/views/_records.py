@@ -214,9 +214,9 @@ class AttentionRecord:
             `name` and what it `says`; and `kinds`: for each a list of layers, of heads, of what a head shows,
             strongest first, each with `name`, `detail` and `effect`. None where nothing is known.
         story: The way of some tokens through each stack, where that is to be shown.
-        without: Of some heads, float32 (queries,): the cosine of each last hidden state to what it is without
-            that head.
-        unseen: The same where no other word looks at one word, by its first token.
+        without: What is left of the run without a head (`kind`, `layer`, `head`), or where no other word
+            looks at one (`kind`, `unseen`, its first token), as plain values: `cosine` of each last hidden
+            state to what it becomes; and of a decoder `next`, what it goes on with `before` and `after`.
         apart: How far two different words of the text are apart, 1 - cosine: what to hold both against; None
             where there are no two.
     """
@@ -230,8 +230,7 @@ class AttentionRecord:
     left_out: Mapping[str, str] = field(default_factory=dict)
     names: Mapping[str, Any] | None = None
     story: Mapping[Literal["encoder", "decoder"], StoryRecord] = field(default_factory=dict)
-    without: Mapping["HeadName", npt.NDArray[np.float32]] = field(default_factory=dict)
-    unseen: Mapping[tuple[RecordKind, int], npt.NDArray[np.float32]] = field(default_factory=dict)
+    without: Sequence[Mapping[str, Any]] = ()
     apart: float | None = None
 
     @property

@@ -1,5 +1,5 @@
-// What the page says of rows and of moves: `node said_run.mjs STATIC FILE`. FILE holds { texts, moves, words }; of each text, for
-// each head the remark of each word, what its row does, and whether most words look at the same; of moves, what is said; of
+// What the page says of rows and of moves: `node said_run.mjs STATIC FILE`. FILE holds { texts, moves, nexts, words }; of each text, for
+// each head the remark of each word, what its row does, and whether most words look at the same; of moves, and of what a decoder goes on with, what is said; of
 // lists of words, [text, vector], how far they are apart.
 
 import { readFileSync } from "node:fs";
@@ -7,9 +7,9 @@ import { pathToFileURL } from "node:url";
 
 const [folder, file] = process.argv.slice(2);
 const { Units } = await import(pathToFileURL(`${folder}/base/units.js`).href);
-const { movedSaid, othersSaid, remark, rowOf, sharedBy } = await import(pathToFileURL(`${folder}/base/said.js`).href);
+const { movedSaid, nextSaid, othersSaid, remark, rowOf, sharedBy } = await import(pathToFileURL(`${folder}/base/said.js`).href);
 const { apartOf } = await import(pathToFileURL(`${folder}/live/moved.js`).href);
-const { texts, moves, words: lists } = JSON.parse(readFileSync(file, "utf8"));
+const { texts, moves, nexts, words: lists } = JSON.parse(readFileSync(file, "utf8"));
 const joined = (parts) => parts.map((part) => (typeof part === "string" ? part : part.text)).join("");
 
 function told({ kind, tokens, words, layers }) {
@@ -36,6 +36,7 @@ console.log(
   JSON.stringify({
     texts: texts.map(told),
     moves: moves.map((each) => joined(movedSaid(...each))),
+    nexts: nexts.map((each) => joined(nextSaid(each))),
     apart: lists.map(apart),
   }),
 );

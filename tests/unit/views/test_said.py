@@ -26,9 +26,13 @@ STATIC = Path(regard.__file__).parent / "views" / "static"
 
 
 def _run(
-    folder: Path, texts: Sequence[Mapping[str, Any]], moves: Sequence[Any] = (), words: Sequence[Any] = ()
+    folder: Path,
+    texts: Sequence[Mapping[str, Any]],
+    moves: Sequence[Any] = (),
+    nexts: Sequence[Any] = (),
+    words: Sequence[Any] = (),
 ) -> dict[str, Any]:
-    given = {"texts": texts, "moves": moves, "words": words}
+    given = {"texts": texts, "moves": moves, "nexts": nexts, "words": words}
     (folder / "given.json").write_text(json.dumps(given), encoding="utf-8")
     script = Path(__file__).with_name("said_run.mjs")
     done = subprocess.run(
@@ -126,11 +130,29 @@ SAID = [
     ),
 ]
 
+# A decoder's first word is where attention rests, as a mark is; where that is one, it is called so.
+REST = "here looks at no other word"
+FIRST, BEGUN = "When Mary made the tea for us all now here", "[BOS] a b c"
+SAID_OF_DECODERS = [
+    (FIRST, {9: _row(10, at0=0.9)}, 9, f"{REST}: 90{OF} rests on the first word (When)."),
+    (
+        FIRST,
+        {9: _row(10, at0=0.5, at4=0.45)},
+        9,
+        f"here rests 50{OF} on the first word (When), and gives 45 % to tea.",
+    ),
+    (FIRST, {0: _row(10, at0=1)}, 0, "When can see no other word."),
+    (BEGUN, {3: _row(4, at0=0.95)}, 2, f"c looks at no word: 95{OF} rests on [BOS]."),
+]
+
 
 def test_what_a_word_looks_at(tmp_path: Path) -> None:
-    texts = _run(tmp_path, [_text(words, rows) for words, rows, *_ in SAID])["texts"]
-    found = [head["said"][word] for [[head]], (*_, word, _) in zip(texts, SAID, strict=True)]
-    wanted = [re.sub(r"(?<=\d) %", "\u00a0%", said) for *_, said in SAID]
+    cases = [*SAID, *SAID_OF_DECODERS]
+    texts = [_text(words, rows) for words, rows, *_ in SAID]
+    texts += [_text(words, rows) | {"kind": "decoder"} for words, rows, *_ in SAID_OF_DECODERS]
+    told = _run(tmp_path, texts)["texts"]
+    found = [head["said"][word] for [[head]], (*_, word, _) in zip(told, cases, strict=True)]
+    wanted = [re.sub(r"(?<=\d) %", "\u00a0%", said) for *_, said in cases]
     assert found == [f"In its one head, {said}" for said in wanted]
 
 
@@ -179,6 +201,26 @@ def test_how_far_words_move(tmp_path: Path) -> None:
         "Write moves by 0.02.": (moves(0.02), 0, None),
     }
     assert _run(tmp_path, [], list(cases.values()))["moves"] == list(cases)
+
+
+def test_what_a_decoder_goes_on_with(tmp_path: Path) -> None:
+    def tokens(**shares: float) -> list[dict[str, Any]]:
+        return [{"text": f"␣{text}", "probability": share} for text, share in shares.items()]
+
+    before, on = tokens(Mary=0.931, the=0.042, a=0.001), "the model goes on with"
+    cases = {
+        "the model still goes on with Mary, 93 % → 71 %.": tokens(Mary=0.708, the=0.2),
+        f"{on} the (4 % → 51 %), no longer with Mary (93 % → 40 %).": tokens(the=0.51, Mary=0.4),
+        f"{on} her (less than 1 % at most → 51 %), no longer with Mary (93 % → 20 % at most).": tokens(
+            her=0.51, the=0.2
+        ),
+    }
+    nexts = [{"before": before, "after": after} for after in cases.values()]
+    said = [re.sub(r"(?<=\d) %", "\u00a0%", each) for each in cases]
+    assert _run(tmp_path, [], nexts=nexts)["nexts"] == said
+    alone = {"before": [{"text": "␣", "probability": 1.0}], "after": [{"text": "␣", "probability": 0.5}]}
+    said = "the model still goes on with ␣, 100\u00a0% → 50\u00a0%."
+    assert _run(tmp_path, [], nexts=[alone])["nexts"] == [said]
 
 
 def test_two_words_are_as_far_apart_as_in_python(tmp_path: Path) -> None:

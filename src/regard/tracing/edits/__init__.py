@@ -9,7 +9,7 @@ from regard.tracing.edits._importance import (
     ablation,
     head_importance,
     unseen,
-    unseen_cosines,
+    unseen_word,
 )
 from regard.tracing.edits._network import edited
 from regard.tracing.edits._patching import Patching, PatchingMethod, Per, Progress, patch

@@ -17,7 +17,7 @@ from regard.models import Kind, Loaded, Network, Output, stack_of
 from regard.text import Encoding
 from regard.tracing.edits._changes import Replace, Write, Zero
 from regard.tracing.edits._edit import SITES, Edit, taps_of
-from regard.tracing.edits._network import edited, outputs_of
+from regard.tracing.edits._network import outputs_of
 from regard.tracing.edits._patching import Progress
 from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import Metric, TraceOfRun, check_mode, gradients_at, number_of, rerun, seen_at
@@ -382,15 +382,14 @@ def unseen(tokens: Sequence[int]) -> Edit:
     return Write("scores", function)
 
 
-def unseen_cosines(trace: Trace, token: int) -> Tensor:
-    """The cosine of each contextual embedding to what it is where no other looks at the word of a token."""
-    encoding = trace.stack(None).encoding
-    word = encoding.tokens[token].word
-    tokens = [
-        place
-        for place, each in enumerate(encoding.tokens)
-        if place == token or (word is not None and each.word == word)
-    ]
-    loaded = edited(trace.require_model(), [unseen(tokens)])
-    other = TraceOfRun.of_encoding(loaded, encoding, keeping=KeepPolicy(keep="residual"))
-    return cosine(trace.embeddings().double(), other.embeddings().double())
+def unseen_word(trace: Trace, token: int) -> Edit:
+    """No other word may look at the word of a token."""
+    tokens = trace.stack(None).encoding.tokens
+    word = tokens[token].word
+    return unseen(
+        [
+            place
+            for place, each in enumerate(tokens)
+            if place == token or (word is not None and each.word == word)
+        ]
+    )

@@ -31,7 +31,7 @@ from regard.core.errors import InputError
 from regard.models import Kind, StackKind, stack_of
 from regard.text import Token, is_part
 from regard.tracing.comparison import words_alike
-from regard.tracing.edits import ablation, unseen_cosines
+from regard.tracing.edits import Zero, unseen_word
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._names import names_of
 from regard.tracing.pages._page_measures import (
@@ -43,6 +43,7 @@ from regard.tracing.pages._page_measures import (
     values_of,
 )
 from regard.tracing.pages._story import MOST_TOKENS, story_record
+from regard.tracing.pages._without import left_by
 from regard.tracing.record import Trace
 from regard.views import (
     AttentionRecord,
@@ -127,18 +128,18 @@ _Start = Mapping[str, Any] | None
 
 
 def _without(trace: Trace, start: _Start) -> dict[str, Any]:
-    """How the words change without the head that the page opens on, and when no other word may look at the
-    word that it opens on; only where that costs little.
+    """What is left without the head that the page opens on, and when no other word may look at the word that
+    it opens on; only where that costs little.
     """
     if start is None or trace.loaded is None or len(trace.kinds) > 1 or len(trace.tokens) > MOST_TOKENS:
         return {}
     kind, layer, head, key = (start[name] for name in ("kind", "layer", "head", "key"))
-    without = {(kind, layer, head): as_array(ablation(trace, layer, head, kind=kind).cosine)}
-    unseen = {}
+    edit = Zero("head", layer=layer, head=head, kind=kind)
+    without = [{"kind": kind, "layer": layer, "head": head} | left_by(trace, edit)]
     if (apart := words_apart(trace)) is not None:
         with suppress(InputError):  # of a model whose scores cannot be written
-            unseen[kind, key] = as_array(unseen_cosines(trace, key))
-    return {"without": without, "unseen": unseen, "apart": apart}
+            without.append({"kind": kind, "unseen": key} | left_by(trace, unseen_word(trace, key)))
+    return {"without": without, "apart": apart}
 
 
 def words_apart(trace: Trace) -> float | None:

@@ -7,11 +7,12 @@ from typing import Any
 from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.comparison import difference, movement
-from regard.tracing.edits import ablation, unseen_cosines
+from regard.tracing.edits import Zero, ablation, unseen_word
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS
 from regard.tracing.pages._page import page_record, words_apart
 from regard.tracing.pages._page_measures import head_statistics, live_measures
+from regard.tracing.pages._without import left_by
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import TraceOfRun
 from regard.views import (
@@ -295,8 +296,11 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
 
     def check(kind: Kind, of: Mapping[str, int]) -> dict[str, Any]:
         if "unseen" in of:
-            return {"cosine": unseen_cosines(trace, of["unseen"]).tolist(), "apart": words_apart(trace)}
-        found = ablation(trace, of["layer"], of["head"], kind=kind)
+            return left_by(trace, unseen_word(trace, of["unseen"])) | {"apart": words_apart(trace)}
+        layer, head = of["layer"], of["head"]
+        found = ablation(trace, layer, head, kind=kind)
+        edit = Zero("head", layer=layer, head=head, kind=kind)
+        left = left_by(trace, edit) if len(trace.kinds) == 1 else {}
         tops = {
             name: None
             if of is None
@@ -305,7 +309,7 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
         }
         moved, cosine = found.moved.tolist(), found.cosine.tolist()
         apart = words_apart(trace)
-        return {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, "apart": apart, **tops}
+        return left | {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, "apart": apart, **tops}
 
     loaded = trace.loaded
     one = loaded is not None and len(trace.kinds) == 1 and len(trace.stack(None).encoding.texts) == 1

@@ -138,8 +138,8 @@ def ending_of(
     """
     if trace.loaded is None:
         return None
-    if kind == "decoder" and trace.loaded.network.has_vocabulary_head:
-        return {"next": _next(trace)}
+    if kind == "decoder" and (coming := next_tokens(trace)):
+        return {"next": coming}
     words = placed_words(trace) if with_words and trace.kinds == ("encoder",) else []
     if not words:
         return None
@@ -150,9 +150,11 @@ def ending_of(
         return None
 
 
-def _next(trace: Trace) -> list[dict[str, Any]]:
-    assert trace.loaded is not None
-    traced = trace.stack("decoder")
+def next_tokens(trace: Trace) -> list[dict[str, Any]]:
+    """What a decoder expects after its last token, the likeliest first; none where the model does not say."""
+    if trace.decoder is None or trace.loaded is None or not trace.loaded.network.has_vocabulary_head:
+        return []
+    traced = trace.decoder
     (logits,) = logits_of_layers(trace, [len(traced.hidden) - 1], [len(traced.encoding.tokens) - 1])
     found = logits[0].double().softmax(dim=0).topk(min(_NEXT, logits.shape[1]))
     tokens = Encoding.from_ids(found.indices.tolist(), trace.loaded.tokenizer).tokens

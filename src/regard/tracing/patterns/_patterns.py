@@ -222,14 +222,14 @@ class DelimiterSink(KeyPattern):
 
     def parts(self, sides: Sides) -> dict[str, Tensor]:
         special = torch.tensor([token.special for token in sides.keys])
+        marks = torch.tensor([is_punctuation(token, sides.words) for token in sides.keys]) & ~special
         first = torch.arange(len(sides.keys)) == 0
-        if sides.kind != "decoder":
-            first = first & special
-        marks = torch.tensor([is_punctuation(token, sides.words) for token in sides.keys])
+        is_decoder = torch.tensor(sides.kind == "decoder")
         return {
-            "first": first,
+            "first": first & (special | marks & is_decoder),
             "special": special & ~first,
-            "punctuation": marks & ~special & ~first,
+            "punctuation": marks & ~(first & is_decoder),
+            "first word": first & ~special & ~marks & is_decoder,
         }
 
 

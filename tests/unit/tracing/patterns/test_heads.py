@@ -59,7 +59,7 @@ def test_hand_made_decoder_heads_are_named() -> None:
         assert card.best.mass > 0.99
         assert card.best.low <= card.best.effect <= card.best.high
     assert found[2].best.name == "positional stride -3"
-    assert found[5].best.name == "delimiter sink first"
+    assert found[5].best.name == "delimiter sink first word"
 
 
 def test_hand_made_encoder_heads_are_named() -> None:

@@ -43,10 +43,17 @@ const SAID = {
   "duplicate token": "looks at the same word",
   induction: "looks at what came next",
   "delimiter sink": "rests on marks",
+  "delimiter sink first word": "rests on the first word",
   broadcast: "all look at the same words",
   [UNNAMED]: "something else",
 };
-export const saidOf = (name) => SAID[name] || name;
+export const saidOf = (found) => SAID[whole(found)] || SAID[found.name] || found.name;
+
+// As one says it of all heads of a name: "rests on the first word or on marks".
+function saidOfAll(name, heads) {
+  const [first, ...others] = new Set((name === UNNAMED || heads.length === 0 ? [{ name }] : heads).map(saidOf));
+  return [first, ...others.map((each) => each.replace(/^rests /, ""))].join(" or ");
+}
 
 // Under a thumbnail there is room for one word, and for a number.
 const SHORT = { "delimiter sink": "sink", "duplicate token": "duplicate", "positional stride": "stride" };
@@ -54,7 +61,7 @@ const SHORT = { "delimiter sink": "sink", "duplicate token": "duplicate", "posit
 export const whole = ({ name, detail }) => (detail ? `${name} ${detail}` : name);
 export const inShort = ({ name, detail = "" }) =>
   [SHORT[name] || name, ...(/\d/.test(detail) ? [detail] : [])].join(" ");
-export const withEffect = (found) => (found ? `${saidOf(found.name)} (${Math.round(100 * found.effect)} %)` : "");
+export const withEffect = (found) => (found ? `${saidOf(found)} (${Math.round(100 * found.effect)} %)` : "");
 
 // Whether a head is among those that were asked for.
 export function isAsked(source, values, cell) {
@@ -75,28 +82,24 @@ export function makeNames({ source, state }, ...more) {
   const element = make("div", { class: "names" }, chips, folded);
   const buttons = [...patternsOf(source), { name: UNNAMED, says: "What they do has no name." }].map(
     ({ name, says }) => {
-      const count = make("span", { class: "name-count" }, "");
+      const [said, count] = [make("span", {}, ""), make("span", { class: "name-count" }, "")];
       const choose = () => state.set({ does: name === state.values.does ? "" : name });
-      const element = makeButton([saidOf(name), count], choose, { "data-name": name, title: says });
-      return { name, count, element };
+      const element = makeButton([said, count], choose, { "data-name": name, title: says });
+      return { name, said, count, element };
     },
   );
   chips.append(...buttons.map((each) => each.element));
   state.follow(["kind", "does", "effect"], () => {
     const { kind, does, effect } = state.values;
-    const counts = new Map();
-    let known = false;
-    for (const head of allHeads(source, kind)) {
-      const found = nameOf(source, { kind, effect: 0 }, head);
-      const name = found && found.effect >= effect ? found.name : UNNAMED;
-      counts.set(name, (counts.get(name) || 0) + 1);
-      known ||= Boolean(found);
-    }
+    const all = allHeads(source, kind).map((head) => nameOf(source, { kind, effect: 0 }, head));
+    const known = all.some(Boolean);
     chips.hidden = !known;
     slider.element.hidden = !known;
-    for (const { name, count, element } of buttons) {
-      count.textContent = ` ${counts.get(name) || 0}`;
-      element.hidden = !counts.has(name) && name !== does;
+    for (const { name, said, count, element } of buttons) {
+      const heads = all.filter((found) => (found?.effect >= effect ? found.name : UNNAMED) === name);
+      said.textContent = saidOfAll(name, heads);
+      count.textContent = ` ${heads.length}`;
+      element.hidden = heads.length === 0 && name !== does;
       element.setAttribute("aria-pressed", String(name === does));
     }
     slider.update(Math.round(20 * (effect - LEAST)), STEPS + 1, effect.toFixed(2));

@@ -22,18 +22,22 @@ const NAMED = 0.1; // of what rests on marks: one that gets less has no name the
 
 /**
  * The row of a word in a head: { units, evens, shares }, what it may see; claims, what gets more than chance, the largest
- * first: { of: "word" | "itself" | "marks", units, share }, marks being special tokens and punctuation; does: whether it
- * "looks" at words, "rests" on marks alone, or "spreads". null while the numbers are not there.
+ * first: { of: "word" | "itself" | "marks", units, share }, marks being special tokens, punctuation, and in a decoder the first
+ * word, as in `regard heads`; does: whether it "looks" at words, "rests" on marks alone, or "spreads". null while the numbers
+ * are not there.
  */
 export function rowOf(page, head, from) {
   const shares = sharesOf(page, head, from);
   if (!shares) return null;
   const evens = evensOf(page, head, from);
-  const { all } = page.state.units("key", { kind: head.kind, units: "words" });
+  const all = page.state
+    .units("key", { kind: head.kind, units: "words" })
+    .all.map((unit) => (head.kind === "decoder" && unit.first === 0 ? { ...unit, isFirst: true } : unit));
   const units = all.filter(({ first }) => evens[first] > 0);
   const sum = (of, some) => some.reduce((total, { first }) => total + of[first], 0);
   const isAny = all.some(({ special, text }) => !special && isRead(text));
-  const isWord = ({ special, text, first }) => !special && (first === from || !isAny || isRead(text));
+  const isWord = (unit) =>
+    !unit.special && (unit.first === from || ((!isAny || isRead(unit.text)) && !isFirstWord(unit)));
   const claim = (of, some) => {
     const share = sum(shares, some);
     return over(share, sum(evens, some)) >= CLAIMS.odds ? [{ of, units: some, share }] : [];
@@ -52,12 +56,14 @@ export function rowOf(page, head, from) {
   };
 }
 
+const isFirstWord = ({ isFirst, special, text }) => isFirst && !special && isRead(text);
 const quoted = ({ text, special }) => (special || isRead(text) ? text : `“${text}”`);
+const restOf = (unit) => (isFirstWord(unit) ? `the first word (${unit.text})` : quoted(unit));
 const toWord = (unit) => ({ text: quoted(unit), side: "to" });
 
 // "[CLS], [SEP] and “.”"
 function namesOf(units) {
-  const names = [...new Set(units.map(quoted))];
+  const names = [...new Set(units.map(restOf))];
   return [names.slice(0, -1).join(", "), ...names.slice(-1)].filter(Boolean).join(" and ");
 }
 
@@ -78,7 +84,11 @@ export function remark({ source, state }, { kind }, from, { units, evens, shares
     return [...begins, ` spreads its attention: at most ${share}, to `, to, `; an even share is ${even}.`];
   }
   if (does === "rests" && claims[0].share > HALF)
-    return [...begins, ` looks at no word: ${percent(claims[0].share)} rests on ${namesOf(claims[0].units)}.`];
+    return [
+      ...begins,
+      ` looks at no ${claims[0].units.some(isFirstWord) ? "other " : ""}word: `,
+      `${percent(claims[0].share)} rests on ${namesOf(claims[0].units)}.`,
+    ];
   const alike = units.filter((each) => !each.special && each.text === text && each.first !== from);
   const also = (unit) => (!alike.includes(unit) ? "" : alike.length > 1 ? "another " : "the other ");
   const SAID = {
@@ -133,6 +143,23 @@ export function movedSaid(moves, from, apart) {
     return [`no word moves by more than ${(Math.ceil(100 * most.moved) / 100).toFixed(2)}${beside}`];
   if (mine === most) return [own, ` moves ${moves.length > 1 ? "most, " : ""}by ${far(most)}${beside}`];
   return [own, ` moves by ${far(mine)}, and `, { text: most.text, side: "to" }, ` most, by ${far(most)}${beside}`];
+}
+
+/**
+ * What a decoder goes on with: "the model still goes on with Mary, 93 % → 71 %."
+ * @param {Record<"before" | "after", { text: string, probability: number }[]>} next the likeliest tokens, the first one first
+ */
+export function nextSaid({ before, after }) {
+  const [[was], [is]] = [before, after];
+  const token = ({ text }) => ({ text: text.replace(/^[ ␣](?=.)/u, ""), side: "to" });
+  // Of a token that is not among the first, no more is known than that it has no more than they.
+  const shareIn = (list, { text }) => {
+    const found = list.find((each) => each.text === text);
+    return found ? wholePercent(found.probability) : `${wholePercent(list.at(-1).probability)} at most`;
+  };
+  const change = (one) => `${shareIn(before, one)} → ${shareIn(after, one)}`;
+  if (was.text === is.text) return ["the model still goes on with ", token(was), `, ${change(was)}.`];
+  return ["the model goes on with ", token(is), ` (${change(is)}), no longer with `, token(was), ` (${change(was)}).`];
 }
 
 // The move that is drawn lowest: the largest, unless all hardly move.

@@ -49,9 +49,10 @@
 //
 // A source beside a model's own Python may have more (notebook/source.js has): picture and strongest, which spare it
 // the rows of a whole head (of the weights or of a measure). They too are null while they are on their way, and so are
-// its statistics. check(kind, { layer, head }) is the run without a head, { cosine, apart, ... }: of each query's last hidden
-// state to the one before, and how far two different words are apart (null without two); and check(kind, { unseen }) the run
-// where no other word looks at that of this token; undefined where it cannot be had, and { error } where it failed. beside(first) is a word on its way here and in another sentence.
+// its statistics. check(kind, { layer, head }) is the run without a head, { cosine, apart, next, ... }: of each query's last
+// hidden state to the one before, how far two different words are apart (null without two), and what a decoder goes on with
+// before and after; check(kind, { unseen }) is the run where no other word looks at that of this token; undefined where it
+// cannot be had, and { error } where it failed. beside(first) is a word on its way here and in another sentence.
 //
 // **null is "not yet".** These three answer at once: with the numbers, or with null, and then the source fetches
 // them and calls its listeners when they have come; the page tells the view that is on (changed, with "rows"),

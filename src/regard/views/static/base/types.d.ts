@@ -31,6 +31,12 @@ export interface Chosen {
   to?: number;
 }
 
+/** A token that a decoder goes on with. */
+export interface Next {
+  text: string;
+  probability: number;
+}
+
 export interface Source {
   facts: any; // JSON, as views/_blocks.py writes it
   kinds: Kind[];
@@ -52,7 +58,10 @@ export interface Source {
   check?(
     kind: Kind,
     what: Head | { unseen: number },
-  ): { cosine: number[]; apart?: number | null; error?: string } | null | undefined;
+  ):
+    | { cosine: number[]; apart?: number | null; next?: Record<"before" | "after", Next[]>; error?: string }
+    | null
+    | undefined;
   /** What stands in the header beside what is in every page's. */
   links?: HTMLElement;
   /** A word of the text, by its first token, beside one of another sentence: see movement/beside.js. */

@@ -4,7 +4,7 @@ import { makeButton, makeChoice, makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { allHeads, heldOf } from "../base/held.js";
 import { nameOf, saidOf } from "../base/names.js";
-import { deepest, movedSaid, othersSaid, rowOf, targetOf } from "../base/said.js";
+import { deepest, movedSaid, nextSaid, othersSaid, rowOf, targetOf } from "../base/said.js";
 import { isRead, wordsOf } from "../base/shares.js";
 import { makeShares } from "../neuron/shares.js";
 import { Followed } from "../story/followed.js";
@@ -79,12 +79,14 @@ const WITHOUT = {
   },
 };
 
+const INSIDE = "In the text itself, ";
+
 function effectOf(source, state, { head, from, lines, what, to }) {
   const found = source.check?.(head.kind, what);
   if (found === undefined) return [line(elsewhere(source, state, head.kind))];
   if (found === null) return waiting();
   if (found.error) return [line(found.error)];
-  const { cosine, apart = null } = found;
+  const { cosine, apart = null, next } = found;
   const { said, note: ran } = LEFT_OUT[what.unseen === undefined ? "head" : "word"];
   const units = wordsOf(state, head.kind);
   const sentence = new Sentence(lines);
@@ -101,8 +103,10 @@ function effectOf(source, state, { head, from, lines, what, to }) {
     sentence.words.get(first).style.setProperty("--lost", Math.max(0, moved / deep).toFixed(3));
   sentence.words.get(what.unseen)?.classList.add("hidden-word");
   const scale = ` A word sinks by how far its contextual embedding moves (1 − cosine): the lower line is ${deep.toFixed(2)}.`;
+  const begins = said(allHeads(source, head.kind).length, to);
+  const moved = written(movedSaid(read, from, apart));
   return [
-    line(...said(allHeads(source, head.kind).length, to), ...written(movedSaid(read, from, apart))),
+    ...(next ? [line(...begins, ...written(nextSaid(next))), line(INSIDE, ...moved)] : [line(...begins, ...moved)]),
     make("div", { class: "door-without", "aria-hidden": "true" }, sentence.element),
     note(ran + scale),
   ];
@@ -140,12 +144,7 @@ const OTHERS = {
         make(
           "span",
           { class: "door-card-name" },
-          make(
-            "span",
-            {},
-            `Head ${of}`,
-            name && name.name !== SINK && row.does === "looks" ? ` ${saidOf(name.name)}` : "",
-          ),
+          make("span", {}, `Head ${of}`, name && name.name !== SINK && row.does === "looks" ? ` ${saidOf(name)}` : ""),
           row.claims.length > 0 ? make("span", {}, ...written(targetOf(row.claims))) : "",
         ),
         isLong ? "" : make("span", { "aria-hidden": "true" }, sentence.element),

@@ -140,7 +140,9 @@ function check(_kind, { layer, head, unseen }) {
   return aside(unseen === undefined ? { off: [...edits.off, [layer, head]] } : { unseen: tokens() }, (answer) => {
     const dim = contextual.length / encoded.ids.length;
     const cosine = (token) => between(contextual, answer.contextual, token * dim, dim).cosine;
-    return { cosine: encoded.ids.map((_, token) => cosine(token)), apart: apartOf(last.words) };
+    const [before, after] = [last, answer].map(({ predicted }) => live.head === "next" && predicted?.[0]?.best);
+    const next = before && after ? { next: { before, after } } : {};
+    return { cosine: encoded.ids.map((_, token) => cosine(token)), apart: apartOf(last.words), ...next };
   });
 }
 

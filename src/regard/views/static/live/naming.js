@@ -65,11 +65,13 @@ class TextNaming {
     this.once = new Uint8Array(count).fill(1);
     this.isTold = false;
     const isFirst = (/** @type {number} */ at) => at === 0 && (causal || special[0]);
+    const isMark = (/** @type {number} */ at) => special[at] || marks[at];
     /** The parts of the delimiter sink. @type {Record<string, (at: number) => boolean>} */
     this.parts = {
-      first: isFirst,
+      first: (at) => isFirst(at) && isMark(at),
       special: (at) => special[at] && !isFirst(at),
       punctuation: (at) => marks[at] && !special[at] && !isFirst(at),
+      "first word": (at) => isFirst(at) && !isMark(at),
     };
     const places = Array.from({ length: count }, (_, at) => at);
     const sink = places.filter((at) => Object.values(this.parts).some((isOf) => isOf(at)));
