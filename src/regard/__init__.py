@@ -12,6 +12,7 @@ Importing regard does not import torch; the first use of a name does.
 from typing import TYPE_CHECKING
 
 from regard._lazy import lazy_exports as _lazy_exports
+from regard._threads import wait_asleep as _wait_asleep
 from regard._version import __version__
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ __all__ = [
     "view",
 ]
 
+_wait_asleep()
 __getattr__, __dir__ = _lazy_exports(
     __name__,
     {

@@ -40,6 +40,7 @@ FLOORS = {
     "kernels": 0,
     "_collector": -2,
     "_lazy": -1,
+    "_threads": -1,
     "_version": -1,
 }
 # Rooms within a floor, held to the same rule among themselves. What lies beside them is their top.

@@ -35,7 +35,7 @@ def test_users_get_what_type_checkers_read(package: str) -> None:
 def test_bytecode_alone_is_enough(tmp_path: Path) -> None:
     """As bundles of PyInstaller have it: no source beside it."""
     source, copy = Path(regard.__file__).parent, tmp_path / "regard"
-    for name in ("__init__", "_lazy", "_version", "_collector", "core/__init__", "core/errors"):
+    for name in ("__init__", "_lazy", "_threads", "_version", "_collector", "core/__init__", "core/errors"):
         (copy / name).parent.mkdir(exist_ok=True)
         shutil.copy(source / f"{name}.py", copy / f"{name}.py")
     assert compileall.compile_dir(copy, quiet=1, legacy=True)
