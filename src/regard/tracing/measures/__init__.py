@@ -1,6 +1,7 @@
 """What can be said of a trace beyond its weights: the methods of `Trace` that need a file of their own."""
 
 from regard.tracing.measures._direct import DirectAttribution, direct_attribution
+from regard.tracing.measures._frozen import Frozen, frozen
 from regard.tracing.measures._gradients import (
     IntegratedGradients,
     Scalar,
@@ -13,11 +14,14 @@ from regard.tracing.measures._parity import parity
 from regard.tracing.measures._readout import (
     LogitLens,
     TokenLens,
+    attention_tap,
     check_head,
+    hidden_of,
     logit_lens,
     logits_of_layers,
     loss,
     outermost,
+    output_of,
     projection_of,
 )
 from regard.tracing.measures._rollout import flow, rollout, rollout_steps
