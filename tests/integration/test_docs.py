@@ -32,6 +32,7 @@ PRINTING = [
         f"docs/ideas/{name}.md"
         for name in ("exactness", "masks", "not_explanation", "numbers", "queries_and_keys")
     ),
+    "docs/howto/why.md",
 ]
 RUNNING = [
     page

@@ -25,7 +25,7 @@ BUDGET = {
     "scaling": (740, 4),
     "serving": (2_642, 3),
     "text": (4_560, 9),
-    "tracing": (12_055, 57),
+    "tracing": (12_900, 61),
     "training": (6_354, 20),
     "views": (4_600, 7),
     "words": (620, 3),

@@ -45,7 +45,16 @@ FLOORS = {
 }
 # Rooms within a floor, held to the same rule among themselves. What lies beside them is their top.
 STOREYS = {
-    "tracing": {"pages": 4, "comparison": 3, "measures": 2, "edits": 2, "patterns": 2, "run": 1, "record": 0},
+    "tracing": {
+        "pages": 4,
+        "comparison": 3,
+        "reasons": 3,
+        "measures": 2,
+        "edits": 2,
+        "patterns": 2,
+        "run": 1,
+        "record": 0,
+    },
 }
 ROOF = 12
 """The floor of `regard/__init__.py`, which no module inside may import anything from."""

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
         heads_of_trace,
         repeated_tokens,
     )
+    from regard.tracing.reasons import Why, WhyPart, Writer
     from regard.tracing.record import AttentionTrace, Keep, KeepPolicy, TracedStack, kept_bytes
     from regard.tracing.run import Forecast, Metric, forecast, rerun
 
@@ -133,7 +134,10 @@ __all__ = [
     "TokenLens",
     "Trace",
     "TracedStack",
+    "Why",
+    "WhyPart",
     "Write",
+    "Writer",
     "Zero",
     "compare",
     "default_patterns",
@@ -169,6 +173,7 @@ __getattr__, __dir__ = _lazy_exports(
             "HeadOptions HeadPattern HeadTable Induction KeyPattern Offset RowPattern Sides TextOrIds "
             "default_patterns heads heads_of_trace repeated_tokens"
         ),
+        "regard.tracing.reasons": "Why WhyPart Writer",
         "regard.tracing.record": "AttentionTrace Keep KeepPolicy TracedStack kept_bytes",
         "regard.tracing.run": "Forecast Metric forecast rerun",
     },

@@ -1,6 +1,6 @@
 """The trace with everything that can be asked of it: where the rooms of tracing meet."""
 
-from regard.tracing import edits, measures, pages, run
+from regard.tracing import edits, measures, pages, reasons, run
 from regard.tracing.patterns import heads_of_trace
 
 _FOR_ROOMS = frozenset(
@@ -66,6 +66,8 @@ class Trace(run.TraceOfRun):
     ablation = edits.ablation
 
     heads = heads_of_trace
+
+    why = reasons.why
 
     difference_page = pages.difference_page
     explain = pages.explain

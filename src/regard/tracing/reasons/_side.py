@@ -1,0 +1,255 @@
+"""One side of a head's scores: its queries, or its keys, as a sum over what wrote the residual stream."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.blocks import Embeddings, PostNorm, Residual, SandwichNorm
+from regard.core import attention_weights
+from regard.core.errors import InputError
+from regard.models import Kind, attention_name, bound_of, keys_of, relative_error, stack_of
+from regard.positions import Rotation
+from regard.tracing.measures import Frozen, frozen, hidden_of, output_of, projection_of
+from regard.tracing.reasons._writers import Writer, WriterName, attention_of, layer_of
+from regard.tracing.record import Trace
+
+Taken = Callable[[int, Tensor], Tensor]
+"""A head's part of a row, by the tokens that it took from: each one's product with a vector, (keys,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A part: who wrote it, (rows, head_dim) before the turn, and of a head from where it came."""
+
+    writer: Writer
+    values: Tensor
+    taken: Taken | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A sublayer: what surrounds it, what it gave, and the norm after it as it was."""
+
+    name: str
+    residual: Residual
+    output: Tensor
+    norm: Frozen | None
+
+
+class Side:
+    """The queries or the keys of one head at some tokens.
+
+        q_i = turn_i(norm(W norm(x_i) + b)),   x_i = sum of what was written before
+
+    Each norm has its scale as it was at that token: then it is linear. The scale alone differs between
+    tokens, so that one map (head_dim, d_model) is drawn back through the layers for all of them.
+
+    Raises:
+        InputError: parts of the trace or the model that are not at hand, or what `attention_of` refuses.
+    """
+
+    def __init__(
+        self, trace: Trace, layer: int, head: int, kind: Kind, side: Literal["q", "k"], rows: Sequence[int]
+    ) -> None:
+        attention, network = attention_of(trace, kind, layer), trace.require_model().network
+        self._trace, self._network, self._rows = trace, network, list(rows)
+        self._dtype = next(network.parameters()).dtype
+        self.kind = keys_of(kind) if side == "k" else stack_of(kind)
+        recorded = getattr(trace.attention_of(layer, kind).inputs, side)[0]
+        number = head // (attention.num_heads // len(recorded))
+        linear: nn.Linear = getattr(attention, side)
+        of_head = slice(number * recorded.shape[2], (number + 1) * recorded.shape[2])
+        self._w = linear.weight.detach()[of_head].double()
+        self._wanted = recorded[number, self._rows].double()
+        self._told = f"{'queries' if side == 'q' else 'keys'} of {kind} layer {layer}, head {head}"
+        self._scale = self._w.new_ones(len(rows), 1)
+        self._constant = torch.zeros_like(self._wanted)
+        if linear.bias is not None:
+            self._constant += linear.bias.detach()[of_head].double()
+        self._start, self._names = layer, ("attention",) if kind == "cross" else ()
+        if side == "k" and kind == "cross":  # what the encoder gave, after its last norm
+            self._start, self._names = network.depth(self.kind), ()
+            x, norm = self._state(self._start), network.final_norm(self.kind)
+            if norm is not None:
+                _, x = self._sublayers(self._start - 1, ("attention", "ffn"))
+        else:
+            _, x = self._sublayers(layer, self._names)
+            norm = _before(getattr(layer_of(trace, self.kind, layer), f"{attention_name(kind)}_residual"))
+        self._through(frozen(norm, x))
+        self._norm = frozen(getattr(attention, f"{side}_norm"), self._of(x) + self._constant)
+        stack, self._rotation = network.stack(self.kind), None
+        assert stack is not None, "its layer was checked"
+        if kind != "cross" and (rotary := stack.patterns[layer].rotary) is not None:
+            ids = torch.tensor([trace.stack(self.kind).encoding.token_ids], device=x.device)
+            turns = rotary.rotation(stack.numbering(ids), dtype=self._dtype)  # rounded as the model's own
+            cos, sin = (each[0, 0, self._rows].double() for each in (turns.cos, turns.sin))
+            self._rotation = Rotation(cos, sin, turns.layout)
+
+    def turned(self, values: Tensor, *, row: int | None = None, back: bool = False) -> Tensor:
+        """Vectors (.., rows, head_dim) turned as their positions turn them, or back; or all as one row's."""
+        if self._rotation is None:
+            return values
+        at = slice(None) if row is None else slice(row, row + 1)
+        cos, sin = self._rotation.cos[at], self._rotation.sin[at]
+        return Rotation(cos, -sin if back else sin, self._rotation.layout).apply(values)
+
+    def parts(self) -> Iterator[Written]:
+        """All parts, the last that was written first; biases at the end.
+
+        Raises:
+            InputError: their sum is not what the model had.
+        """
+        total = torch.zeros_like(self._wanted)
+        for part in self._parts():
+            total += part.values
+            yield part
+        apart = relative_error(self.turned(total), self._wanted)
+        rounding = max(map(bound_of, (self._dtype, hidden_of(self._trace, self.kind)[0].dtype)))
+        if not apart <= rounding:
+            raise InputError(
+                f"the parts of the {self._told}, do not sum to the model's own: {apart:.1e} of the largest "
+                f"apart, and rounding is {rounding:.0e}. An edit wrote there, or {self._trace.model} does "
+                "more than add up."
+            )
+
+    def _parts(self) -> Iterator[Written]:
+        for step in reversed(self._sublayers(self._start, self._names)[0] if self._names else []):
+            yield from self._of_step(self._start, step)
+        for layer in reversed(range(self._start)):
+            residual, names = (
+                layer_of(self._trace, self.kind, layer).ffn_residual,
+                ["attention", "cross_attention"],
+            )
+            # Of the last layer a trace has only what the last norm made of it.
+            if isinstance(residual, PostNorm) or layer + 1 == self._network.depth(self.kind):
+                names.append("ffn")
+            steps, x = self._sublayers(layer, names)
+            if (
+                names[-1] != "ffn"
+            ):  # what it added is what was handed on but for what was there: it need not run
+                yield self._written("ffn", self._state(layer + 1) - x, layer)
+            for step in reversed(steps):
+                yield from self._of_step(layer, step)
+        yield from self._embedded()
+        biases = self._normed(self._constant)
+        if self._norm is not None and self._norm.bias is not None:
+            biases = biases + self._norm.bias
+        if bool(biases.any()):  # some models have none
+            yield Written(Writer("biases", kind=self.kind), biases)
+
+    def _embedded(self) -> Iterator[Written]:
+        traced, stack = self._trace.stack(self.kind), self._network.stack(self.kind)
+        assert stack is not None, "its layers were checked"
+        embeddings, word = stack.embeddings, traced.learned if traced.scaled is None else traced.scaled
+        if type(embeddings) is not Embeddings or word is None:
+            yield self._written("embedding", self._state(0))
+            return
+        if (projection := embeddings.projection) is not None:
+            self._add(projection.bias)
+            self._w = self._w @ projection.weight.detach().double()
+        names: tuple[WriterName, ...] = ("word", "position", "token_type")
+        summands = zip(names, (word, traced.positions, traced.token_types), strict=True)
+        found = {name: x[self._rows].double() for name, x in summands if x is not None}
+        self._through(frozen(embeddings.norm, torch.stack([*found.values()]).sum(dim=0)))
+        for name, x in found.items():
+            yield self._written(name, x)
+
+    def _of_step(self, layer: int, step: _Step) -> Iterator[Written]:
+        stream = self._w, self._scale
+        self._through(step.norm)
+        if step.name == "ffn":
+            yield self._written("ffn", step.output, layer)
+        else:
+            yield from self._heads(layer, self._kind_of(step.name))
+        if isinstance(step.residual, SandwichNorm):  # the residual stream itself goes past its norms
+            self._w, self._scale = stream
+
+    def _heads(self, layer: int, kind: Kind) -> Iterator[Written]:
+        traced, projection = self._trace.attention_of(layer, kind), projection_of(self._trace, kind, layer)
+        inputs, scale = traced.inputs, self._scale
+        self._add(projection.bias)
+        maps = projection.weight @ self._w.mT  # (heads, v_dim, head_dim)
+        values = scale * torch.bmm(traced.context[:, self._rows].double(), maps)
+
+        @cache
+        def weights_of(row: int) -> Tensor:
+            return attention_weights(inputs, torch.tensor([self._rows[row]], device=scale.device))[0, :, 0]
+
+        def taken_by(head: int) -> Taken:
+            def taken(row: int, toward: Tensor) -> Tensor:
+                back = self.turned(toward[None], row=row, back=True)[0]
+                if self._norm is not None:
+                    back = self._norm.back(back) * self._norm.scale[row]
+                v = inputs.v[0, head // (inputs.num_heads // inputs.v.shape[1])].double()
+                # A sink has a weight, and no value.
+                weights: Tensor = weights_of(row)[head, : len(v)].double()
+                return weights * (v @ (maps[head] @ back)) * scale[row]
+
+            return taken
+
+        for head, value in enumerate(values):
+            # Where an edit wrote a context, it is not weights x values.
+            taken = None if head in traced.written_heads else taken_by(head)
+            yield Written(Writer("head", layer, head, kind), self._normed(value), taken)
+
+    def _sublayers(self, layer: int, names: Sequence[str]) -> tuple[list[_Step], Tensor]:
+        """These sublayers of a layer, and what the last of them handed on."""
+        x, steps = self._state(layer), list[_Step]()
+        own = layer_of(self._trace, self.kind, layer) if names else None
+        for name in names:
+            if not hasattr(own, name):
+                continue
+            residual: Residual = getattr(own, f"{name}_residual")
+            if name == "ffn":
+                norm, read = _before(residual), x.to(self._dtype)[None]
+                with torch.no_grad():
+                    output = getattr(own, name)(read if norm is None else norm(read))[0].double()
+            else:
+                output = output_of(self._trace, self._kind_of(name), layer)[self._rows].double()
+            after, given = None, output
+            if isinstance(residual, PostNorm):
+                after, given = residual.norm, x + output
+            elif isinstance(residual, SandwichNorm):
+                after = residual.after
+            steps.append(_Step(name, residual, output, as_it_was := frozen(after, given)))
+            made = given if as_it_was is None else as_it_was.of(given)
+            x = made if isinstance(residual, PostNorm) else x + made
+        return steps, x
+
+    def _state(self, layer: int) -> Tensor:
+        return hidden_of(self._trace, self.kind)[layer][self._rows].double()
+
+    def _kind_of(self, name: str) -> Kind:
+        return "cross" if name == "cross_attention" else self.kind
+
+    def _through(self, norm: Frozen | None) -> None:
+        """Draw the map back through a norm."""
+        if norm is not None:
+            self._add(norm.bias)
+            self._w, self._scale = norm.back(self._w), self._scale * norm.scale
+
+    def _add(self, bias: Tensor | None) -> None:
+        """What the map makes of a bias is one of the biases."""
+        if bias is not None:
+            self._constant = self._constant + self._scale * (self._w @ bias.detach().double())
+
+    def _of(self, x: Tensor) -> Tensor:
+        made: Tensor = self._scale * (x @ self._w.mT)
+        return made
+
+    def _written(self, name: WriterName, x: Tensor, layer: int | None = None) -> Written:
+        return Written(Writer(name, layer, kind=self.kind), self._normed(self._of(x)))
+
+    def _normed(self, values: Tensor) -> Tensor:
+        return values if self._norm is None else self._norm.forth(values)
+
+
+def _before(residual: Residual) -> nn.Module | None:
+    """The norm between the residual stream and a sublayer; None where there is none."""
+    if isinstance(residual, PostNorm):
+        return None
+    return residual.before if isinstance(residual, SandwichNorm) else residual.norm

@@ -1,0 +1,365 @@
+"""Why a head looks where it looks: a score, split over what wrote its query and its key."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from regard.core import AttentionInputs, attention_scores
+from regard.core.arguments import one_of
+from regard.core.displayable import Displayable, plain_table
+from regard.core.errors import InputError
+from regard.models import Kind
+from regard.tracing.reasons._cuts import weight_without
+from regard.tracing.reasons._side import Side, Written
+from regard.tracing.reasons._writers import Writer
+from regard.tracing.record import Trace, WordOrToken, token_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+WhyOf = Literal["difference", "score"]
+
+_SHOWN = 6
+"""Parts of each side that are drawn, and pairs of them."""
+
+_CUT = 3
+"""Parts of each side that are cut to check."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WhyPart:
+    """What one writer gave to the query, or to the key, and what that adds to the score.
+
+    Args:
+        writer: who.
+        value: what it adds, with the whole of the other side.
+        sources: of a head: float64 (tokens,), the same by the tokens that it took from. Of the key, they sum
+            to what it adds to the key's own score: nothing is subtracted. None of other writers.
+        tokens: those of `sources`, as people read them.
+        weight: the head's weight when this part is cut out of the model; None where it was not.
+    """
+
+    writer: Writer
+    value: float
+    sources: Tensor | None = None
+    tokens: tuple[str, ...] = ()
+    weight: float | None = None
+
+    @property
+    def source(self) -> int | None:
+        """The token that gave most of it; None of what is no head's."""
+        if self.sources is None:
+            return None
+        return int((self.sources if float(self.sources.sum()) >= 0 else -self.sources).argmax())
+
+    def __str__(self) -> str:
+        source = self.source
+        return str(self.writer) if source is None else f"{self.writer}, from {self.tokens[source]}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Why(Displayable):
+    """A head's score for one query and one key, by what wrote the query and what wrote the key.
+
+    Args:
+        layer, head, kind: which head.
+        query, key: which tokens.
+        against: the key whose score is subtracted; None for the mean of all keys that the query may see, and
+            where `of` is "score".
+        of: "difference" or "score".
+        value: the difference, or the score, by the model's own queries and keys.
+        score, weight: of the key, whatever is split.
+        keys: how many keys the query may see.
+        query_parts, key_parts: what wrote them, the largest first.
+        parts: float64 (query parts, key parts), which with `bias` sum to the value.
+        bias: what ALiBi or T5's buckets add, by the distance alone; 0 without.
+        query_token, key_token, against_token: as people read them.
+    """
+
+    layer: int
+    head: int
+    kind: Kind
+    query: int
+    key: int
+    against: int | None
+    of: WhyOf
+    value: float
+    score: float
+    weight: float
+    keys: int
+    query_parts: tuple[WhyPart, ...]
+    key_parts: tuple[WhyPart, ...]
+    parts: Tensor
+    bias: float
+    query_token: str
+    key_token: str
+    against_token: str | None
+
+    @cached_property
+    def total(self) -> float:
+        """The sum of all parts."""
+        return float(self.parts.sum()) + self.bias
+
+    @property
+    def error(self) -> float:
+        """total - value: rounding in the model's type."""
+        return self.total - self.value
+
+    @property
+    def sentence(self) -> str:
+        """The largest part of the key that speaks for the difference, in one line."""
+        is_more = self.value >= 0
+        part = max(self.key_parts, key=lambda each: each.value if is_more else -each.value)
+        what, value = (str(part), part.value)
+        if abs(self.bias) > abs(value) and (self.bias >= 0) == is_more:
+            what, value = "their distance", self.bias
+        looks = self._pair() if is_more else f"{self.query_token} looks away from {self.key_token}"
+        return f"{looks} above all for {what}: {value:+.2f} of {self.value:+.2f}{self._over()}"
+
+    def __repr__(self) -> str:
+        return f"Why(head {self.layer}.{self.head}: {self.sentence}; error {self.error:.0e})"
+
+    def _within(self) -> str:
+        """The error, up to a power of ten: its digits are rounding, and others on other processors."""
+        error = abs(self.error)
+        return f"{10.0 ** math.ceil(math.log10(error)):.0e}" if error else "0"
+
+    def _pair(self) -> str:
+        return f"{self.query_token} looks at {self.key_token}"
+
+    def _over(self) -> str:
+        if self.of == "score":
+            return ""
+        against = f"the mean of {self.keys} keys" if self.against is None else str(self.against_token)
+        return f" over {against}"
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row for each pair of a query's part and a key's, and one for the bias."""
+        rows = [
+            _columns("query", query) | _columns("key", key) | {"value": value}
+            for query, values in zip(self.query_parts, self.parts.tolist(), strict=True)
+            for key, value in zip(self.key_parts, values, strict=True)
+        ]
+        nothing = dict.fromkeys(rows[0])
+        return [*rows, nothing | {"query_part": "distance", "key_part": "distance", "value": self.bias}]
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        over = "" if self.of == "score" else f", {self.value:+.3f}{self._over()}"
+        yield f"Head {self.layer}.{self.head}: {self._pair()}, weight {self.weight:.3f}."
+        yield f"Score {self.score:.3f}{over}; the parts sum to it within {self._within()}.\n"
+        for what, parts in (("the key", self.key_parts), ("the query", self.query_parts)):
+            yield from _side(what, parts, self.weight)
+        pairs = self.parts.abs().flatten().argsort(descending=True)[:_SHOWN].tolist()
+        columns = len(self.key_parts)
+        rows = [
+            [
+                str(self.query_parts[at // columns]),
+                str(self.key_parts[at % columns]),
+                f"{float(self.parts[at // columns, at % columns]):+.3f}",
+            ]
+            for at in pairs
+        ]
+        if self.bias:
+            rows.append(["their distance", "", f"{self.bias:+.3f}"])
+        yield plain_table(["in the query", "meets in the key", "adds"], rows, left=2)
+
+
+def _columns(side: str, part: WhyPart) -> dict[str, Any]:
+    writer = part.writer
+    found = {"part": writer.name, "layer": writer.layer, "head": writer.head, "kind": writer.kind}
+    return {f"{side}_{name}": value for name, value in found.items()}
+
+
+def _side(what: str, parts: Sequence[WhyPart], weight: float) -> "Iterator[RenderableType]":
+    was_cut = any(part.weight is not None for part in parts)
+
+    def row(name: str, left: float | None, value: float) -> list[str]:
+        return [name, *(["" if left is None else f"{left:.3f}"] if was_cut else []), f"{value:+.3f}"]
+
+    rows = [row(str(part), part.weight, part.value) for part in parts[:_SHOWN]]
+    if rest := parts[_SHOWN:]:
+        rows.append(row(f"{len(rest)} others", None, sum(part.value for part in rest)))
+    columns = [f"what wrote {what}", *([f"weight without (was {weight:.3f})"] if was_cut else []), "adds"]
+    yield plain_table(columns, rows)
+    yield ""
+
+
+def why(
+    trace: Trace,
+    layer: int,
+    head: int,
+    query: WordOrToken,
+    key: WordOrToken,
+    *,
+    kind: Kind | None = None,
+    against: WordOrToken | None = None,
+    of: WhyOf = "difference",
+    check: bool = False,
+) -> Why:
+    """Split a head's score over what wrote its query and its key: why it looks there.
+
+        s_ij = scale q_i . k_j = sum over a, b of scale q_i^a . k_j^b + bias_ij
+
+    a and b run over what wrote the residual stream that query and key are read from: the word, its position,
+    each head of each layer before, each feed-forward network, biases. Each norm on the way (also of queries
+    and keys), and a soft cap, has its scale as it was in this run; with it frozen all is linear, and the sum
+    exact. A turn by the position (RoPE) belongs to the token. A softmax sees differences of scores alone: so
+    by default it is the difference s_ij - s_ij' that is split, to another key or to the mean over all keys.
+
+    It says what the score is made of, not what would happen without a part: the scales are frozen, and later
+    parts were made of earlier ones. `check` tries that.
+
+    Args:
+        layer, head, kind: which head, as in `Trace.weights`.
+        query, key: a token each: an index, or a word, of which the last piece is meant.
+        against: another key, for the difference to it; None for the mean of all that the query may see.
+        of: "difference", or "score" for the score itself.
+        check: whether the three largest parts of each side are cut, one at a time, and the model runs again
+            each time: `WhyPart.weight` is the weight that is left. What is cut is set to zero at that token.
+
+    Returns:
+        See `Why`; `error` is how far the sum is from the model's own number.
+
+    Raises:
+        InputError: a token that is not there, or that the query may not see; a model or parts of the trace
+            that are not at hand; scores that are no dot products, or queries and keys that are no sums:
+            DeBERTa, kernels, recurrent layers, the lens, edits of the residual stream.
+
+    Example:
+        >>> import regard
+        >>> trace = regard.load().trace("time flies like an arrow")
+        >>> found = trace.why(2, 3, "arrow", "flies")
+        >>> abs(found.error) < 1e-5
+        True
+        >>> len(found.key_parts), str(found.key_parts[0].writer)
+        (30, 'feed-forward 1')
+
+    Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", section "Three kinds of
+    composition"; Kamath et al. 2025, "Tracing Attention Computation Through Feature Interactions", does the
+    same with the features of a dictionary, which this does not need.
+    """
+    one_of("of", of, get_args(WhyOf))
+    if of == "score" and against is not None:
+        raise InputError('against must be None where of="score": nothing is subtracted from the score.')
+    kind = trace.kind(kind)
+    layer, head = trace.layer_index(layer, kind), trace.head_index(head, kind, layer)
+    of_queries, of_keys = trace.sides(kind)
+    at, to = (
+        token_of(name, side.encoding, token)[-1]
+        for name, side, token in (("query", of_queries, query), ("key", of_keys, key))
+    )
+    other = None if against is None else token_of("against", of_keys.encoding, against)[-1]
+    with torch.no_grad():
+        row = _Row(trace, layer, head, kind, at)
+        for name, token in (("key", to), ("against", other)):
+            if token is not None and token not in row.visible:
+                raise InputError(f"{name} must be a token that the query may see, by the mask; got {token}.")
+        asked, carried, parts = row.split(to, times := row.times(to, other, of))
+    weight = partial(weight_without, trace, layer=layer, head=head, kind=kind, pair=(at, to))
+    sides, orders = [], []
+    for found, dim, token in ((asked, 1, at), (carried, 0, to)):
+        values = parts.sum(dim=dim)
+        orders.append(values.abs().argsort(descending=True))
+        sides.append(_ranked(found, values, orders[-1], partial(weight, token=token) if check else None))
+    return Why(
+        layer=layer,
+        head=head,
+        kind=kind,
+        query=at,
+        key=to,
+        against=other,
+        of=of,
+        value=float(times @ row.scores),
+        score=float(row.scores[row.visible.index(to)]),
+        weight=float(trace.weights(layer, head, kind=kind, query=at, key=to)),
+        keys=len(row.visible),
+        query_parts=sides[0],
+        key_parts=sides[1],
+        parts=parts[orders[0]][:, orders[1]],
+        bias=float(times @ row.bias),
+        query_token=of_queries.shown[at],
+        key_token=of_keys.shown[to],
+        against_token=None if other is None else of_keys.shown[other],
+    )
+
+
+def _ranked(
+    parts: Sequence[WhyPart], values: Tensor, order: Tensor, weight: Callable[[Writer], float | None] | None
+) -> tuple[WhyPart, ...]:
+    """The parts with what they add, in an order; the first few with the weight without them."""
+    found, left = [], _CUT
+    for place in order.tolist():
+        part = replace(parts[place], value=float(values[place]))
+        if weight is not None and left and (without := weight(part.writer)) is not None:
+            part, left = replace(part, weight=without), left - 1
+        found.append(part)
+    return tuple(found)
+
+
+class _Row:
+    """One row of a head's scores in float64, at the keys that the query may see: product, cap and bias."""
+
+    def __init__(self, trace: Trace, layer: int, head: int, kind: Kind, query: int) -> None:
+        whole: AttentionInputs = trace.attention_of(layer, kind).inputs
+        whole.require_scores()
+        inputs = whole.head(head)
+        self._trace, self._head, self._query = trace, (layer, head, kind), query
+        at = torch.tensor([query], device=inputs.q.device)
+        wide = inputs.changed(q=inputs.q.double(), k=inputs.k.double())
+        scores = attention_scores(wide, at, range(inputs.k_len))[0, 0, 0]
+        columns = scores.isfinite().nonzero()[:, 0]
+        self.visible: list[int] = columns.tolist()
+        self.scores = scores[columns]
+        self._q, self._k = wide.q[0, 0, query], wide.k[0, 0, columns]
+        self._factor = inputs.factor
+        products = self._factor * (self._k @ self._q)
+        self._ratios = torch.ones_like(products)
+        if (cap := inputs.softcap) is not None:  # its scale is frozen, as that of a norm
+            self._ratios = torch.where(products == 0, 1.0, cap * torch.tanh(products / cap) / products)
+        bias = inputs.bias
+        self.bias = torch.zeros_like(products)
+        if bias is not None:
+            assert not isinstance(bias, Tensor), "of one head it is an object"
+            self.bias = bias.block(at, columns)[0, 0, 0].double().expand_as(products)
+
+    def times(self, key: int, against: int | None, of: WhyOf) -> Tensor:
+        """How often each visible key's score is taken: once the key's, and what is subtracted."""
+        found = torch.zeros_like(self.scores)
+        found[self.visible.index(key)] = 1.0
+        if of == "difference" and against is None:
+            found -= 1.0 / len(self.visible)
+        elif against is not None:
+            found[self.visible.index(against)] -= 1.0
+        return found
+
+    def split(self, key: int, times: Tensor) -> tuple[list[WhyPart], list[WhyPart], Tensor]:
+        """What wrote the query, what wrote the key, and their products, on the CPU."""
+        trace, (layer, head, kind), place = self._trace, self._head, self.visible.index(key)
+        rows = [each for each, count in enumerate(times.tolist()) if count or each == place]
+        keys = Side(trace, layer, head, kind, "k", [self.visible[each] for each in rows])
+        queries = Side(trace, layer, head, kind, "q", [self._query])
+        ratios, own = self._ratios[rows] * times[rows], rows.index(place)
+        # What each side is multiplied with, as the model had it: so sources need one side at a time.
+        of_query = self._factor * self._ratios[place] * self._q
+        of_key = self._factor * (ratios @ self._k[rows])
+        tokens = {each: trace.sides(each)[1].shown for each in trace.kinds}
+        asked, carried, q, k = [], [], [], []
+        for part in queries.parts():
+            asked.append(_unranked(part, 0, of_key, tokens))
+            q.append(queries.turned(part.values)[0])
+        for part in keys.parts():
+            carried.append(_unranked(part, own, of_query, tokens))
+            k.append(ratios @ keys.turned(part.values))
+        return asked, carried, (self._factor * torch.stack(q) @ torch.stack(k).mT).cpu()
+
+
+def _unranked(part: Written, row: int, toward: Tensor, tokens: dict[Kind, tuple[str, ...]]) -> WhyPart:
+    if part.taken is None:
+        return WhyPart(writer=part.writer, value=0.0)
+    sources = part.taken(row, toward).cpu()
+    return WhyPart(writer=part.writer, value=0.0, sources=sources, tokens=tokens[part.writer.kind])

@@ -1,0 +1,75 @@
+"""Scores taken apart in real models, and in models of transformers: the parts sum to them, head by head."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import lens_models
+import regard
+from regard.models import Kind
+from regard.tracing import Trace
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+IDS, TARGET_IDS = [13, 11, 14, 11, 15, 19, 12], [2, 17, 31, 12, 38]
+
+NEAR = 1e-5
+"""Of a score; absolute below 1."""
+
+
+def check(trace: Trace, kind: Kind, layer: int, head: int, query: int, key: int) -> None:
+    found = trace.why(layer, head, query, key, kind=kind)
+    row = trace.scores(layer, head, kind=kind, query=query)[0].double()
+    row_mean = row[row.isfinite()].mean()
+    size = max(1.0, abs(found.score))
+    assert abs(found.error) < NEAR * size
+    assert abs(found.total - float(row[key] - row_mean)) < NEAR * size
+
+
+def test_every_head_of_the_default_model() -> None:
+    trace = regard.load().trace("The bank by the river was closed.")
+    for layer in range(6):
+        for head in range(12):
+            check(trace, "encoder", layer, head, 2, 5)
+
+
+def test_heads_of_smollm2() -> None:
+    trace = regard.load("smollm2").trace("stone lamp river chair stone lamp river")
+    for layer, head in ((0, 0), (11, 4), (17, 3), (29, 8)):
+        check(trace, "decoder", layer, head, 5, 2)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "bert", "t5", "bart"])
+def test_every_head_of_models_of_transformers(family: str, tmp_path: Path) -> None:
+    """Their own weights give the differences of scores: log w - log w'."""
+    hf_model: Any = lens_models.FAMILIES[family]()
+    hf_model.save_pretrained(tmp_path)
+    is_both = hf_model.config.is_encoder_decoder
+    trace = regard.load(tmp_path).trace(token_ids=IDS, target_ids=TARGET_IDS if is_both else None)
+    theirs = attentions(hf_model)
+    for kind in trace.kinds:
+        for layer in trace.layers_of(kind):
+            for head in range(trace.attention_of(layer, kind).inputs.num_heads):
+                check(trace, kind, layer, head, 3, 2)
+                found = trace.why(layer, head, 3, 2, kind=kind, against=3)
+                weights = theirs[kind][layer][0, head, 3].double()
+                apart = float(weights[2].log() - weights[3].log())
+                assert abs(found.total - apart) < NEAR * max(1.0, abs(found.score))
+
+
+def attentions(hf_model: Any) -> dict[str, Any]:
+    hf_model.set_attn_implementation("eager")
+    given = {"input_ids": torch.tensor([IDS])}
+    if hf_model.config.is_encoder_decoder:
+        given["decoder_input_ids"] = torch.tensor([TARGET_IDS])
+    with torch.no_grad():
+        output = hf_model(**given, output_attentions=True)
+    if not hf_model.config.is_encoder_decoder:
+        return dict.fromkeys(("encoder", "decoder"), output.attentions)
+    return {
+        "encoder": output.encoder_attentions,
+        "decoder": output.decoder_attentions,
+        "cross": output.cross_attentions,
+    }
