@@ -328,3 +328,8 @@ def test_a_search_that_takes_too_long_is_refused(small: Concordance, monkeypatch
     with small.within(-1), pytest.raises(InputError, match="takes too long"):
         small.find("bank")
     assert small.find("bank").total == before
+
+
+def test_a_phrase_ends_with_its_text(made: Make) -> None:
+    corpus = made("He gave\nup the ghost.\nShe gave up.\n")
+    assert [line.place.body for line in corpus.find("gave up").lines] == ["She gave up."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import os
 import threading
@@ -182,3 +183,9 @@ def test_a_file_that_changes(tmp_path: Path) -> None:
     path.write_text("one\nmore\n")
     with pytest.raises(InputError, match="was changed while it was read"):
         list(inputs.blocks(shard_rows=1, characters=10))
+
+
+def test_a_text_may_begin_as_an_archive_does(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("BZh9 is how an archive of bzip2 begins.\n", "utf-8")
+    (tmp_path / "packed").write_bytes(bz2.compress(b"a river bank\n"))
+    assert [look_into(tmp_path / name).packed for name in ("notes", "packed")] == [None, "bz2"]

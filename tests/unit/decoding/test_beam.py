@@ -26,19 +26,21 @@ def all_ways(make: Callable[[], Transformer]) -> list[list[tuple[tuple[int, ...]
 
 @pytest.mark.parametrize("make", [decoder, pair])
 @pytest.mark.parametrize("counts", [Power(0.0), Power(1.0), Power(-0.5), Wu(0.6)], ids=repr)
-@pytest.mark.parametrize("exhaustive", [False, True])
+@pytest.mark.parametrize(("exhaustive", "best"), [(False, 9), (True, 9), (True, 1)])
 def test_beams_enough_find_the_best_of_all(
-    make: Callable[[], Transformer], counts: Power | Wu, exhaustive: bool
+    make: Callable[[], Transformer], counts: Power | Wu, exhaustive: bool, best: int
 ) -> None:
     network = make()
     rules = Rules(start_ids=() if network.encoder is None else (0,), end_ids=(END,), max_length=LONGEST)
-    found = beam_search(network, TEXTS, beams=700, best=9, counts=counts, exhaustive=exhaustive, rules=rules)
+    found = beam_search(
+        network, TEXTS, beams=700, best=best, counts=counts, exhaustive=exhaustive, rules=rules
+    )
     for written, ways in zip(all_ways(make), found, strict=True):
         scored = [(total / counts(length), ids, total) for ids, total, length in written]
-        best = sorted(scored, reverse=True)[:9]
-        assert [way.token_ids for way in ways] == [ids for _, ids, _ in best]
-        assert_close_to_largest([way.score for way in ways], [score for score, _, _ in best], FP64)
-        assert_close_to_largest([way.log_probability for way in ways], [each for *_, each in best], FP64)
+        wanted = sorted(scored, reverse=True)[:best]
+        assert [way.token_ids for way in ways] == [ids for _, ids, _ in wanted]
+        assert_close_to_largest([way.score for way in ways], [score for score, _, _ in wanted], FP64)
+        assert_close_to_largest([way.log_probability for way in ways], [each for *_, each in wanted], FP64)
         assert [way.ended for way in ways] == [len(way.token_ids) < LONGEST for way in ways]
 
 
@@ -147,3 +149,17 @@ def test_the_highest_of_a_row_are_those_of_all_of_it(size: int) -> None:
         assert torch.equal(values, scores.sort(dim=1, descending=True).values[:, :count])
         assert torch.equal(values, scores.gather(1, places))
         assert all(len(set(row)) == count for row in places.tolist())
+
+
+def test_an_exhaustive_search_hopes_for_the_next_length_too() -> None:
+    """Where long texts count for less than they cost, the next length promises more than the longest."""
+    network, text = decoder(), [1, 0, 1]
+    rules = Rules(end_ids=(END,), max_length=6)
+    ((found,),) = beam_search(
+        network, [text], beams=5, best=1, counts=Power(-1.0), exhaustive=True, rules=rules
+    )
+    after = log_probabilities(network, text, [4, 1], start=0)
+    in_three = float(after[0, 4] + after[1, 1] + after[2, END])
+    assert 3 * in_three > float(after[0, END])  # which had ended first
+    assert found.token_ids == (4, 1)
+    assert_close_to_largest([found.score], [3 * in_three], FP64)

@@ -14,6 +14,7 @@ from regard.checkpoints import Source
 from regard.core.errors import InputError
 from regard.embedding import Embedder, Kind, Level, Precision, Request
 from regard.embedding import _quantized as quantized
+from regard.embedding._embeddings import Loss
 from regard.embedding._engine_choice import choose_engine
 from regard.embedding._quantized import int8_is_best, int16_is_best
 from regard.kernels import Target
@@ -167,3 +168,17 @@ def test_a_model_through_the_lens_is_run_as_it_is() -> None:
     with pytest.raises(InputError, match=r"'float32' needs a model in .* is in torch\.bfloat16"):
         choose_engine(loaded, Request(), [1])
     assert choose_engine(loaded, Request(precision="bfloat16"), [1]).computed.precision == "bfloat16"
+
+
+@pytest.mark.parametrize(("smallest", "precision"), [(0.9994, "float32"), (0.9996, "int16")])
+def test_what_was_measured_keeps_a_margin_to_what_is_promised(
+    smallest: float, precision: str, model: regard.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.999 for all vectors: those of the probe must be nearer."""
+    choice = "regard.embedding._engine_choice"
+    monkeypatch.setattr(f"{choice}.int8_is_best", lambda: False)
+    monkeypatch.setattr(f"{choice}.int16_is_best", lambda: True)
+    monkeypatch.setattr(f"{choice}.is_native", lambda _: False)
+    monkeypatch.setattr(f"{choice}._loss", lambda *_: Loss(smallest, 0.9999))
+    request = Request(level="word", precision="fast")
+    assert Embedder(model.loaded, request).computed.precision == precision

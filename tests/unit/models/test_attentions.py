@@ -18,6 +18,7 @@ from regard.models import (
     new_network,
     write_checkpoint,
 )
+from regard.models._attentions import PerformerChoice
 from regard.pruning import prune
 from regard.tracing import Trace, trace_ids
 from regard.tracing.pages._page import page_record
@@ -175,3 +176,8 @@ def test_a_page_draws_a_kernel_s_own_weights_or_refuses(tmp_path: Path) -> None:
     other.mkdir()
     with pytest.raises(InputError, match="is Linformer, which has no weight for each query and key"):
         page_record(trace_ids(model(other, "bert", "linformer"), IDS))
+
+
+def test_every_layer_of_performers_draws_its_own_features() -> None:
+    first, second = (PerformerChoice(features=7, seed=3).kernel(layer, 31) for layer in (0, 1))
+    assert (first.seed, second.seed) == (3, 4)

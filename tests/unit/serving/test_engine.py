@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ from regard.core.errors import InputError
 from regard.embedding import Embedder, Request, _engine_choice
 from regard.serving import Settings
 from regard.serving._engine import Engine
-from regard.serving._jobs import TURN_TOKENS, EmbedJob, shares
+from regard.serving._jobs import _SHORT, TURN_TOKENS, EmbedJob, shares
 from regard.serving._limits import ApiError
 from regard.serving._operations import Metrics
 from regard.serving._service import Service
@@ -401,3 +402,26 @@ def test_models_come_and_go_within_the_bound(folder: Path, tmp_path: Path) -> No
     assert [each.is_started for each in service.engines.values()] == [False, True, True]
     for engine in service.engines.values():
         engine.stop()
+
+
+def test_short_requests_get_half_of_a_turn(model: regard.Model) -> None:
+    """Or those of many would keep a long one waiting for ever."""
+    (one,) = jobs(model, 1)
+    few = max(1, round(_SHORT / one.cost / 2))
+    long, *short = jobs(model, round(1.2 / one.cost), *[few] * round(4 / _SHORT))
+    costs = {each: each.cost for each in (long, *short)}
+    taken = shares([long, *short])
+    spent = {each: cost - each.cost for each, cost in costs.items()}
+    assert long in taken
+    assert spent[long] == pytest.approx(0.5, abs=0.1)
+    assert sum(spent[each] for each in short) == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_turn_that_is_hardly_filled_does_not_say_how_fast_it_is(engine: Engine) -> None:
+    """A second for three tokens: what comes next would be refused for want of time."""
+    engine._measure(TURN_TOKENS, time.monotonic() - 1)
+    full = engine._speed
+    assert full == pytest.approx(TURN_TOKENS, rel=0.05)
+    engine._measure(3, time.monotonic() - 1)
+    engine._measure(TURN_TOKENS // 2, time.monotonic() - 1)
+    assert engine._speed == full

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from regard.embedding.job._chunks import Chunk
+from regard.embedding.job._chunks import Chunk, infer
 from regard.embedding.job._inputs import BLOCK_ROWS, Block, blocks
 from unit.embedding.job.reading import plain
 
@@ -77,3 +77,10 @@ def test_chunks_do_not_show(seed: int) -> None:
     assert [plain(block) for block in cut(texts, cuts, **options)] == [
         plain(block) for block in cut(texts, [], **options)
     ]
+
+
+def test_a_whole_number_that_no_double_holds_is_no_float() -> None:
+    assert str(infer("n", [1.5, 2**53]).type) == "double"
+    kept = infer("n", [1.5, 2**60 + 1])
+    assert kept.as_json
+    assert kept.arrow([1.5, 2**60 + 1]).to_pylist() == ["1.5", "1152921504606846977"]
