@@ -66,6 +66,9 @@ def test_index(run: Run, tmp_path: Path) -> None:
 
 
 def test_find(run: Run, index: str, tmp_path: Path) -> None:
+    assert run("find", index, "bank", "-k", "2") == run("find", index, "--word", "bank", "-k", "2")
+    assert run("find", index, "bnk?", "-k", "1").code == 2
+    assert run("find", index, '"the" "BANK"', "--case").code == 2
     done = run("find", index, "--word", "bank", "--sort", "L1,R1", "--where", "genre=news", "-k", "2")
     assert done == (
         0,
@@ -132,16 +135,16 @@ def test_count(run: Run, index: str, tmp_path: Path) -> None:
         "count", index, "-w", "bank", "--collocates", "--span", "0,1", "-o", str(tmp_path / "near.csv")
     )
     assert (tmp_path / "near.csv").read_text().startswith("form,left,right,count,other,log_ratio,g2\n")
-    assert near.out == f"26 of 26 rows in {tmp_path / 'near.csv'}\n"
+    assert near.out == f"27 of 27 rows in {tmp_path / 'near.csv'}\n"
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("find", "INDEX"), "give --word, or --in with the word marked"),
+        (("find", "INDEX"), "give WORD, or --in with the word marked"),
         (
             ("find", "INDEX", "-w", "bnak"),
-            "--word must be in the corpus; 'bnak' is not. Did you mean 'bank'",
+            "WORD must be in the corpus; 'bnak' is not. Did you mean 'bank'",
         ),
         (("find", "INDEX", "-w", "bank", "--why"), "--less and --why go with --in or --more"),
         (("find", "INDEX", "--in", "A *bank*.", "--sort", "L1"), "--sort does not go with --in"),
@@ -149,9 +152,11 @@ def test_count(run: Run, index: str, tmp_path: Path) -> None:
         (("find", "INDEX", "-w", "bank", "--where", "genr=x"), "--where must name a field"),
         (("find", "INDEX", "-w", "bank", "-k", "0"), "-k must be a whole number, at least 1; got 0."),
         (("find", "INDEX", "-w", "bank", "-o", "a.txt"), "--output must end in .csv, .jsonl or .parquet"),
+        (("find", "INDEX", "bank", "-w", "bank"), "give WORD or --word, not both"),
+        (("count", "INDEX", '"bank" within <s/>'), "is not understood from 'within <s/>' on"),
         (("find", "nowhere", "-w", "bank"), "INDEX must be a folder that `regard index` has made"),
         (("find", "INDEX", "--save-where", "a b", "--where", "genre=x"), "name must be of letters"),
-        (("count", "INDEX", "--collocates"), "--collocates goes with --word"),
+        (("count", "INDEX", "--collocates"), "--collocates goes with WORD"),
         (("count", "INDEX", "--span", "2"), "--span goes with --collocates"),
         (("count", "INDEX", "-w", "bank", "--collocates", "--span", "x"), "--span must be a number of words"),
         (("count", "INDEX", "--lemmas", "--by", "pos"), "give --lemmas or --by, not both"),

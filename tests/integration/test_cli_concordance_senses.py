@@ -77,7 +77,7 @@ def test_teach_by_a_key_press(monkeypatch: pytest.MonkeyPatch, keys: str, answer
     monkeypatch.setattr("typer.getchar", lambda: keys)
     monkeypatch.setattr("typer.prompt", lambda text, err: " new one ")
     line = Line(
-        Place(1, 1, 1, "on the bank", 7, 11, 0, "a", "line 1", None, "{}"), label="cash", probability=0.7
+        Place(1, 1, "on the bank", 7, 11, 0, "a", "line 1", None, "{}"), label="cash", probability=0.7
     )
     assert concordance._ask(line, ["water", "cash"]) == answer
 

@@ -10,8 +10,8 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 BUDGET = {
     "blocks": (3_010, 16),
     "checkpoints": (3_235, 0),
-    "cli": (3_475, 0),
-    "concordance": (3_225, 12),
+    "cli": (3_540, 0),
+    "concordance": (4_120, 12),
     "core": (4_810, 29),
     "data": (1_360, 3),
     "decoding": (2_875, 31),

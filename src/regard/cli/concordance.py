@@ -38,6 +38,12 @@ WHERE = option(
 )
 TABLE = option("--output -o FILE", "Write a .csv, .jsonl or .parquet file.")
 WORD = argument("WORD", "A word or several in a row.")
+QUERY = argument(
+    "WORD", 'A word, some in a row, bank*, "/banks?/", or CQL: \'[lemma="go"] []{0,3} "bank"\'.', None
+)
+GIVEN = option("--word -w WORD", "The same as WORD.")
+CASE = flag("--case", "Capitals must be as they are given.")
+DIACRITICS = flag("--ignore-diacritics", "cafe finds café too.")
 SENSES = option("--file -f FILE", "Senses with examples, in JSON, to label the uses by.")
 SEED = option("--seed N", "The seed of the samples.", 0)
 
@@ -119,10 +125,11 @@ def index(
 
 def find(
     index: Path = INDEX,
+    word: str | None = QUERY,
     sentence: str | None = option(
         "--in SENTENCE", 'Where the word means what is looked for; mark it: "the *bank*".'
     ),
-    word: str | None = option("--word -w WORD", 'A word, some in a row, or a pattern: "/banks?/".'),
+    given: str | None = GIVEN,
     where: list[str] | None = WHERE,
     k: int | None = option("-k N", "At most so many lines; 20, or with -o all."),
     sort: str | None = option("--sort KEYS", "By the words around, such as L1,R1, or node."),
@@ -134,6 +141,8 @@ def find(
     any_word: bool = flag("--any-word", "Find other words used so; `regard index --all` comes before."),
     output: Path | None = TABLE,
     save_where: str | None = option("--save-where NAME", "Keep the --where conditions, for --where @NAME."),
+    case: bool = CASE,
+    bare: bool = DIACRITICS,
     model: str | None = INDEX_MODEL,
     as_json: bool = JSON,
 ) -> None:
@@ -143,12 +152,13 @@ def find(
     for each of its uses and keeps them in INDEX, so the next is quick. The number before a line is that of
     the use, for --more and --less.
     """
+    word = _one_word(word, given)
     if sentence is None and not more and (less or why):
         raise InputError("--less and --why go with --in or --more.")
     if sort is not None and (sentence is not None or more):
         raise InputError("--sort does not go with --in or --more, which rank the lines.")
     if word is None and sentence is None and save_where is None:
-        raise InputError('give --word, or --in with the word marked, as in "on the *bank*".')
+        raise InputError('give WORD, or --in with the word marked, as in "on the *bank*".')
     check_table(output)
     concordance = open_index(index, model)
     if save_where is not None:
@@ -172,15 +182,24 @@ def find(
             less=less or (),
             why=why,
             any_word=any_word,
+            case=case,
+            diacritics=not bare,
             progress=progress.show,
         )
     told = {"total": found.total, "about": found.about, "lines": found.to_rows()} if as_json else None
     print_table(found, "uses", output, told)
 
 
+def _one_word(word: str | None, given: str | None) -> str | None:
+    if word is not None and given is not None:
+        raise InputError("give WORD or --word, not both.")
+    return given if word is None else word
+
+
 def count(
     index: Path = INDEX,
-    word: str | None = option("--word -w WORD", "This word only; as of regard find."),
+    word: str | None = QUERY,
+    given: str | None = GIVEN,
     by: str | None = option("--by NAME", "form, lemma, pos, year, decade, or a field of the corpus."),
     where: list[str] | None = WHERE,
     against: list[str] | None = option(
@@ -190,6 +209,8 @@ def count(
     span: str | None = option("--span N|L,R", "With --collocates: words on each side; 5."),
     lemmas: bool = flag("--lemmas", "Short for --by lemma."),
     k: int | None = option("-k N", "At most so many rows; 30, or with -o all."),
+    case: bool = CASE,
+    bare: bool = DIACRITICS,
     output: Path | None = TABLE,
     as_json: bool = JSON,
 ) -> None:
@@ -199,8 +220,9 @@ def count(
     allows. The dispersion over a field is Gries' normalised DP: 0 is even, 1 in one part only. Keywords and
     collocates come with the log-likelihood G2, by which they are sorted, and with the log ratio, of base 2.
     """
+    word = _one_word(word, given)
     if collocates and (word is None or against):
-        raise InputError("--collocates goes with --word, and not with --against.")
+        raise InputError("--collocates goes with WORD, and not with --against.")
     if span is not None and not collocates:
         raise InputError("--span goes with --collocates.")
     if lemmas and by is not None:
@@ -217,7 +239,15 @@ def count(
         around = int(sides[1]), int(sides[2] or sides[1])
         found = concordance.collocates(word, span=around, by=unit, where=where or (), k=most)
     else:
-        found = concordance.count(word, by=unit, where=where or (), against=against or (), k=most)
+        found = concordance.count(
+            word,
+            by=unit,
+            where=where or (),
+            against=against or (),
+            k=most,
+            case=case,
+            diacritics=not bare,
+        )
     about = {"about": found.about, "total": found.total, "dispersion": found.dispersion}
     print_table(found, "rows", output, about | {"rows": found.to_rows()} if as_json else None)
 

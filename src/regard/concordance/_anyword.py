@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+import regex  # type: ignore[import-untyped, unused-ignore]
 
-from regard.concordance._store import Store, numbers, writer
-from regard.concordance._uses import JOINED, Found, Uses, conditions, forms_of, listed
-from regard.concordance._vectors import Progress, VectorCache, Vectors
+from regard.concordance._query import One, read_query
+from regard.concordance._store import Store, writer
+from regard.concordance._uses import Found, fitting, single
+from regard.concordance._vectors import Progress, Uses, VectorCache, Vectors
 from regard.core.errors import InputError
 from regard.core.extras import optional
 from regard.text import fold, split_words
@@ -54,16 +56,14 @@ def make_any(store: Store, cache: VectorCache, progress: Progress = None) -> Non
 
 def _batches(store: Store, pa: Any, schema: Any, width: int) -> Iterator[Any]:
     last = 0
-    while rows := store.rows(
-        "SELECT v.use, u.form, v.v FROM vector v JOIN use u ON u.id = v.use WHERE v.size = 1 AND v.use > ? "
-        "AND u.form IN (SELECT id FROM form WHERE is_word) ORDER BY v.use LIMIT ?",
-        [last, _BATCH],
-    ):
-        uses, forms, blobs = zip(*rows, strict=True)
-        last = uses[-1]
-        vectors = np.frombuffer(b"".join(blobs), np.float16)
+    query = "SELECT use, v FROM vector WHERE size = 1 AND use > ? ORDER BY use LIMIT ?"
+    while rows := store.rows(query, [last, _BATCH]):
+        uses, blobs = np.array([use for use, _ in rows]), b"".join(blob for _, blob in rows)
+        last, forms = int(uses[-1]), store.tokens.forms[uses].astype(np.int32)
+        vectors = np.frombuffer(blobs, np.float16)
         columns = {"use": uses, "form": forms, "v": pa.FixedSizeListArray.from_arrays(vectors, width)}
-        there = vectors.reshape(-1, width).any(axis=1)  # where the tokenizer leaves nothing there is none
+        # Where the tokenizer leaves nothing there is none.
+        there = vectors.reshape(-1, width).any(axis=1) & store.tokens.is_word[forms]
         yield pa.RecordBatch.from_pydict(columns, schema=schema).filter(pa.array(there))
 
 
@@ -72,7 +72,7 @@ class AnyWord:
 
     def __init__(self, store: Store) -> None:
         lancedb, _, _ = _lancedb()
-        made, wanted = store.manifest.get("any"), store.one("SELECT max(id) FROM use")
+        made, wanted = store.manifest.get("any"), len(store.tokens)
         if made != wanted or not (store.folder / _FOLDER).is_dir():
             what = "the vectors of all words" if made is None else "those of the texts that were added"
             raise InputError(f"any_word must have {what}: run `regard index --all` first, or embed_all().")
@@ -82,24 +82,21 @@ class AnyWord:
         """The nearest k uses of other words under conditions, and how many uses other words have."""
         own, total, wanted = self.own(word), self._table.count_rows(), 16 * k if where else k
         found = self.nearest(query, own, wanted)
-        while len(kept := self._under(found, where)) < k and len(found) == wanted:
+        while len(kept := found[fitting(self._store, found, where)]) < k and len(found) == wanted:
             wanted *= 8
             found = self.nearest(query, own, wanted)
         if not len(kept):
             raise InputError(f"the corpus has no other word with {', '.join(where)}.")
-        others = self._store.one(f"SELECT sum(n) FROM form WHERE is_word AND id NOT IN ({listed(own)})")
-        return Found(kept[:k]), min(total, others or 0)
-
-    def _under(self, found: Uses, where: Sequence[str]) -> Uses:
-        condition, values = conditions(self._store, where)
-        query = f"SELECT u.id FROM json_each(?) w CROSS JOIN {JOINED} WHERE u.id = w.value AND {condition}"
-        rows = self._store.rows(f"{query} ORDER BY w.key", [numbers(found), *values])
-        return np.array([use for (use,) in rows], np.int64)
+        words = self._store.tokens.forms[self._store.tokens.words]
+        return single(kept[:k]), min(total, int((~np.isin(words, own)).sum()))
 
     def own(self, word: str) -> list[int]:
         """All forms of the words of a phrase: with their spelling, without regard to case, or their lemma."""
-        if word.startswith("/"):
-            return list(forms_of(self._store, word)[0])
+        if regex.search(r'[/\["*?|]', word):
+            pattern = read_query(self._store, word)
+            if not isinstance(pattern, One) or pattern.forms is None:
+                raise InputError(f"any_word goes with a word or a pattern of one; got {word!r}.")
+            return list(map(int, np.flatnonzero(pattern.forms)))
         rows = self._store.rows(
             "WITH asked AS (SELECT value FROM json_each(?)) SELECT id FROM form WHERE key IN asked "
             "OR lemma IN asked OR lemma IN (SELECT lemma FROM form WHERE key IN asked AND lemma != '')",
@@ -111,6 +108,6 @@ class AnyWord:
         """The numbers of the nearest k uses whose forms are none of these."""
         search = self._table.search(query, vector_column_name="v").distance_type("cosine")
         if len(barred):
-            search = search.where(f"form NOT IN ({listed(barred)})", prefilter=True)
+            search = search.where(f"form NOT IN ({','.join(map(str, barred))})", prefilter=True)
         search = search.nprobes(_PROBES).refine_factor(_REFINE).select(["use", "_distance"])
         return np.asarray(search.limit(k).to_arrow()["use"], np.int64)

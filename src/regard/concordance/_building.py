@@ -9,13 +9,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+import regex  # type: ignore[import-untyped, unused-ignore]
+
 from regard.concordance._store import Store, writer
+from regard.concordance._tokens import COLUMNS, packed
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.core.extras import optional
 from regard.data import (
     FORMATS,
     Csv,
+    Parts,
     Source,
     Tagged,
     TextSource,
@@ -263,17 +267,22 @@ def _check_same(
     return known
 
 
-class _Forms(dict[tuple[str, str, str], tuple[int, bool]]):
-    """For each form, with its lemma and part of speech: its number, and whether it is a word."""
+class _Forms(dict[tuple[str, str, str, Parts], tuple[int, bool]]):
+    """For each form, with its lemma, part of speech and words within: its number; is it a word?"""
 
     def __init__(self, store: Store) -> None:
-        rows = store.rows("SELECT form, lemma, pos, id, is_word FROM form")
-        super().__init__({(*key,): (number, bool(is_word)) for *key, number, is_word in rows})
-        self.new: list[tuple[Any, ...]] = []
+        parts: dict[int, Parts] = {}
+        for form, *part in store.rows("SELECT form, word, lemma, pos FROM part ORDER BY id"):
+            parts[form] = (*parts.get(form, ()), (*part,))
+        rows = store.rows("SELECT id, is_word, form, lemma, pos FROM form")
+        super().__init__({(*key, parts.get(id, ())): (id, bool(is_word)) for id, is_word, *key in rows})
+        self.new, self.new_parts = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
 
-    def __missing__(self, key: tuple[str, str, str]) -> tuple[int, bool]:
-        found = self[key] = len(self) + 1, any(map(str.isalnum, key[0]))
-        self.new.append((found[0], key[0], fold(key[0]), *key[1:], found[1]))
+    def __missing__(self, key: tuple[str, str, str, Parts]) -> tuple[int, bool]:
+        form, lemma, pos, parts = key
+        found = self[key] = len(self) + 1, any(map(str.isalnum, form))
+        self.new.append((found[0], form, fold(form), lemma, pos, found[1]))
+        self.new_parts += ((found[0], word, fold(word), of, kind) for word, of, kind in parts)
         return found
 
 
@@ -282,24 +291,29 @@ def _added(
 ) -> Iterator[int]:
     """Add the texts of a file, a transaction at a time, each with how far it is read: how many there are."""
     forms, split = _Forms(store), reading.splitter()
-    doc, text, use = (
-        store.one(f"SELECT coalesce(max(id), 0) FROM {table}") for table in ("doc", "text", "use")
-    )
+    doc, text = (store.one(f"SELECT coalesce(max(id), 0) FROM {table}") for table in ("doc", "text"))
     while not state["whole"]:
         block = list(islice(entries, _TEXTS_AT_ONCE))
-        docs, texts, uses = [], [], []
+        docs, texts = list[Any](), list[Any]()
+        columns: dict[str, list[int]] = {name: [] for name in COLUMNS}
         for entry in block:
             doc += 1
             words = split(entry.body) if entry.words is None else entry.words
-            start, at, count = 0, 0, 0
+            start, at, count, before = 0, 0, 0, text
             for end in _parts(entry.body, words):
                 text += 1
                 texts.append((text, doc, start, entry.body[start:end]))
+                stop, first = start, at
                 while at < len(words) and (word := words[at]).start < end:
-                    form, is_word = forms[entry.body[word.start : word.stop], fold(word.lemma), word.pos]
-                    use, at, count = use + 1, at + 1, count + is_word
-                    uses.append((use, text, word.start - start, word.stop - start, form))
+                    parts = tuple((form, fold(lemma), pos) for form, lemma, pos in word.parts)
+                    form = entry.body[word.start : word.stop]
+                    number, is_word = forms[form, fold(word.lemma), word.pos, parts]
+                    columns["forms"].append(number)
+                    columns["gaps"].append(word.start - stop)
+                    stop, at, count = word.stop, at + 1, count + is_word
+                columns["texts"].append(at - first)
                 start = end
+            columns["docs"].append(text - before)
             meta = json.dumps({name: value for name, value in entry.meta.items() if value is not None})
             docs.append((doc, state["name"], entry.place, entry.date, meta, count))
         state |= {"entries": state["entries"] + len(block), "whole": len(block) < _TEXTS_AT_ONCE}
@@ -307,19 +321,25 @@ def _added(
             store.db.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?, ?)", docs)
             store.db.executemany("INSERT INTO text VALUES (?, ?, ?, ?)", texts)
             store.db.executemany("INSERT INTO form VALUES (?, ?, ?, ?, ?, ?, 0)", forms.new)
-            store.db.executemany("INSERT INTO use VALUES (?, ?, ?, ?, ?)", uses)
+            store.db.executemany("INSERT INTO part VALUES (NULL, ?, ?, ?, ?, ?)", forms.new_parts)
+            store.db.execute("INSERT INTO block VALUES (NULL, ?, ?, ?, ?)", packed(columns.values()))
             store.note(sources=[*known.values()])
         forms.new.clear()
+        forms.new_parts.clear()
         yield text
 
 
+_ENDS: Final = (r"\n\s*\n", r"[.?!…][\"'”’»)\]]*\s|[。？！]", r"\n", r"\s")
+"""Where a long text is cut: behind a paragraph, a sentence, a line, or a word."""
+
+
 def _parts(body: str, words: Sequence[Word]) -> Iterator[int]:
-    """Where the parts of a text end: behind a sentence or a line if there is one, else between two words."""
+    """Where the parts of a text end: in the second half of what a part may have, else between two words."""
     start, at = 0, 0
     while len(body) - start > LONGEST:
-        window = body[start : start + LONGEST]
-        ends = (window.rfind(mark, LONGEST // 2) for mark in ("\n", ". ", "? ", "! ", "。", " "))
-        cut = start + next((end + 1 for end in ends if end >= 0), LONGEST)
+        middle, last = start + LONGEST // 2, start + LONGEST
+        found = (regex.search(f"(?r){mark}", body, pos=middle, endpos=last) for mark in _ENDS)
+        cut = next((each.end() for each in found if each), last)
         while at < len(words) and words[at].stop <= cut:
             at += 1
         if at < len(words) and words[at].start < cut:  # not within a word

@@ -1,5 +1,6 @@
 """The concordance: what can be asked of an index."""
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -12,16 +13,20 @@ import numpy as np
 
 from regard.concordance import _senses, _teach
 from regard.concordance._anyword import AnyWord, make_any
+from regard.concordance._building import Reading
 from regard.concordance._counts import UNITS, Counts, by_field, collocates, frequencies, keywords
 from regard.concordance._drift import Drift, drift, parts_of
 from regard.concordance._lines import Line, Lines, scored
 from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
+from regard.concordance._query import Spelling
 from regard.concordance._senses import Senses
 from regard.concordance._store import Store
-from regard.concordance._uses import Found, places, save_subcorpus, select, sort_order
-from regard.concordance._vectors import Progress, UsageEmbedder, VectorCache, Vectors
+from regard.concordance._uses import Found, places, select, single, sort_order
+from regard.concordance._vectors import Progress, UsageEmbedder, VectorCache, Vectors, span_at
+from regard.concordance._where import save_subcorpus
 from regard.core.arguments import one_of, whole
 from regard.core.errors import InputError
+from regard.text import fold
 
 
 class Concordance:
@@ -115,13 +120,17 @@ class Concordance:
         less: Sequence[int] = (),
         why: bool = False,
         any_word: bool = False,
+        case: bool = False,
+        diacritics: bool = True,
         progress: Progress = None,
     ) -> Lines:
         """The uses of a word: as they come, sorted, or those first that mean what it means in a sentence.
 
         Args:
-            word: a word in any case, a lemma that the corpus has, several words in a row ("gave up"), or a
-                regular expression ("/banks?/"). None: the one that the sentence marks.
+            word: a word in any case, or a lemma that the corpus has. `*` stands for any characters, `?` for
+                one ("bank*"), `a|b` for either, and /a regular expression/ for a form. Several in a row are a
+                phrase ("the bank* of"). What has [ ] or begins with a quotation mark is CQL. None: the one
+                that the sentence marks.
             sentence: where it means what is looked for. One that stands there twice is marked: "*bank*".
             where: conditions, such as "genre=news", "date>=1990", "text~river"; all must hold.
             k: the most lines; None for all.
@@ -133,6 +142,8 @@ class Concordance:
             any_word: the other words that are used so, in place of this one; `embed_all` comes before. A word
                 is left out in all its forms, as far as the corpus has lemmas. No probabilities: those are of
                 two uses of one word.
+            case: whether capitals must be as they are given.
+            diacritics: whether these must be.
             progress: called with (done, total) while vectors are computed.
 
         Returns:
@@ -144,7 +155,7 @@ class Concordance:
         k = None if k is None else whole("k", k, least=1)
         sample = None if sample is None else whole("sample", sample, least=1)
         whole("seed", seed, least=0)
-        span = None if sentence is None else span_of(sentence, word)
+        span = None if sentence is None else span_of(sentence, word, self._words)
         if word is None:
             if span is None:
                 raise InputError("word must be given, or a sentence in which it is marked.")
@@ -155,12 +166,13 @@ class Concordance:
                 raise InputError("any_word goes with a number k, and without sort and sample.")
             if not by_meaning:
                 raise InputError("any_word goes with a sentence, or with more.")
-            examples = Found(np.array(sorted({*more, *less}), np.int64))
+            examples = single(sorted({*more, *less}))
             query = self._query(span, examples, self.vectors.of(examples), more, less)
             found, total = self._any.find(query, word, where, k)
             lines = self._ranked(found, self.vectors.of(found), query, None, k, why=why)
             return Lines(lines, total, "other words that are used so")
-        found = select(self._store, word, where, sample=sample, seed=seed)
+        spelling = Spelling(case, diacritics)
+        found = select(self._store, word, where, spelling=spelling, sample=sample, seed=seed)
         total = len(found.uses)
         if by_meaning:
             if sort:
@@ -191,7 +203,7 @@ class Concordance:
         lines = tuple(map(partial(scored, said), self._lines(found.at(order)), cosines[order].tolist()))
         if not why:
             return lines
-        spans = self.vectors.spans([line.place for line in lines])
+        spans = [span_at(line.place) for line in lines]
         told = reasons(self._store, self.vectors.embed, spans, query)
         return tuple(replace(line, reasons=each) for line, each in zip(lines, told, strict=True))
 
@@ -206,6 +218,8 @@ class Concordance:
         where: Sequence[str] = (),
         against: Sequence[str] = (),
         k: int | None = 50,
+        case: bool = False,
+        diacritics: bool = True,
     ) -> Counts:
         """How often a word is used, or each word: by its form, or by what is known of its text.
 
@@ -216,6 +230,7 @@ class Concordance:
             against: other conditions, or "rest". Then the keywords: the words that are more frequent where
                 `where` holds than where these do, by log-likelihood.
             k: the most rows; None for all.
+            case, diacritics: as of `find`.
 
         Raises:
             InputError: a word, a field or a condition that is none of the corpus's.
@@ -235,7 +250,8 @@ class Concordance:
             if word is not None:
                 raise InputError("against must be left out with a word: it is for all words.")
             return keywords(self._store, where, against, by=by, k=k)
-        return (frequencies if by in UNITS else by_field)(self._store, word, where, by=by, k=k)
+        counted = frequencies if by in UNITS else by_field
+        return counted(self._store, word, where, by=by, k=k, spelling=Spelling(case, diacritics))
 
     def collocates(
         self,
@@ -288,6 +304,18 @@ class Concordance:
         """
         self.__dict__.pop("_any", None)
         make_any(self._store, self.vectors, progress)
+
+    def _words(self, sentence: str) -> list[tuple[int, int, set[str]]]:
+        """The words of a sentence, each with its spelling and the lemmas that it may have."""
+        language = self._store.manifest["reading"]["lemmas"]
+        found = Reading(lemmas=language).splitter()(sentence)
+        keys = {fold(sentence[each.start : each.stop]) for each in found}
+        lemmas: dict[str, set[str]] = {key: {key} for key in keys}
+        query = "SELECT DISTINCT f.key, lemma FROM json_each(?) w JOIN form f ON f.key = w.value"
+        for key, lemma in self._store.rows(query, [json.dumps([*keys])]):
+            lemmas[key].add(lemma)
+        cut = ((each.start, each.stop, fold(each.lemma)) for each in found)
+        return [(start, stop, lemmas[fold(sentence[start:stop])] | {lemma}) for start, stop, lemma in cut]
 
     def _query(
         self, span: Any, found: Found, vectors: Vectors, more: Sequence[int], less: Sequence[int]

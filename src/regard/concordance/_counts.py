@@ -8,17 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.concordance._query import Spelling
 from regard.concordance._store import Store, numbers
-from regard.concordance._uses import (
-    JOINED,
-    Found,
-    column_of,
-    conditions,
-    forms_of,
-    listed,
-    neighbours,
-    select,
-)
+from regard.concordance._uses import Found, keys_of, neighbours, select
+from regard.concordance._where import column_of, limits, of_documents
 from regard.core.arguments import one_of
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
@@ -131,35 +124,38 @@ def _unit(store: Store, by: str) -> str:
     return UNITS[by]
 
 
-def _counted(
-    store: Store, by: str, where: Sequence[str], forms: Sequence[int] | None = None, **of: bool
-) -> Counter[str]:
-    """How often each name is there under conditions, of all words or of some forms."""
-    chosen = "f.is_word" if forms is None else f"f.id IN ({listed(forms)})"
-    condition, values = conditions(store, where, **of)
-    source = "(SELECT id form, n FROM form)"
-    if where:
-        source = (
-            "(SELECT u.form, count(*) n FROM use u NOT INDEXED CROSS JOIN form f ON f.id = u.form CROSS JOIN "
-            f"text t ON t.id = u.text CROSS JOIN doc d ON d.id = t.doc WHERE {condition} GROUP BY u.form)"
-        )
-    query = f"SELECT {_unit(store, by)}, sum(c.n) FROM {source} c JOIN form f ON f.id = c.form WHERE {chosen}"
-    return Counter(dict(store.rows(f"{query} GROUP BY 1", values)))
+def _counted(store: Store, by: str, where: Sequence[str], **of: bool) -> Counter[str]:
+    """How often each word is there under conditions."""
+    tokens = store.tokens
+    counts = np.bincount(tokens.forms[tokens.under(*limits(store, where, **of))], minlength=1)
+    found, names = (
+        Counter[str](),
+        dict(store.rows(f"SELECT f.id, {_unit(store, by)} FROM form f WHERE is_word")),
+    )
+    for form in np.flatnonzero(counts).tolist():
+        if form in names:
+            found[names[form]] += int(counts[form])
+    return found
 
 
-def frequencies(store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None) -> Counts:
-    """The words of a corpus, or of one that is asked for its forms, lemmas or parts of speech."""
-    forms = [None] if word is None else forms_of(store, word)
-    if len(forms) > 1:
-        raise InputError(f"word must be one word to be counted by {by}; got {word!r}.")
-    counts = _counted(store, by, where, forms[0])
+def frequencies(
+    store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None, spelling: Spelling
+) -> Counts:
+    """The words of a corpus, or of one or of a phrase its forms, lemmas or parts of speech."""
+    if word is None:
+        counts = _counted(store, by, where)
+    else:
+        of, names = keys_of(store, select(store, word, where, spelling=spelling), "node", _unit(store, by))
+        counts = Counter(dict(zip(names, np.bincount(of, minlength=len(names)).tolist(), strict=True)))
     size = sum(_sizes(store, None, where).values())
     found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = tuple({by: name, "count": n, "per_million": 1e6 * n / size} for name, n in found[:k])
     return Counts(rows, len(found), _told(word, counts.total(), size, where))
 
 
-def by_field(store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None) -> Counts:
+def by_field(
+    store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None, spelling: Spelling
+) -> Counts:
     """How often a word is used in the texts with each value of a field; without one, their words."""
     sizes = _sizes(store, by, where)
     size = sum(sizes.values())
@@ -167,9 +163,12 @@ def by_field(store: Store, word: str | None, where: Sequence[str], *, by: str, k
     if word is None:
         rows = [{name: value, "words": n, "share": 100 * n / size} for value, n in sizes.items()]
         return Counts(_ordered(rows, "share")[:k], len(rows), _told(None, size, size, where), bar="share")
-    joined = f"json_each(?) w CROSS JOIN {JOINED} WHERE u.id = w.value"
-    query = f"SELECT {column_of(store, by, 'by')}, count(*) FROM {joined} GROUP BY 1"
-    counts = Counter(dict(store.rows(query, [numbers(select(store, word, where).uses)])))
+    chosen = select(store, word, where, spelling=spelling).uses
+    docs, uses = np.unique(store.tokens.doc_of(chosen), return_counts=True)
+    every = "json_each(?) w CROSS JOIN doc d ON d.id = w.value ORDER BY w.key"
+    query, counts = f"SELECT {column_of(store, by, 'by')} FROM {every}", Counter[Any]()
+    for (value,), n in zip(store.rows(query, [numbers(docs)]), uses.tolist(), strict=True):
+        counts[value] += n
     rows = [
         {name: value, "count": counts[value], "words": n, "per_million": 1e6 * counts[value] / n}
         for value, n in sizes.items()
@@ -206,26 +205,19 @@ def collocates(
     """The words that stand more often around some uses than others, or than elsewhere under `where`."""
     names = dict(store.rows(f"SELECT f.id, {_unit(store, by)} FROM form f"))
 
-    def around(uses: Found) -> tuple[NDArray[np.int64], Counter[str], Counter[str]]:
+    def around(uses: Found) -> tuple[Counter[str], Counter[str]]:
         near = neighbours(store, uses, *span)
-        tokens, at = np.unique(near.use, return_index=True)  # once, however many of the uses are near
+        _, at = np.unique(near.use, return_index=True)  # once, however many of the uses are near
         forms, left = near.form[at], near.distance[at] < 0
         before, after = (Counter(map(names.__getitem__, forms[side].tolist())) for side in (left, ~left))
-        return tokens, before, after
+        return before, after
 
-    tokens, left, right = around(found)
+    left, right = around(found)
     if against is not None:
-        _, before, after = around(against)
+        before, after = around(against)
         b = before + after
     else:
-        rest = np.setdiff1d(found.uses[:, None] + np.arange(found.size), tokens)
-        own = store.rows(
-            "SELECT f.id FROM json_each(?) w CROSS JOIN use u ON u.id = w.value "
-            "JOIN form f ON f.id = u.form AND f.is_word",
-            [numbers(rest)],
-        )
-        every = _counted(store, by, where, of_documents=True)
-        b = every - left - right - Counter(names[form] for (form,) in own)
+        b = _counted(store, by, where, of_use=False) - left - right
     return _compared(by, {"left": left, "right": right}, left + right, b, k, about)
 
 
@@ -249,7 +241,7 @@ def _compared(
 
 def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]:
     """The words of the texts with each value of a field."""
-    condition, values = conditions(store, where, of_documents=True)
+    condition, values = of_documents(store, where)
     column = "1" if by is None else column_of(store, by, "by")
     query = f"SELECT {column} name, sum(d.words) n FROM doc d WHERE {condition} GROUP BY 1 HAVING n > 0"
     return dict(store.rows(f"{query} ORDER BY name IS NULL, name", values))

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,8 +66,12 @@ def shipped(embed: UsageEmbedder) -> Calibration | None:
     return _SHIPPED.get((embed.mark, embed.layers))
 
 
-def span_of(sentence: str, word: str | None) -> Span:
+def span_of(
+    sentence: str, word: str | None, words: Callable[[str], list[tuple[int, int, set[str]]]] | None = None
+) -> Span:
     """The word that is meant in a sentence: the one between asterisks, or the one place where a word stands.
+
+    `words` gives the words of the sentence: where each begins and ends, and what it may be called.
 
     Raises:
         InputError: no word is marked or given; or it is not there, or there more than once.
@@ -84,16 +88,23 @@ def span_of(sentence: str, word: str | None) -> Span:
             f'sentence must have its word between asterisks, as in "on the *bank*"; got {sentence!r}.'
         )
     asked = [fold(word[start:stop]) for start, stop in split_words(word)]
-    words = split_words(sentence)
-    keys = [fold(sentence[start:stop]) for start, stop in words]
-    found = [place for place in range(len(keys)) if keys[place : place + len(asked)] == asked]
+    if words is None:
+        cut = [(start, stop, {fold(sentence[start:stop])}) for start, stop in split_words(sentence)]
+    else:
+        cut = words(sentence)
+    places = range(len(cut) - len(asked) + 1)
+    found = [
+        at
+        for at in places
+        if all(each in names for each, (_, _, names) in zip(asked, cut[at:], strict=False))
+    ]
     if len(found) != 1:
         times = "not there" if not found else f"there {len(found)} times"
         raise InputError(
             f'word must stand in the sentence once; {word!r} is {times}. Mark the one meant: "*{word}*".'
         )
     first, last = found[0], found[0] + len(asked) - 1
-    return Span(sentence, words[first][0], words[last][1])
+    return Span(sentence, cut[first][0], cut[last][1])
 
 
 def refined(query: Vectors, more: Vectors, less: Vectors) -> Vectors:

@@ -22,12 +22,11 @@ from regard.concordance._teach import (
     learning,
     marked,
     read_examples,
-    span_at,
     words_of,
     write_examples,
 )
 from regard.concordance._uses import Found, places
-from regard.concordance._vectors import UsageEmbedder, Vectors
+from regard.concordance._vectors import UsageEmbedder, Vectors, span_at
 from regard.core.displayable import Displayable
 from regard.core.errors import InputError
 from regard.core.wording import printable

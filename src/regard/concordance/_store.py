@@ -1,4 +1,4 @@
-"""The index on disk: one SQLite file with documents, texts, forms, uses and vectors."""
+"""The index on disk: one SQLite file with documents, texts, forms, where they stand, and vectors."""
 
 import json
 import math
@@ -9,44 +9,40 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import regex  # type: ignore[import-untyped, unused-ignore]
+import numpy as np
 
+from regard.concordance._tokens import Tokens
+from regard.concordance._values import bare, fits, holds
 from regard.core.errors import InputError, OutputError
 from regard.core.files import locked
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of what the file holds; an index of another version is refused."""
 
 FILE: Final = "index.sqlite"
 
-_PATIENCE: Final = 1.0
-"""Seconds in which a regular expression says whether it fits a text."""
-
 _STEPS: Final = 10_000  # of SQLite, after which the time is looked at
 
 # A use is a word at a place. Uses are numbered in the order of the corpus, so that what stands beside one has
-# the numbers beside its own. Vectors come later, when somebody asks for them.
+# the numbers beside its own; a block has the numbers of their forms, packed (`Tokens`). A part is a word
+# within a form, as "zu" is within "zum". Vectors come later, when somebody asks for them.
 _SCHEMA: Final = """
 CREATE TABLE manifest (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE doc (id INTEGER PRIMARY KEY, source TEXT NOT NULL, place TEXT NOT NULL, date TEXT,
                   meta TEXT NOT NULL, words INTEGER NOT NULL);
 CREATE TABLE text (id INTEGER PRIMARY KEY, doc INTEGER NOT NULL, start INTEGER NOT NULL, body TEXT NOT NULL);
 CREATE TABLE form (id INTEGER PRIMARY KEY, form TEXT NOT NULL, key TEXT NOT NULL, lemma TEXT NOT NULL,
-                   pos TEXT NOT NULL, is_word INTEGER NOT NULL, n INTEGER NOT NULL DEFAULT 0,
-                   UNIQUE (form, lemma, pos));
-CREATE TABLE use (id INTEGER PRIMARY KEY, text INTEGER NOT NULL, start INTEGER NOT NULL,
-                  stop INTEGER NOT NULL, form INTEGER NOT NULL);
+                   pos TEXT NOT NULL, is_word INTEGER NOT NULL, n INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE part (id INTEGER PRIMARY KEY, form INTEGER NOT NULL, word TEXT NOT NULL, key TEXT NOT NULL,
+                   lemma TEXT NOT NULL, pos TEXT NOT NULL);
+CREATE TABLE block (id INTEGER PRIMARY KEY, docs BLOB NOT NULL, texts BLOB NOT NULL, forms BLOB NOT NULL,
+                    gaps BLOB NOT NULL);
 CREATE TABLE vector (use INTEGER, size INTEGER, v BLOB NOT NULL, PRIMARY KEY (use, size)) WITHOUT ROWID;
 CREATE TABLE subcorpus (name TEXT PRIMARY KEY, conditions TEXT NOT NULL) WITHOUT ROWID;
 """
 _INDEXES: Final = """
 CREATE INDEX IF NOT EXISTS form_key ON form (key);
 CREATE INDEX IF NOT EXISTS form_lemma ON form (lemma);
-CREATE INDEX IF NOT EXISTS use_form ON use (form);
-CREATE INDEX IF NOT EXISTS text_doc ON text (doc);
-CREATE INDEX IF NOT EXISTS doc_date ON doc (date);
-UPDATE form SET n = (SELECT count(*) FROM use WHERE use.form = form.id);
-ANALYZE;
 """
 
 
@@ -59,6 +55,7 @@ class Store:
                 f"index must be a folder that `regard index` has made; {str(folder)!r} is not one."
             )
         self.folder = folder
+        self._tokens: Tokens | None = None
         self._most = self._ends = math.inf  # seconds of a query, and when it ends
         try:
             self.db = _connected(folder / FILE)
@@ -73,6 +70,13 @@ class Store:
                 f"index must be of version {VERSION}; {str(folder)!r} is of {self.manifest.get('version')}. "
                 "Make it again."
             )
+
+    @property
+    def tokens(self) -> Tokens:
+        """The corpus as numbers, read again where texts were added."""
+        if self._tokens is None or self._tokens.blocks != self.one("SELECT count(*) FROM block"):
+            self._tokens = Tokens(self.rows)
+        return self._tokens
 
     def check_finished(self) -> None:
         """Raise InputError for an index that is half made."""
@@ -89,9 +93,12 @@ class Store:
 
     def finish(self) -> None:
         """Make what is searched by, once all uses are there."""
+        counts = np.bincount(self.tokens.forms)
         self.db.executescript(_INDEXES)
         fields = self.rows("SELECT DISTINCT j.key FROM doc, json_each(doc.meta) j ORDER BY j.key")
         with self.writing():
+            rows = ((count, form) for form, count in enumerate(counts.tolist()))
+            self.db.executemany("UPDATE form SET n = ? WHERE id = ?", rows)
             self.note(finished=True, fields=[name for (name,) in fields if '"' not in name])
 
     @contextmanager
@@ -178,9 +185,6 @@ def _connected(file: Path) -> sqlite3.Connection:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA temp_store = MEMORY")
-    db.create_function("regexp", 2, _matches, deterministic=True)
+    for name, function in (("regexp", fits), ("holds", holds), ("says", holds.__wrapped__), ("bare", bare)):
+        db.create_function(name, -1, function, deterministic=True)
     return db
-
-
-def _matches(pattern: str, value: object) -> bool:
-    return value is not None and regex.search(pattern, str(value), timeout=_PATIENCE) is not None

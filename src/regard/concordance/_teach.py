@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from regard.concordance._lines import Line
 from regard.concordance._meaning import span_of
-from regard.concordance._uses import Place
-from regard.concordance._vectors import Span, UsageEmbedder, Vectors
+from regard.concordance._vectors import Span, UsageEmbedder, Vectors, span_at
 from regard.core.errors import CheckpointError, InputError
 from regard.core.extras import optional
 from regard.core.files import parse_object, plain_file, write_whole
@@ -121,10 +120,6 @@ def next_use(vectors: Vectors, asked: Sequence[int], head: Any) -> int | None:
         worth *= 1 - head.predict_proba(vectors).max(1)
     worth[asked] = -1
     return int(worth.argmax())
-
-
-def span_at(place: Place) -> Span:
-    return Span(place.body, place.start, place.stop)
 
 
 def marked(span: Span) -> str | list[str]:

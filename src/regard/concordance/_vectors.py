@@ -4,25 +4,25 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.concordance._store import Store, numbers
-from regard.concordance._uses import Found, Place, Uses, places
+from regard.concordance._uses import Found, Place, bodies, places, single
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
     from regard.embedding import Embedder
     from regard.models import Loaded
 
+Uses = NDArray[np.int64]
 Vectors = NDArray[np.float32]  # (uses, d), each of length 1
 
 Progress = Callable[[int, int], object] | None  # called with (done, total)
 
-_MARGIN: Final = 200  # characters before and after a part of a long text, which are read with it
 _TEXTS_AT_ONCE: Final = 256
 _USES_AT_ONCE: Final = 16_384
 
@@ -34,6 +34,11 @@ class Span:
     text: str
     start: int
     stop: int
+
+
+def span_at(place: Place) -> Span:
+    """A use in what is read of its text."""
+    return Span(place.body, place.start, place.stop)
 
 
 def span_in(words: Sequence[str], index: int) -> Span:
@@ -163,8 +168,8 @@ class VectorCache:
         known = self._known(found)
         missing = [use for use in found.uses.tolist() if use not in known]
         for at in range(0, len(missing), _TEXTS_AT_ONCE):
-            part = Found(np.array(missing[at : at + _TEXTS_AT_ONCE]), found.size)
-            vectors = self.embed.of(*by_text(self.spans(places(self._store, part))))
+            part = found.at(np.isin(found.uses, missing[at : at + _TEXTS_AT_ONCE]))
+            vectors = self.embed.of(*by_text([span_at(each) for each in places(self._store, part)]))
             with self._store.writing():
                 self._keep(part, vectors)
             if progress is not None:
@@ -185,16 +190,19 @@ class VectorCache:
 
     def _known(self, found: Found) -> dict[int, bytes]:
         query = "SELECT use, v FROM json_each(?) w CROSS JOIN vector ON use = w.value AND size = ?"
-        return dict(self._store.rows(query, [numbers(found.uses), found.size]))
+        known: dict[int, bytes] = {}
+        for size in np.unique(found.sizes).tolist():
+            known |= self._store.rows(query, [numbers(found.uses[found.sizes == size]), size])
+        return known
 
     def _keep(self, found: Found, vectors: Vectors) -> None:
         blobs = map(np.ndarray.tobytes, vectors.astype(np.float16))
-        rows = zip(found.uses.tolist(), repeat(found.size), blobs, strict=False)
+        rows = zip(found.uses.tolist(), found.sizes.tolist(), blobs, strict=True)
         self._store.db.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows)
 
     def all(self, progress: Progress = None) -> None:
         """Compute the vectors of all words, a transaction at a time; goes on where it was stopped."""
-        total = self._store.one("SELECT coalesce(max(id), 0) FROM use")
+        total = len(self._store.tokens)
         with ThreadPoolExecutor(1) as beside:  # a block is written while the next is computed
             before: tuple[Uses, int, Future[Vectors]] | None = None
             for block in chain(self._blocks(total), [None]):
@@ -203,7 +211,7 @@ class VectorCache:
                     uses, last, vectors = before
                     made = vectors.result()
                     with self._store.writing():
-                        self._keep(Found(uses), made)
+                        self._keep(single(uses), made)
                         self._store.note(embedded=last)
                     if progress is not None:
                         progress(last, total)
@@ -211,48 +219,20 @@ class VectorCache:
 
     def _blocks(self, total: int) -> Iterator[tuple[Uses, int, list[str], NDArray[np.int64]]]:
         """Uses, the last number that they reach to, their texts, and where they are in them."""
-        last = self._store.manifest.get("embedded", 0)
+        tokens, last = self._store.tokens, self._store.manifest.get("embedded", 0)
         while last < total:
-            rows = self._store.rows(
-                "SELECT id, text, start, stop, form IN (SELECT id FROM form WHERE is_word) FROM use "
-                "WHERE id > ? ORDER BY id LIMIT ?",
-                [last, _USES_AT_ONCE],
-            )
-            uses = np.array(rows, np.int64)
-            if uses[-1, 0] < total and (whole := uses[:, 1] < uses[-1, 1]).any():
-                uses = uses[whole]  # the last text goes on behind these
-            last = int(uses[-1, 0])
-            texts, of_use = np.unique(uses[:, 1], return_inverse=True)
-            around = self._around(texts)
-            query = "SELECT t.id, body FROM json_each(?) w CROSS JOIN text t ON t.id = w.value ORDER BY w.key"
-            bodies = self._store.rows(query, [numbers(texts)])
-            parts = [(around.get(text, ("", "")), body) for text, body in bodies]
-            shift = np.array([len(head) for (head, _), _ in parts])[of_use]
-            at = np.stack([of_use, uses[:, 2] + shift, uses[:, 3] + shift], axis=1)
-            words = uses[:, 4] == 1
-            yield uses[words, 0], last, [head + body + tail for (head, tail), body in parts], at[words]
-
-    def spans(self, places: Sequence[Place]) -> list[Span]:
-        """Uses with what the model reads around them: the text, and beside a part of a long one some more."""
-        around = self._around(np.unique([place.text for place in places]))
-        found = []
-        for place in places:
-            head, tail = around.get(place.text, ("", ""))
-            found.append(Span(head + place.body + tail, len(head) + place.start, len(head) + place.stop))
-        return found
-
-    def _around(self, texts: NDArray[np.int64]) -> dict[int, tuple[str, str]]:
-        """What is read before and after texts that are parts of a longer one."""
-        rows = self._store.rows(
-            "SELECT t.id, coalesce(p.body, ''), coalesce(n.body, '') "
-            "FROM json_each(?) w CROSS JOIN text t ON t.id = w.value "
-            "LEFT JOIN text p ON p.id = t.id - 1 AND p.doc = t.doc "
-            "LEFT JOIN text n ON n.id = t.id + 1 AND n.doc = t.doc WHERE p.id OR n.id",
-            [numbers(texts)],
-        )
-        found = {}
-        for text, before, after in rows:
-            head, tail = before[-_MARGIN:], after[:_MARGIN]
-            head = head[head.find(" ") + 1 :] if head != before else head
-            found[text] = head, tail[: tail.rfind(" ") + 1] if tail != after else tail
-        return found
+            begin = int(tokens.text_of(np.array([last + 1]))[0])
+            # So many uses, in whole texts; one text at least.
+            end = int(tokens.text_of(np.array([min(last + _USES_AT_ONCE, total)]))[0])
+            if tokens.text_first[end] - 1 > last + _USES_AT_ONCE and end > begin:
+                end -= 1
+            texts = np.arange(begin, end + 1)
+            texts = texts[tokens.text_first[texts] > tokens.text_first[texts - 1]]
+            uses, starts, stops = tokens.spans(texts)
+            last = int(uses[-1])
+            read = bodies(self._store, [(text, text) for text in texts.tolist()])
+            of_use = np.searchsorted(texts, tokens.text_of(uses))
+            shift = np.array([read[text, text][0] for text in texts.tolist()])[of_use]
+            words = tokens.is_word[tokens.forms[uses]]
+            at = np.stack([of_use, starts + shift, stops + shift], axis=1)
+            yield uses[words], last, [read[text, text][1] for text in texts.tolist()], at[words]

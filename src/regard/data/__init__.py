@@ -8,7 +8,7 @@ from regard.data._opening import FORMATS, Opened, unreadable
 from regard.data._parquet_source import ROWS, ParquetSource, column_values, is_text, is_words
 from regard.data._records import LONGEST, JsonSource, TextSource, no_text, paragraphs
 from regard.data._rows import ParallelRows, Row, Rows, Source, Unit, open_sources
-from regard.data._tagged import Tagged, Word, conllu, vrt
+from regard.data._tagged import Parts, Tagged, Word, conllu, vrt
 
 __all__ = [
     "Csv",

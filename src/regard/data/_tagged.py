@@ -9,6 +9,9 @@ from xml.sax.saxutils import unescape
 
 from regard.core.errors import InputError
 
+Parts = tuple[tuple[str, str, str], ...]
+"""The words that are joined in one, as "zu" and "dem" in "zum": each with its lemma and part of speech."""
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -18,6 +21,7 @@ class Word:
     stop: int
     lemma: str = ""
     pos: str = ""
+    parts: Parts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,8 @@ class Tagged:
 def conllu(lines: Iterator[str], date: str = "date") -> Iterator[Tagged]:
     """The sentences of CoNLL-U: words as they stand in the text, with lemma and universal part of speech.
 
-    Words of a multiword token ("del" for "de el") are one, as written, and their lemmas are joined by "+".
+    Words of a multiword token ("del" for "de el") are one, as written, with these as its parts; their lemmas
+    are joined by "+".
     What a comment `# meta::NAME = VALUE` says holds for all of its document.
 
     Source: https://universaldependencies.org/format.html
@@ -81,7 +86,8 @@ _NUMBER: Final = re.compile(r"\d+([-.]\d+)?")
 
 
 def _sentence(tokens: list[list[str]], text: str | None) -> tuple[str, list[Word]]:
-    surface: list[tuple[str, str, str, bool]] = []  # form, lemma, pos, whether a blank follows
+    # form, lemma, pos, whether a blank follows, parts
+    surface: list[tuple[str, str, str, bool, Parts]] = []
     inside = 0  # the last number that a multiword token covers
     for fields in tokens:
         number, form, lemma, pos = fields[:4]
@@ -91,27 +97,28 @@ def _sentence(tokens: list[list[str]], text: str | None) -> tuple[str, list[Word
             continue
         if "-" in number:
             inside = int(number.partition("-")[2])
-            surface.append((form, "", "", not glued))
+            surface.append((form, "", "", not glued, ()))
         elif int(number) <= inside:
-            whole, lemmas, kinds, after = surface[-1]
-            surface[-1] = whole, f"{lemmas}+{lemma}".strip("+"), f"{kinds}+{pos}".strip("+"), after
+            whole, lemmas, kinds, after, parts = surface[-1]
+            lemmas, kinds = (f"{all}+{own}".strip("+") for all, own in ((lemmas, lemma), (kinds, pos)))
+            surface[-1] = whole, lemmas, kinds, after, (*parts, (form, lemma, pos))
         else:
-            surface.append((form, lemma, pos, not glued))
+            surface.append((form, lemma, pos, not glued, ()))
     words, at, blank = [], 0, False
     body, agrees = "" if text is None else text, text is not None
     if agrees:
-        for form, lemma, pos, _ in surface:
+        for form, lemma, pos, _, parts in surface:
             start = body.find(form, at)
             if start < 0 or body[at:start].strip():
                 agrees = False  # the text is not what the words say: the words are
                 break
             at = start + len(form)
-            words.append(Word(start, at, lemma, pos))
+            words.append(Word(start, at, lemma, pos, parts))
     if not agrees:
         body, words = "", []
-        for form, lemma, pos, after in surface:
+        for form, lemma, pos, after, parts in surface:
             body += " " * blank + form
-            words.append(Word(len(body) - len(form), len(body), lemma, pos))
+            words.append(Word(len(body) - len(form), len(body), lemma, pos, parts))
             blank = after
     return body, words
 

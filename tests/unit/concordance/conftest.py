@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from regard.concordance import Concordance, Reading, build_index
@@ -25,6 +26,18 @@ def write_rows(path: Path) -> Path:
     rows = [{"text": text, "genre": genre, "date": date} for text, genre, date in ROWS]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return path
+
+
+def every_use(concordance: Concordance) -> list[tuple[str, str, int, int, str]]:
+    """Of each use the place and body of its text, where it begins and ends there, and its form."""
+    store = concordance._store
+    texts = store.rows("SELECT d.place, t.body FROM text t JOIN doc d ON d.id = t.doc ORDER BY t.id")
+    forms = dict(store.rows("SELECT id, form FROM form"))
+    uses, starts, stops = store.tokens.spans(np.arange(1, len(texts) + 1))
+    assert uses.tolist() == list(range(1, len(store.tokens) + 1))
+    of = (store.tokens.text_of(uses) - 1).tolist()
+    spans = zip(of, starts.tolist(), stops.tolist(), store.tokens.forms[1:].tolist(), strict=True)
+    return [(*texts[text], start, stop, forms[form]) for text, start, stop, form in spans]
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from regard.concordance import Concordance, Reading, build_index
 from regard.concordance import _anyword as anyword
 from regard.concordance import _vectors as vectors
 from regard.concordance._meaning import span_of
-from regard.concordance._uses import Found, select
+from regard.concordance._uses import select, single
 from regard.core.errors import InputError, MissingExtraError
 
 pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="LanceDB is not installed")
@@ -48,13 +48,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Concordance:
 
 
 def exact(found: Concordance, query: Any, barred: set[str]) -> list[int]:
-    rows = found._store.rows(
-        "SELECT v.use, v.v, f.key FROM vector v JOIN use u ON u.id = v.use JOIN form f ON f.id = u.form"
-    )
+    keys = dict(found._store.rows("SELECT id, key FROM form"))
     scored = {
         use: np.frombuffer(v, np.float16).astype(np.float32) @ query
-        for use, v, key in rows
-        if key not in barred
+        for use, v in found._store.rows("SELECT use, v FROM vector")
+        if keys[int(found._store.tokens.forms[use])] not in barred
     }
     return sorted(scored, key=lambda use: -scored[use])
 
@@ -64,7 +62,7 @@ def test_all_vectors_are_those_that_are_computed_one_by_one(found: Concordance, 
     for word in ("bank", "words", "stand", "stream"):
         uses = select(one._store, word)
         assert np.abs(one.vectors.of(uses) - found.vectors.of(uses)).max() < 1e-3  # float16
-    words = found._store.one("SELECT count(*) FROM use u JOIN form f ON f.id = u.form WHERE is_word")
+    words = len(found._store.tokens.words)
     assert found._store.one("SELECT count(*) FROM vector") == words
 
 
@@ -161,4 +159,4 @@ def test_many_rows_have_an_index_that_finds_nearly_all(
     query = found.vectors.embed([span_of(SENTENCE, "bank")])[0]
     near = concordance._any.nearest(query, concordance._any.own("bank"), 10).tolist()
     assert len(set(near) & set(exact(found, query, {"bank"})[:10])) >= 9
-    assert len(concordance.vectors.of(Found(np.array(near)))) == 10
+    assert len(concordance.vectors.of(single(near))) == 10

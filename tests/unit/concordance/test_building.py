@@ -13,9 +13,9 @@ from regard.concordance._store import FILE, Store
 from regard.core.errors import InputError, OutputError
 from regard.core.files import locked
 from regard.data import Csv, Tagged
-from unit.concordance.conftest import ROWS, Make, write_rows
+from unit.concordance.conftest import ROWS, Make, every_use, write_rows
 
-TABLES = ("doc", "text", "form", "use")
+TABLES = ("doc", "text", "form", "part", "block")
 READING = Reading(date="date", meta=("genre",))
 
 
@@ -33,11 +33,8 @@ def rows(tmp_path: Path) -> Path:
 
 def test_every_word_is_where_it_says(small: Concordance) -> None:
     bodies = [text for text, _, _ in ROWS]
-    uses = small._store.rows(
-        "SELECT d.place, t.start + u.start, t.start + u.stop, f.form FROM use u JOIN form f ON f.id = u.form "
-        "JOIN text t ON t.id = u.text JOIN doc d ON d.id = t.doc ORDER BY u.id"
-    )
-    for place, start, stop, form in uses:
+    uses = every_use(small)
+    for place, _, start, stop, form in uses:
         assert bodies[int(place.removeprefix("line ")) - 1][start:stop] == form
     assert [form for *_, form in uses[:5]] == ["She", "sat", "on", "the", "bank"]
     assert len(uses) == 65
@@ -60,16 +57,14 @@ def test_long_texts_are_cut_between_words(made: Make, text: str, name: str) -> N
     vertical = name == "text.vrt"
     source = "\n".join(text.split()) if vertical else text
     whole = " ".join(text.split()) if vertical else text
-    store = made(source, name, unit="file")._store
+    concordance = made(source, name, unit="file")
+    store = concordance._store
     parts = store.rows("SELECT start, body FROM text ORDER BY id")
     assert "".join(body for _, body in parts) == whole
     assert all(whole[start : start + len(body)] == body for start, body in parts)
-    forms = store.rows(
-        "SELECT f.form, substr(t.body, u.start + 1, u.stop - u.start) FROM use u "
-        "JOIN form f ON f.id = u.form JOIN text t ON t.id = u.text"
-    )
-    assert all(form == cut for form, cut in forms)
-    longest = max(len(form) for form, _ in forms)
+    uses = every_use(concordance)
+    assert all(form == body[start:stop] for _, body, start, stop, form in uses)
+    longest = max(len(form) for *_, form in uses)
     assert all(len(body) <= max(_building.LONGEST, longest + 1) for _, body in parts)
     assert store.one("SELECT count(*) FROM doc") == 1
 
@@ -185,7 +180,7 @@ def test_what_is_no_index(rows: Path, tmp_path: Path) -> None:
     with store.writing():
         store.note(version=0)
     store.db.close()
-    refused("must be of version 1; .* is of 0. Make it again", index)
+    refused("must be of version 2; .* is of 0. Make it again", index)
     (index / FILE).write_bytes(b"SQLite format 3\0" + b"rubbish" * 99)
     refused("is damaged", index)
     (index / FILE).write_bytes(b"rubbish" * 99)

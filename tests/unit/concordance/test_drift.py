@@ -16,7 +16,7 @@ from tolerances import FP64
 
 
 def place(use: int, date: str | None = None, doc: int = 0, **meta: str) -> Place:
-    return Place(use, use, doc, f"bank {use}", 0, 4, 0, "a.txt", f"line {use}", date, json.dumps(meta))
+    return Place(use, doc, f"bank {use}", 0, 4, 0, "a.txt", f"line {use}", date, json.dumps(meta))
 
 
 def changed(

@@ -1,0 +1,117 @@
+"""What is known of texts: dates in one form, and values that a condition fits."""
+
+import json
+import operator
+import unicodedata
+from datetime import date
+from functools import lru_cache
+from typing import Any, Final
+
+import regex  # type: ignore[import-untyped, unused-ignore]
+
+PATIENCE: Final = 1.0
+"""Seconds in which a regular expression says whether it fits a text."""
+
+ORDERS: Final = {"dmy": "d/m/y", "mdy": "m/d/y"}
+"""The orders of a date of three numbers whose year comes last."""
+
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAME: Final = rf"(?P<name>(?i:{'|'.join(_MONTHS)}))[a-z]*\.?"
+_FORMS: Final = (
+    r"(?P<y>\d{3,4})",
+    r"(?P<y>\d{4})([-/.])(?P<m>\d{1,2})(\2(?P<d>\d{1,2}))?([T ]\d\d:.*)?",
+    r"(?P<y>\d{4})(?P<m>\d\d)(?P<d>\d\d)",
+    rf"((?P<d>\d{{1,2}})(st|nd|rd|th|\.)? )?{_NAME},? (?P<y>\d{{4}})",
+    rf"{_NAME} (?P<d>\d{{1,2}})(st|nd|rd|th)?,? (?P<y>\d{{4}})",
+)
+_ORDERED: Final = {
+    "dmy": r"(?P<d>\d{1,2})([-/.])(?P<m>\d{1,2})\2(?P<y>\d{4})",
+    "mdy": r"(?P<m>\d{1,2})([-/.])(?P<d>\d{1,2})\2(?P<y>\d{4})",
+}
+
+
+def iso_date(text: str, order: str | None = None) -> str | None:
+    """A date as 1999, 1999-12 or 1999-12-31; None of what has no form that is known.
+
+    These are ISO's, with or without a time, 19991231, 1999/12/31, Dec 1999, 31 December 1999 and
+    December 31, 1999; and, where `order` says which, 31/12/1999 ("dmy") or 12/31/1999 ("mdy").
+
+    >>> [iso_date(each) for each in ("19991231", "Dec 1999", "850", "31/12/1999", "1999-13")]
+    ['1999-12-31', '1999-12', '0850', None, None]
+    >>> iso_date("31/12/1999", "dmy")
+    '1999-12-31'
+    """
+    for form in (*_FORMS, *([_ORDERED[order]] if order else [])):
+        if (found := regex.fullmatch(form, " ".join(text.split()))) is None:
+            continue
+        parts = found.groupdict()
+        named = _MONTHS.index(parts["name"].lower()) + 1 if parts.get("name") else None
+        year, month, day = int(parts["y"]), named or parts.get("m"), parts.get("d")
+        try:
+            date(year, int(month or 1), int(day or 1))
+        except ValueError:
+            continue
+        return "-".join([f"{year:04d}", *(f"{int(each):02d}" for each in (month, day) if each)])
+    return None
+
+
+def number(text: Any) -> float | None:
+    """A number that a text is; None of another text."""
+    try:
+        return float(text) if "_" not in str(text) else None
+    except ValueError:
+        return None
+
+
+_ORDERINGS: Final = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+}
+
+
+@lru_cache(1 << 16)
+def holds(value: Any, kind: str | None, sign: str, wanted: str) -> bool:
+    """Whether a value fits: of a list one of its values, of a date its beginning, of a number the number.
+
+    What has no value fits none but != and !~.
+    """
+    if sign[0] == "!":
+        return not holds(value, kind, "=" if sign == "!=" else "~", wanted)
+    if value is None:
+        return False
+    if kind == "array":
+        return any(
+            holds(each, None, sign, wanted) for each in json.loads(value) if not isinstance(each, list | dict)
+        )
+    if sign == "~":
+        return fits(wanted, value)
+    compare, asked = _ORDERINGS[sign], number(wanted)
+    if kind == "date":  # all days of a month are within it, as all of a year are within the year
+        return bool(compare(value[: len(wanted)], wanted))
+    if isinstance(value, str) and (sign == "=" or asked is None):
+        return bool(compare(value, wanted))
+    own = number(value)
+    return own is not None and asked is not None and bool(compare(own, asked))
+
+
+def fits(pattern: str, value: object) -> bool:
+    """Whether a regular expression fits somewhere; TimeoutError where that takes too long."""
+    return value is not None and regex.search(pattern, str(value), timeout=PATIENCE) is not None
+
+
+_PLAIN: Final = str.maketrans("łŁøØđĐħĦıŧŦ", "lLoOdDhHitT") | str.maketrans(
+    {"æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE"}
+)
+
+
+def bare(text: str) -> str:
+    """A text without diacritics, and in the usual width.
+
+    >>> bare("café"), bare("Łukasz"), bare("ｗｉｄｔｈ")
+    ('cafe', 'Lukasz', 'width')
+    """
+    apart = unicodedata.normalize("NFKD", text).translate(_PLAIN)
+    return "".join(each for each in apart if unicodedata.category(each) != "Mn")

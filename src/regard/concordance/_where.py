@@ -1,0 +1,180 @@
+"""Conditions on the uses of a word, on its text, its date and what else is known."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import regex  # type: ignore[import-untyped, unused-ignore]
+
+from regard.concordance._store import Store
+from regard.concordance._tokens import Mask
+from regard.concordance._values import iso_date, number
+from regard.core.errors import InputError
+
+_SIGNS: Final = "!=|>=|<=|!~|=|>|<|~"
+_CONDITION: Final = regex.compile(rf"\s*([^=!<>~@]+?)\s*({_SIGNS})\s*(.*)", regex.DOTALL)
+_SEVERAL: Final = regex.compile(rf"\s(AND|OR|&&|\|\|)\s+[\w. ]+?\s*({_SIGNS})", regex.IGNORECASE)
+
+OF_USE: Final = {"form": "form", "lemma": "lemma", "pos": "pos", "text": "body"}
+"""What is not the same for all of a document."""
+
+_DATED: Final = {
+    "date": "d.date",
+    "month": "substr(d.date, 1, nullif(7, 7 * (length(d.date) < 7)))",
+    "year": "substr(d.date, 1, 4)",
+    "decade": "substr(d.date, 1, 3) || '0s'",
+}
+_OWN: Final = {"source": "d.source"}
+
+
+def plain(store: Store, where: Sequence[str]) -> list[str]:
+    """Conditions with those of saved subcorpora in the place of their names."""
+    found = list[str]()
+    for each in where:
+        if not each.startswith("@"):
+            found.append(each)
+            continue
+        saved = store.one("SELECT conditions FROM subcorpus WHERE name = ?", [each[1:]])
+        if saved is None:
+            names = [f"@{name}" for (name,) in store.rows("SELECT name FROM subcorpus ORDER BY name")]
+            known = f"one of {', '.join(names)}" if names else "saved before"
+            raise InputError(f"where must name a subcorpus that is {known}; got {each!r}.")
+        found += json.loads(saved)
+    return found
+
+
+def save_subcorpus(store: Store, name: str, where: Sequence[str]) -> None:
+    """Keep conditions under a name, for `@NAME` among others; a subcorpus of that name is replaced."""
+    if not where or not regex.fullmatch(r"[\w-]+", name):
+        raise InputError(f"name must be of letters, digits, _ and -, with conditions; got {name!r}, {where}.")
+    _read(store, where)
+    with store.writing():
+        values = [name, json.dumps(plain(store, where))]
+        store.db.execute("INSERT OR REPLACE INTO subcorpus VALUES (?, ?)", values)
+
+
+def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Conditions as name, sign and value, each of which means something."""
+    found = []
+    for each in plain(store, where):
+        parts = _CONDITION.fullmatch(each)
+        if parts is None:
+            raise InputError(f"where must be NAME=VALUE, with = != < <= > >= ~ or !~; got {each!r}.")
+        name, sign, value = parts.groups()
+        column = column_of(store, name, "where")
+        if sign in ("~", "!~"):
+            check_expression("where", value)
+        elif value.startswith("="):
+            raise InputError(f"where must have one = between NAME and VALUE; got {each!r}.")
+        elif joined := _SEVERAL.search(value):
+            either = joined[1].upper() in ("OR", "||")
+            way = "one of several values is NAME~^(A|B)$" if either else "all that are given hold"
+            raise InputError(f"where must be one condition, and may be given again: {way}; got {each!r}.")
+        elif name in _DATED and column == _DATED[name]:
+            value = _begins(name, value, each)
+        elif sign not in ("=", "!=") and name not in OF_USE:
+            query = f"SELECT DISTINCT {column} FROM doc d LIMIT 1000"
+            numbers = any(number(own) is not None for (own,) in store.rows(query) if own is not None)
+            if numbers != (number(value) is not None):
+                what = "a number, as its values are" if numbers else "a word: it has no numbers"
+                raise InputError(f"where must compare {name} with {what}; got {each!r}.")
+        found.append((name, sign, value))
+    return found
+
+
+def _begins(name: str, value: str, condition: str) -> str:
+    """What the dates begin with that a condition is about."""
+    if name == "decade":
+        decade = regex.fullmatch(r"(\d{2,3})0s?", value.strip())
+        found = decade and decade[1].zfill(3)
+    else:
+        found = iso_date(value)
+    if found is None or (name, len(found)) in (("year", 7), ("year", 10), ("month", 10)):
+        wanted = {"decade": "1990", "year": "1999", "month": "1999-12"}.get(
+            name, "1999, 1999-12 or 1999-12-31"
+        )
+        raise InputError(f"where must compare {name} with one such as {wanted}; got {condition!r}.")
+    return str(found)
+
+
+def of_documents(store: Store, where: Sequence[str]) -> tuple[str, list[Any]]:
+    """The SQL of the conditions on documents (`doc d`), and its values; those on single uses are left out."""
+    parts, values = ["1"], list[Any]()
+    for name, sign, value in _read(store, where):
+        if name in OF_USE:
+            continue
+        column = column_of(store, name, "where")
+        kind = "'date'" if column in _DATED.values() else "NULL"
+        if column.startswith("CASE"):
+            kind = f"json_type(d.meta, {_path(name)})"
+        parts.append(f"holds({column}, {kind}, ?, ?)")
+        values += sign, value
+    return " AND ".join(parts), values
+
+
+def limits(store: Store, where: Sequence[str], *, of_use: bool = True) -> tuple[Mask | None, Mask | None]:
+    """Which texts and which forms conditions allow, by their numbers; None is all.
+
+    Without `of_use`, conditions on single uses are left out.
+    """
+    tokens, read = store.tokens, [each for each in _read(store, where) if of_use or each[0] not in OF_USE]
+    texts: Mask | None = None
+    forms: Mask | None = None
+    if any(name not in OF_USE for name, *_ in read):
+        condition, values = of_documents(store, where)
+        docs = np.zeros(len(tokens.doc_text), np.bool_)
+        docs[[id for (id,) in store.rows(f"SELECT id FROM doc d WHERE {condition}", values)]] = True
+        texts = np.append(False, np.repeat(docs[1:], np.diff(tokens.doc_text)))
+    for name, sign, value in read:
+        if name == "text":
+            own = np.zeros(len(tokens.text_first), np.bool_)
+            rows = store.rows("SELECT id FROM text WHERE says(body, NULL, ?, ?)", [sign, value])
+            own[[id for (id,) in rows]] = True
+            texts = own if texts is None else texts & own
+        elif name in OF_USE:
+            positive = sign.replace("!=", "=").removeprefix("!")
+            column = "word" if name == "form" else name
+            query = (
+                f"SELECT id FROM form WHERE holds({name}, NULL, ?1, ?2) "
+                f"UNION SELECT form FROM part WHERE holds({column}, NULL, ?1, ?2)"
+            )
+            own = tokens.mask(id for (id,) in store.rows(query, [positive, value]))
+            own = own if sign == positive else ~own
+            forms = own if forms is None else forms & own
+    return texts, forms
+
+
+def column_of(store: Store, name: str, argument: str) -> str:
+    """The SQL of what a name stands for: a field of the corpus, or what every use has."""
+    field = name.removeprefix("meta.")
+    if field in store.manifest.get("fields", []) and name not in (*_OWN, *OF_USE, "date"):
+        path = _path(name)
+        return (
+            f"CASE json_type(d.meta, {path}) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' "
+            f"ELSE json_extract(d.meta, {path}) END"
+        )
+    if argument == "where" and name in OF_USE:
+        return OF_USE[name]
+    found = (_OWN | _DATED).get(name)
+    if found is None:
+        known = ", ".join([*_names(argument), *store.manifest.get("fields", [])])
+        raise InputError(f"{argument} must name a field that the corpus has: {known}; got {name!r}.")
+    return found
+
+
+def _names(argument: str) -> list[str]:
+    return [*(OF_USE if argument == "where" else ()), *_OWN, *_DATED]
+
+
+def _path(name: str) -> str:
+    field = name.removeprefix("meta.").replace("'", "''")
+    return f"'$.\"{field}\"'"
+
+
+def check_expression(argument: str, value: str) -> None:
+    """Raise InputError for what is no regular expression."""
+    try:
+        regex.compile(value)
+    except regex.error as error:
+        raise InputError(f"{argument} must be a regular expression; {value!r} is not ({error}).") from error
