@@ -12,7 +12,7 @@ BUDGET = {
     "checkpoints": (3_235, 0),
     "cli": (3_540, 0),
     "concordance": (4_120, 12),
-    "core": (4_810, 29),
+    "core": (4_830, 29),
     "data": (1_360, 3),
     "decoding": (2_875, 31),
     "embedding": (5_649, 13),

@@ -10,6 +10,7 @@ from pathlib import Path
 from regard.checkpoints._find import Source, find, full_name, nearby
 from regard.checkpoints._packages import PACKAGED, PackagedModel, kept, store, verify_weights
 from regard.core.errors import CheckpointError, OutputError
+from regard.core.files import folder_to_disk
 from regard.core.wording import reason
 
 _LARGEST = 2**31
@@ -46,6 +47,7 @@ def get(name: str) -> Source:
         temporary.mkdir(parents=True)
         made = _put_together(model, _downloaded(model, temporary), temporary / "made")
         verify_weights(model, made / model.inside if place != target else made)
+        folder_to_disk(made)
         made.rename(target)
     except (OSError, zipfile.BadZipFile) as error:
         raise OutputError(

@@ -68,6 +68,20 @@ def _to_disk(file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
+def folder_to_disk(folder: Path) -> None:
+    """Wait until all files of a folder are on disk, before it gets the name that others look for."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("r+b") as file:
+                _to_disk(file)
+    if hasattr(os, "O_DIRECTORY"):  # Windows flushes no folder
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 # Windows keeps others from reading the byte that is locked, the first: who holds it stands behind that byte.
 _HOLDER = 1
 

@@ -22,7 +22,7 @@ from regard.checkpoints import (
     write_tensors,
 )
 from regard.core.errors import InputError, OutputError
-from regard.core.files import read_objects
+from regard.core.files import folder_to_disk, read_objects
 from regard.core.wording import reason
 from regard.models._loaded import Loaded
 from regard.models._network import Network
@@ -173,6 +173,7 @@ def _write(
             shutil.copyfile(Path(__file__).with_name(f"{CODE}.py"), temporary / f"{CODE}.py")
         (temporary / "README.md").write_text(card, encoding="utf-8")
         write_tensors(tensors, temporary / "model.safetensors")
+        folder_to_disk(temporary)
         temporary.rename(target)
     except OSError as error:
         below = error.__cause__ if isinstance(error, OutputError) and error.__cause__ else error

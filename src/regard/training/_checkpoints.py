@@ -1,7 +1,6 @@
 """Checkpoints of a run: whole or not there, the last ones and the best."""
 
 import json
-import os
 import re
 import shutil
 import warnings
@@ -26,6 +25,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
 from regard.core.errors import CheckpointError, OutputError
+from regard.core.files import folder_to_disk
 from regard.training._folder import CHECKPOINTS, why
 from regard.training._ranks import Ranks
 
@@ -75,9 +75,9 @@ class Checkpoints:
             (temporary / _STATE).write_text(json.dumps(asdict(progress)), encoding="utf-8")
             (temporary / _SUMS).write_text(json.dumps(_checksums(temporary)), encoding="utf-8")
             # All of it is on disk before it gets the name of a checkpoint: what has that name is whole.
-            _to_disk(temporary)
+            folder_to_disk(temporary)
             temporary.rename(target)
-            _to_disk(self.folder)
+            folder_to_disk(self.folder)
             self._prune(progress)
 
         try:
@@ -221,13 +221,3 @@ def _without_remark() -> Iterator[None]:
 
 def _parameters(task: nn.Module) -> Mapping[str, Any]:
     return get_model_state_dict(task)
-
-
-def _to_disk(folder: Path) -> None:
-    """Wait until all files of a folder are on disk."""
-    for path in (*(each for each in folder.rglob("*") if each.is_file()), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import CheckpointError, InputError
-from regard.core.files import plain_file, read_object, write_whole
+from regard.core.files import folder_to_disk, plain_file, read_object, write_whole
 from regard.core.wording import reason
 from regard.data import ParallelRows, Row, Rows, TextSource, Unit, open_sources
 from regard.models import load_checkpoint
@@ -162,6 +162,7 @@ def make_tokenizer(settings: Settings, kind: type[Task], split: Split, target: P
     shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed here
     temporary.mkdir()
     write_tokenizer(made, temporary, max_length=settings.batch.length)
+    folder_to_disk(temporary)
     temporary.rename(target)
 
 

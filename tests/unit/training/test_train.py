@@ -22,6 +22,7 @@ from regard.training._ranks import Ranks
 from regard.training._run import prepare
 from regard.training._step import optimisers, take_step
 from tolerances import BF16
+from unit.on_disk import Disk
 from unit.training.test_runs import settings_of
 
 WILD = {"lr": 0.05, "schedule": "constant", "warmup": 0}
@@ -213,3 +214,14 @@ def peak_of(profiled: Any) -> int:
             now += event.nbytes()
             most = max(most, now)
     return most
+
+
+def test_a_checkpoint_is_on_disk_before_it_has_its_name_and_after_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    train(settings_of("clm", tmp_path, steps=4, save_every=2), tmp_path / "run")
+    assert {"step-2", "step-4"} <= set(disk.named)
+    assert not disk.too_early, "\n".join(disk.too_early)
+    (journal,) = (tmp_path / "run").glob("*.jsonl")
+    assert disk.has(journal)

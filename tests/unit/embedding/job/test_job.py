@@ -21,6 +21,7 @@ from regard.core.errors import InputError, OutputError
 from regard.embedding.job import Columns, Inputs, Piece, Progress, Summary, run
 from regard.embedding.job._job import ahead, behind
 from unit.embedding.job.works import Hashed, Worded, vector
+from unit.on_disk import Disk
 
 ROWS = 101
 SHARD = 16
@@ -412,3 +413,12 @@ def test_nothing_more_is_written_after_an_error_in_front() -> None:
     with pytest.raises(KeyboardInterrupt):
         user()
     assert done == [1]
+
+
+def test_a_shard_is_on_disk_before_it_has_its_name(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    embed(texts, tmp_path / "out")
+    assert sum(name.endswith(".parquet") for name in disk.named) == 7
+    assert disk.too_early == []
