@@ -67,6 +67,16 @@ class EveryTest:
         gc.set_threshold(20_000)
         gc.enable()
 
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """An example of what is public begins with its imports: who pastes it has nothing else."""
+        for item in items:
+            if not isinstance(item, pytest.DoctestItem) or (test := item.dtest) is None:
+                continue
+            module = test.globs.get("__name__", "")
+            package, name = module.partition("._")[0], test.name.removeprefix(f"{module}.").partition(".")[0]
+            if name in getattr(sys.modules.get(package), "__all__", ()):
+                test.globs.clear()
+
     @pytest.fixture(autouse=True)
     def hf_home(self, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """An empty `HF_HOME` and other places of models, here and in subprocesses; no folder before something

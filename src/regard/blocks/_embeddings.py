@@ -79,6 +79,8 @@ class Identity(Linear):
         InputError: two sizes, or a bias.
 
     Example:
+        >>> import torch
+        >>> from regard.blocks import Identity
         >>> Identity(3, 3, bias=False)(torch.tensor([1.0, 2.0, 3.0]))
         tensor([1., 2., 3.])
     """
@@ -137,6 +139,8 @@ class Embeddings(nn.Module):
         d_model), what enters layer 0.
 
     Example:
+        >>> import torch
+        >>> from regard.blocks import Embeddings
         >>> from regard.positions import LearnedPositions
         >>> embeddings = Embeddings(vocab_size=13, d_model=6, positions=LearnedPositions(5, 6))
         >>> embeddings(torch.tensor([[3, 1, 4]]), positions=torch.tensor([[0, 1, 2]])).shape

@@ -34,6 +34,8 @@ class ExpireSpanAttention(MultiHeadAttention):
         spans (batch, positions): e; then those of `MultiHeadAttention`.
 
     Example:
+        >>> import torch
+        >>> from regard.blocks import ExpireSpanAttention
         >>> from regard.core import Causal
         >>> attention = ExpireSpanAttention(6, 2, max_span=32, ramp=4)
         >>> attention(torch.randn(1, 5, 6), mask=Causal()).shape

@@ -143,6 +143,7 @@ class FeedForward(_FeedForward):
         hidden (batch, positions, d_ff), after the activation; output (batch, positions, d_model).
 
     Example:
+        >>> from regard.blocks import FeedForward
         >>> import torch
         >>> FeedForward(6, 11, activation="relu")(torch.randn(1, 5, 6)).shape
         torch.Size([1, 5, 6])
@@ -184,6 +185,7 @@ class GatedFeedForward(_FeedForward):
         hidden (batch, positions, d_ff), the gated product; output (batch, positions, d_model).
 
     Example:
+        >>> from regard.blocks import GatedFeedForward
         >>> import torch
         >>> GatedFeedForward(6, 11, activation="silu")(torch.randn(1, 5, 6)).shape
         torch.Size([1, 5, 6])

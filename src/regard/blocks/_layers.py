@@ -27,6 +27,8 @@ class PostNorm(nn.Module):
         dropout_p: probability of dropping an entry of the sublayer's output in training.
 
     Example:
+        >>> from torch import nn
+        >>> from regard.blocks import PostNorm
         >>> import torch
         >>> residual = PostNorm(nn.LayerNorm(4))
         >>> residual(torch.ones(1, 4), lambda x: torch.tensor([[0.0, 2.0, 0.0, 2.0]])).round().tolist()
@@ -53,6 +55,8 @@ class PreNorm(nn.Module):
         norm, dropout_p: as in `PostNorm`; `RMSNorm` is a norm without a mean.
 
     Example:
+        >>> from torch import nn
+        >>> from regard.blocks import PreNorm
         >>> import torch
         >>> PreNorm(nn.LayerNorm(4))(torch.ones(1, 4), lambda x: x).tolist()
         [[1.0, 1.0, 1.0, 1.0]]
@@ -79,6 +83,8 @@ class SandwichNorm(nn.Module):
         dropout_p: as in `PostNorm`.
 
     Example:
+        >>> from torch import nn
+        >>> from regard.blocks import SandwichNorm
         >>> import torch
         >>> SandwichNorm(nn.Identity(), nn.LayerNorm(2))(torch.ones(1, 2), lambda x: x).tolist()
         [[1.0, 1.0]]
@@ -111,6 +117,8 @@ class RMSNorm(nn.Module):
         offset: 0 for T5 and Llama; 1 for Gemma, whose stored weights are the distance from 1.
 
     Example:
+        >>> import torch
+        >>> from regard.blocks import RMSNorm
         >>> RMSNorm(2, eps=0.0)(torch.tensor([[3.0, 4.0]])) * 12.5**0.5
         tensor([[3., 4.]], grad_fn=<MulBackward0>)
 
@@ -239,6 +247,8 @@ class SelfAttentionLayer(nn.Module):
         under `attention.` and `ffn.`.
 
     Example:
+        >>> from torch import nn
+        >>> from regard.blocks import SelfAttentionLayer
         >>> import torch
         >>> from regard.blocks import FeedForward, MultiHeadAttention, PreNorm
         >>> layer = SelfAttentionLayer(MultiHeadAttention(6, 2), FeedForward(6, 11),
@@ -326,6 +336,8 @@ class DecoderLayer(nn.Module):
         `cross_attention.` and `ffn.`.
 
     Example:
+        >>> from torch import nn
+        >>> from regard.blocks import DecoderLayer
         >>> import torch
         >>> from regard.blocks import FeedForward, MultiHeadAttention, PostNorm
         >>> from regard.core import Causal

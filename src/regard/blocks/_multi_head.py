@@ -67,6 +67,8 @@ class MultiHeadAttention(nn.Module):
         none; context (batch, num_heads, queries, v_dim); output (batch, queries, d_model).
 
     Example:
+        >>> import torch
+        >>> from regard.blocks import MultiHeadAttention
         >>> attention = MultiHeadAttention(d_model=6, num_heads=2)
         >>> attention(torch.randn(1, 5, 6)).shape
         torch.Size([1, 5, 6])
@@ -238,6 +240,7 @@ class MultiHeadAttention(nn.Module):
                 as many query heads as the others, or none; `regard.models.check_heads` refuses others.
 
         Example:
+            >>> from regard.blocks import MultiHeadAttention
             >>> attention = MultiHeadAttention(d_model=6, num_heads=3)
             >>> attention.keep_heads([0, 2])
             >>> attention.q.weight.shape, attention.output.weight.shape, attention.kept

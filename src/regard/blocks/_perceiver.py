@@ -29,6 +29,9 @@ class CrossAttentionLayer(nn.Module):
         under `attention.` and `ffn.`.
 
     Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> from regard.blocks import CrossAttentionLayer
         >>> from regard.blocks import FeedForward, MultiHeadAttention, PreNorm
         >>> layer = CrossAttentionLayer(
         ...     MultiHeadAttention(6, 2, d_source=4), FeedForward(6, 11), source_norm=nn.LayerNorm(4),

@@ -141,6 +141,8 @@ class AlignedDecoderLayer(nn.Module):
     Source: Bahdanau et al. 2015, arXiv 1409.0473, section 3.1 and appendix A.2.2 (s_0 and t_i), A.1.2 (e_ij).
 
     Example:
+        >>> import torch
+        >>> from regard.blocks import AlignedDecoderLayer
         >>> AlignedDecoderLayer(6, 7)(torch.randn(1, 5, 6), torch.randn(1, 3, 6)).shape
         torch.Size([1, 5, 6])
     """

@@ -126,6 +126,9 @@ class SruLayer(nn.Module):
         input; those of the attention under `attention.`; state, c; output, h; (batch, positions, d_model).
 
     Example:
+        >>> import torch
+        >>> from regard.blocks import SruAttention, SruLayer
+        >>> from regard.core import Causal
         >>> SruLayer(SruAttention(8, 4), 8)(torch.randn(1, 5, 8), mask=Causal()).shape
         torch.Size([1, 5, 8])
 

@@ -91,7 +91,10 @@ class Stack(nn.Module):
         d_model), after the last norm.
 
     Example:
-        >>> from regard.blocks import SelfAttentionLayer, FeedForward, MultiHeadAttention, PostNorm
+        >>> import torch
+        >>> from torch import nn
+        >>> from regard.blocks import Embeddings, FeedForward, MultiHeadAttention, PostNorm
+        >>> from regard.blocks import SelfAttentionLayer, Stack
         >>> layer = SelfAttentionLayer(
         ...     MultiHeadAttention(6, 2), FeedForward(6, 11),
         ...     attention_residual=PostNorm(nn.LayerNorm(6)), ffn_residual=PostNorm(nn.LayerNorm(6)))

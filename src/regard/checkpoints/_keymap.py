@@ -148,6 +148,7 @@ class KeyMap:
     `heads`, `left_out` and `buffers` may hold `{layer}`. No two rules may have the same name, on
     disk or in the network: the first would count.
 
+    >>> from regard.checkpoints import KeyMap, Rename
     >>> keymap = KeyMap(
     ...     rules=(
     ...         Rename("layer.{layer}.attention.self.query.{part}", "layers.{layer}.attention.q.{part}"),

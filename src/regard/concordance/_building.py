@@ -194,6 +194,8 @@ def build_index(
         OutputError: the folder cannot be written to, or another process writes to it.
 
     Example:
+        >>> from pathlib import Path
+        >>> from regard.concordance import build_index
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
         >>> _ = (folder / "a.txt").write_text("She sat on the bank of the river.\\nThe bank lent money.\\n")

@@ -42,6 +42,7 @@ class Concordance:
         InputError: there is no index, or it is of another version, not finished, or of another model.
 
     Example:
+        >>> from regard import Concordance
         >>> import tempfile
         >>> from pathlib import Path
         >>> from regard.concordance import build_index
@@ -236,6 +237,7 @@ class Concordance:
             InputError: a word, a field or a condition that is none of the corpus's.
 
         Example:
+            >>> from regard import Concordance
             >>> import tempfile
             >>> from pathlib import Path
             >>> from regard.concordance import build_index

@@ -84,6 +84,7 @@ def reference_attention(
         The five quantities; `context` has the dtype of v.
 
     Example:
+        >>> from regard.core import AttentionInputs, reference_attention
         >>> import torch
         >>> one_head = torch.eye(2)[None, None]
         >>> reference_attention(AttentionInputs(q=one_head, k=one_head, v=one_head, scale=0.0)).weights

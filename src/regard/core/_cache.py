@@ -29,6 +29,8 @@ class KeyValueCache:
         InputError: a window below 0.
 
     Example:
+        >>> import torch
+        >>> from regard.core import KeyValueCache
         >>> cache = KeyValueCache()
         >>> for token in range(3):
         ...     k, v = cache.append(torch.randn(1, 2, 1, 5), torch.randn(1, 2, 1, 5))

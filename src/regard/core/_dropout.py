@@ -39,6 +39,7 @@ class SeededDropout:
         seed: 0 <= seed < 2^63; a new one each step, drawn from torch's generator by the blocks.
 
     Example:
+        >>> from regard.core import SeededDropout
         >>> import torch
         >>> rows = torch.arange(1000)
         >>> kept = SeededDropout(0.25, seed=1).keep(batch=1, heads=1, queries=rows, keys=rows)

@@ -58,6 +58,7 @@ def fused_attention(inputs: AttentionInputs) -> Tensor:
         with finite gradients.
 
     Example:
+        >>> from regard.core import AttentionInputs, fused_attention
         >>> import torch
         >>> from regard.core import Causal, reference_attention
         >>> inputs = AttentionInputs(q=torch.randn(1, 2, 7, 5), k=torch.randn(1, 2, 7, 5),

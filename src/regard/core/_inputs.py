@@ -87,6 +87,7 @@ class AttentionInputs:
         InputError: shapes, dtypes or devices that do not fit together.
 
     Example:
+        >>> from regard.core import AttentionInputs
         >>> import torch
         >>> from regard.core import reference_attention
         >>> inputs = AttentionInputs(q=torch.randn(1, 2, 3, 5), k=torch.randn(1, 2, 7, 5),

@@ -20,6 +20,7 @@ class Mask(ABC):
     """Which queries may attend to which keys; True = may attend.
 
     Example:
+        >>> from regard.core import Causal, Window
         >>> import torch
         >>> (Causal() & Window(left=1)).dense(3, 3)[0, 0].int()
         tensor([[1, 0, 0],
@@ -73,6 +74,7 @@ class Mask(ABC):
             key: the position of what is key 0 now.
 
         Example:
+            >>> from regard.core import Causal
             >>> Causal().since(3), Causal().since(3, 2).dense(1, 3).int().tolist()
             (Causal(offset=3), [[[[1, 1, 0]]]])
         """
@@ -326,6 +328,7 @@ class Predicate(Mask):
             (batch, heads, rows, columns).
 
     Example:
+        >>> from regard.core import Predicate
         >>> every_second = Predicate(lambda query, key: (query - key) % 2 == 0)
         >>> every_second.dense(1, 4).int()
         tensor([[[[1, 0, 1, 0]]]], dtype=torch.int32)
@@ -387,6 +390,7 @@ class DilatedWindow(Mask):
         InputError: numbers below these.
 
     Example:
+        >>> from regard.core import DilatedWindow
         >>> DilatedWindow(left=1, right=1, dilation=2).dense(5, 5)[0, 0].int()
         tensor([[1, 0, 1, 0, 0],
                 [0, 1, 0, 1, 0],

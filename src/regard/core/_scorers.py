@@ -92,6 +92,7 @@ class ScaledDot(Scorer):
     Source: Vaswani et al. 2017, arXiv 1706.03762, equation 1.
 
     Example:
+        >>> from regard.core import ScaledDot
         >>> ScaledDot().scale(4)
         0.5
     """
@@ -112,6 +113,8 @@ class Dot(Scorer):
     Source: Luong, Pham and Manning 2015, arXiv 1508.04025, section 3.1, "dot".
 
     Example:
+        >>> import torch
+        >>> from regard.core import Dot
         >>> Dot().scores(torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([[[[3.0, 5.0]]]]))
         tensor([[[[13.]]]])
     """
@@ -132,6 +135,8 @@ class Bilinear(Scorer):
     Source: Luong, Pham and Manning 2015, arXiv 1508.04025, section 3.1, "general".
 
     Example:
+        >>> import torch
+        >>> from regard.core import Bilinear
         >>> swap = torch.tensor([[[0.0, 1.0], [1.0, 0.0]]])
         >>> Bilinear(swap).scores(torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([[[[3.0, 5.0]]]]))
         tensor([[[[11.]]]])
@@ -169,6 +174,8 @@ class Cosine(Scorer):
     key strength; Liu et al. 2022, arXiv 2111.09883, equation 2.
 
     Example:
+        >>> import torch
+        >>> from regard.core import Cosine
         >>> Cosine().scores(torch.tensor([[[[2.0, 0.0]]]]), torch.tensor([[[[3.0, 4.0]]]]))
         tensor([[[[0.6000]]]])
     """
@@ -204,6 +211,8 @@ class Additive(Scorer):
     Source: Bahdanau, Cho and Bengio 2015, arXiv 1409.0473, appendix A.1.2.
 
     Example:
+        >>> import torch
+        >>> from regard.core import Additive
         >>> Additive(torch.tensor([[2.0]])).scores(torch.tensor([[[[0.5]]]]), torch.tensor([[[[0.5]]]]))
         tensor([[[[1.5232]]]])
     """

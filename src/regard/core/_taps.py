@@ -27,6 +27,7 @@ class Taps:
             called in the order given, each with what the one before left.
 
     Example:
+        >>> from regard.core import Taps
         >>> import torch
         >>> seen = []
         >>> taps = Taps({"layers.*.attention.q": seen.append, "layers.1.output": lambda x: x * 0})
@@ -56,6 +57,7 @@ class Taps:
             others: taps as seen from the same part of the model; None for none.
 
         Example:
+            >>> from regard.core import Taps
             >>> import torch
             >>> both = Taps({"x": lambda x: x + 1}).then(Taps({"*": lambda x: x * 10}))
             >>> both.offer("x", torch.tensor([2.0]))

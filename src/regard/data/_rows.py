@@ -132,6 +132,8 @@ class Rows:
             UTF-8, not JSON, not as long as the header). The message says where.
 
     Example:
+        >>> from pathlib import Path
+        >>> from regard.data import Rows
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "texts.csv")
         >>> _ = path.write_text("year,text\\n1999,A river bank.\\n2001,A bank loan.\\n")
@@ -201,6 +203,7 @@ class ParallelRows:
             then the message has the line and both counts.
 
     Example:
+        >>> from regard.data import ParallelRows, Rows
         >>> import tempfile, pathlib
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> _ = (folder / "a.en").write_text("a bank\\na river\\n")

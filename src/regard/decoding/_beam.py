@@ -25,6 +25,7 @@ class Power:
     """length^alpha: 0 ranks by probability, which favours short texts, 1 by the mean of a token's.
 
     Example:
+        >>> from regard.decoding import Power
         >>> Power(1.0)(4), Power(0.5)(4)
         (4.0, 2.0)
 
@@ -46,6 +47,7 @@ class Wu:
     """((5 + length) / 6)^alpha: the same, less steep for short texts.
 
     Example:
+        >>> from regard.decoding import Wu
         >>> Wu(1.0)(7)
         2.0
 
@@ -66,6 +68,7 @@ class Beams:
     """Beam search as a way to write: see `beam_search`, whose arguments these are.
 
     Example:
+        >>> from regard import Beams
         >>> Beams(4)
         Beams(beams=4, counts=Power(alpha=1.0), exhaustive=False)
     """
@@ -139,6 +142,7 @@ def beam_search(
         RegardError: logits that are no numbers.
 
     Example:
+        >>> from regard.decoding import Rules, beam_search
         >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
         >>> rules = Rules(end_ids=(2,), max_length=5)

@@ -69,6 +69,8 @@ class Sampling:
         InputError: a number that is out of range.
 
     Example:
+        >>> import torch
+        >>> from regard import Sampling
         >>> scores = torch.tensor([[0.5, 0.3, 0.2]]).log()
         >>> Sampling(top_p=0.6).filtered(scores).exp()
         tensor([[0.6250, 0.3750, 0.0000]], dtype=torch.float64)

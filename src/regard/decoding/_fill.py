@@ -90,6 +90,7 @@ def fill(model: Loaded, text: str, *, top: int = 5) -> Filled:
         CheckpointError: there is no tokenizer.
 
     Example:
+        >>> from regard.decoding import fill
         >>> from regard.models import load_checkpoint
         >>> fill(load_checkpoint(), "The man sat on the river [MASK].")
         Traceback (most recent call last):

@@ -222,6 +222,7 @@ def recommended(model: Loaded, *, seed: int = 0) -> Choice | Beams:
             beams that are sampled or kept apart in groups, contrastive search, DoLa, top-h.
 
     Example:
+        >>> from regard.decoding import recommended
         >>> from regard.models import load_checkpoint
         >>> recommended(load_checkpoint())
         MostLikely()

@@ -48,6 +48,7 @@ def prepared(model: ModelT, precision: Precision = "float32") -> ModelT:
         MissingExtraError: llvmlite is not installed.
 
     Example:
+        >>> from regard.decoding import prepared
         >>> from regard.decoding import Rules, greedy
         >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> network = build(Gpt2Config(vocab_size=13, d_model=64, num_layers=1, num_heads=2, d_ff=128)).eval()

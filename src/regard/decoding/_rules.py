@@ -210,6 +210,7 @@ class Rules:
         InputError: an id below 0, or lengths that cannot be.
 
     Example:
+        >>> from regard.decoding import Rules
         >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> network = build(Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11))
         >>> Rules.of(network, end_ids=(2,), max_length=20)

@@ -55,6 +55,7 @@ class Lookup:
         InputError: a number below 1.
 
     Example:
+        >>> from regard import Lookup
         >>> guess = Lookup(tokens=3).of([7, 1, 2, 3, 4, 5])
         >>> guess([7, 1, 2, 3, 4, 5, 9, 1, 2], 3)
         [3, 4, 5]
@@ -156,6 +157,8 @@ def speculate(
         RegardError: logits that are no numbers.
 
     Example:
+        >>> from regard import Lookup
+        >>> from regard.decoding import Rules, speculate
         >>> from regard.decoding import greedy
         >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)

@@ -55,6 +55,7 @@ class Written(Decoded):
             those of the stop included.
 
     Example:
+        >>> from regard.decoding import Written
         >>> Written(
         ...     prompt="A river", text=" bank", token_ids=(7,), log_probabilities=(-0.5, -1.5), score=-2.0,
         ...     ended=True,
@@ -198,6 +199,7 @@ def greedy(
         RegardError: logits that are no numbers.
 
     Example:
+        >>> from regard.decoding import Rules, greedy
         >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
         >>> network = build(config).eval()
@@ -235,6 +237,7 @@ def sample(
         InputError, RegardError: as `greedy`.
 
     Example:
+        >>> from regard.decoding import Rules, sample
         >>> from regard.models.families.gpt2 import Gpt2Config, build
         >>> config = Gpt2Config(vocab_size=13, d_model=6, num_layers=1, num_heads=2, d_ff=11)
         >>> network, rules = build(config).eval(), Rules(max_length=5)

@@ -67,6 +67,8 @@ def decode_texts(
             than there are.
 
     Example:
+        >>> from regard.decoding import decode_texts
+        >>> from regard.text import Tokenizer
         >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
         >>> from regard.models.families.bart import build, original_transformer
         >>> backend = Backend(models.WordLevel({"<pad>": 0, "</s>": 1, "ein": 2, "Haus": 3}, "<pad>"))

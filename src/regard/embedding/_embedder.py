@@ -63,6 +63,7 @@ class Embedder:
         CheckpointError: no tokenizer, or damaged files beside the model.
 
     Example:
+        >>> from regard.embedding import Embedder, Request
         >>> from regard.models import load_checkpoint
         >>> embedder = Embedder(load_checkpoint(), Request(level="word", layer=4))
         >>> words = embedder.spans(["a river bank"])

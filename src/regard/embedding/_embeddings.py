@@ -43,6 +43,7 @@ class Computed:
         note: anything else that a reader must know, such as why "fast" is float32.
 
     Example:
+        >>> from regard.embedding import Computed, Loss
         >>> print(Computed("int8", Loss(0.99913, 0.99974)))
         int8, smallest cosine to float32 0.9991
         >>> print(Computed("float32"))

@@ -47,6 +47,7 @@ class Windows:
         InputError: sizes that are no windows.
 
     Example:
+        >>> from regard import Windows
         >>> Windows(overlap=2).parts(7, room=4, starts=range(7))
         [Part(start=0, stop=4, first=0, last=2), Part(start=1, stop=5, first=2, last=4), \
 Part(start=3, stop=7, first=4, last=7)]

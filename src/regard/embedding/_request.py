@@ -31,6 +31,7 @@ class Mix:
         InputError: no layers, or not as many weights.
 
     Example:
+        >>> from regard import Mix
         >>> Mix([3, 4]).shares
         (0.5, 0.5)
 
@@ -68,6 +69,7 @@ class Request:
         InputError: a value that is none of these.
 
     Example:
+        >>> from regard.embedding import Request
         >>> Request(level="word", layer=[0, -1]).layers(6)
         (0, 6)
     """

@@ -129,6 +129,7 @@ def load_checkpoint(
             in `leave_out` that no stored name has.
 
     Example:
+        >>> from regard.models import load_checkpoint
         >>> load_checkpoint().network.config.num_heads
         12
     """
@@ -343,6 +344,7 @@ def new_network(config: FamilyConfig, *, seed: int = 0) -> Transformer:
         InputError: sizes that no network can have.
 
     Example:
+        >>> from regard.models import new_network
         >>> from regard.models.families.gpt2 import Gpt2Config
         >>> network = new_network(Gpt2Config(vocab_size=13, d_model=6, num_layers=2, num_heads=2, d_ff=11))
         >>> network.training, network.decoder.layers[0].ffn.hidden.bias.unique().tolist()

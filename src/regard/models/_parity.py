@@ -74,6 +74,7 @@ class Parity(Displayable):
         bound: what rounding in the model's type explains.
 
     Example:
+        >>> from regard.models import LayerParity, Parity
         >>> exact = LayerParity(kind="encoder", layer=0, weights=1e-9, context=2e-7, heads=1e-7)
         >>> Parity(layers=(exact,), output=0.0, bound=2e-5)
         Parity(largest 2.0e-07 of 2.0e-05: weights 1.0e-09, context 2.0e-07, heads 1.0e-07,

@@ -62,6 +62,8 @@ def save_checkpoint(loaded: Loaded, folder: str | PathLike[str]) -> Path:
         OutputError: there is something of that name, or it cannot be written; nothing is left behind.
 
     Example:
+        >>> from pathlib import Path
+        >>> from regard.models import save_checkpoint
         >>> import tempfile
         >>> from regard.models import load_checkpoint
         >>> with tempfile.TemporaryDirectory() as above:
@@ -115,6 +117,8 @@ def write_checkpoint(
         OutputError: there is something of that name, or it cannot be written; nothing is left behind.
 
     Example:
+        >>> from pathlib import Path
+        >>> from regard.models import write_checkpoint
         >>> import tempfile
         >>> from regard.models import load_checkpoint, new_network
         >>> from regard.models.families.bert import BertConfig

@@ -28,6 +28,8 @@ class Alibi:
         InputError: no heads, or an exponent that is not positive.
 
     Example:
+        >>> import torch
+        >>> from regard.positions import Alibi
         >>> Alibi(8).slopes[:3], Alibi(3).slopes
         ((0.5, 0.25, 0.125), (0.0625, 0.00390625, 0.25))
         >>> Alibi(8).block(torch.tensor([2]), torch.arange(3))[0, 0]
@@ -138,6 +140,8 @@ class RelativeBias(nn.Module):
         table: nn.Embedding(num_buckets, num_heads).
 
     Example:
+        >>> import torch
+        >>> from regard.positions import RelativeBias
         >>> bias = RelativeBias(2, num_buckets=4, max_distance=8)
         >>> _ = bias.table.weight.data.copy_(torch.arange(8.0).view(4, 2))
         >>> bias().block(torch.arange(3), torch.arange(3))[0, 0].tolist()

@@ -77,6 +77,8 @@ class LinearScaling(RotaryScaling):
         InputError: a factor that is not positive.
 
     Example:
+        >>> import torch
+        >>> from regard.positions import LinearScaling
         >>> LinearScaling(2.0).frequencies(100.0, 4, torch.arange(3))
         tensor([0.5000, 0.0500])
 
@@ -112,6 +114,8 @@ class DynamicNTKScaling(RotaryScaling):
         InputError: a number that is not positive.
 
     Example:
+        >>> import torch
+        >>> from regard.positions import DynamicNTKScaling
         >>> scaling = DynamicNTKScaling(2.0, max_seq_len=4)
         >>> scaling.frequencies(100.0, 4, torch.arange(4)), scaling.frequencies(100.0, 4, torch.arange(6))
         (tensor([1.0000, 0.1000]), tensor([1.0000, 0.0500]))
@@ -163,6 +167,8 @@ class YaRNScaling(RotaryScaling):
         InputError: a number that is not positive.
 
     Example:
+        >>> import torch
+        >>> from regard.positions import YaRNScaling
         >>> scaling = YaRNScaling(4.0, original_max_seq_len=64)
         >>> scaling.frequencies(100.0, 8, torch.arange(3))
         tensor([1.0000, 0.2372, 0.0500, 0.0079])
@@ -234,6 +240,8 @@ class LongRoPEScaling(RotaryScaling):
         InputError: a number that is not positive, or other than dim / 2 divisors.
 
     Example:
+        >>> import torch
+        >>> from regard.positions import LongRoPEScaling
         >>> scaling = LongRoPEScaling((1.0, 2.0), (4.0, 5.0), original_max_seq_len=4, factor=2.0)
         >>> scaling.frequencies(100.0, 4, torch.arange(4)), scaling.frequencies(100.0, 4, torch.arange(5))
         (tensor([1.0000, 0.0500]), tensor([0.2500, 0.0200]))
@@ -290,6 +298,8 @@ class Llama3Scaling(RotaryScaling):
         InputError: a number that is not positive, or low and high the same.
 
     Example:
+        >>> import torch
+        >>> from regard.positions import Llama3Scaling
         >>> Llama3Scaling(8.0, 1.0, 4.0, 64).frequencies(100.0, 8, torch.arange(3))
         tensor([1.0000, 0.2444, 0.0130, 0.0040])
 

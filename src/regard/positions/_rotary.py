@@ -39,6 +39,8 @@ class Rotary:
         InputError: an odd or impossible size, a base that is not positive, an unknown layout.
 
     Example:
+        >>> import torch
+        >>> from regard.positions import Rotary
         >>> rotary = Rotary(4, base=10_000.0)
         >>> rotation = rotary.rotation(torch.tensor([[0, 1]]), dtype=torch.float32)
         >>> rotation.apply(torch.ones(1, 1, 2, 4))

@@ -18,6 +18,8 @@ class LearnedPositions(nn.Module):
         pad_id: a row that looking it up does not train, that of padding; None for none.
 
     Example:
+        >>> import torch
+        >>> from regard.positions import LearnedPositions
         >>> positions = LearnedPositions(5, 3)
         >>> positions(torch.tensor([0, 4])).shape, positions.table.shape
         (torch.Size([2, 3]), torch.Size([5, 3]))
@@ -70,6 +72,7 @@ def sinusoidal_encoding(
         InputError: a size below 1, a base that is not positive, or an unknown layout.
 
     Example:
+        >>> from regard.positions import sinusoidal_encoding
         >>> sinusoidal_encoding(2, 3).round(decimals=2)
         tensor([[0.0000, 1.0000, 0.0000],
                 [0.8400, 0.5400, 0.0000]], dtype=torch.float64)
@@ -110,6 +113,8 @@ class SinusoidalPositions(nn.Module):
         max_seq_len, d_model, base, layout: as in `sinusoidal_encoding`.
 
     Example:
+        >>> import torch
+        >>> from regard.positions import SinusoidalPositions
         >>> SinusoidalPositions(5, 3)(torch.tensor([4])).shape
         torch.Size([1, 3])
     """

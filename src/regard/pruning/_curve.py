@@ -139,6 +139,7 @@ def pruning_curve(
         InputError: as in `removal_order`, `every` below 1, or a metric that is no finite number.
 
     Example:
+        >>> from regard.pruning import pruning_curve
         >>> import torch
         >>> from regard.models import load_checkpoint
         >>> def heads(loaded):

@@ -77,6 +77,8 @@ def weakest_heads(
         InputError: as in `removal_order`, or a number below the first step, or that leaves a layer none.
 
     Example:
+        >>> import torch
+        >>> from regard.pruning import weakest_heads
         >>> from regard.models import load_checkpoint
         >>> network = load_checkpoint().network
         >>> importance = torch.arange(72.0).view(6, 12).flip(0)
@@ -211,6 +213,7 @@ def prune(loaded: Loaded, heads: "OfLayers | Mapping[Part, OfLayers]") -> Loaded
             by unlike numbers of query heads, or a lens. The model is left as it was.
 
     Example:
+        >>> from regard.pruning import prune
         >>> from regard.models import load_checkpoint
         >>> smaller = prune(load_checkpoint(), {0: [3, 5], -1: [11]})
         >>> smaller.network.encoder.layers[0].attention.num_heads
@@ -235,6 +238,7 @@ def loads_in(loaded: Loaded) -> tuple[str, ...]:
     not what the fields say, so that loading is refused.
 
     Example:
+        >>> from regard.pruning import loads_in, prune
         >>> from regard.models import load_checkpoint
         >>> loads_in(load_checkpoint())
         ('everything that takes sizes from config.json',)

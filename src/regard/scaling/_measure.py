@@ -54,6 +54,7 @@ def scaling(
             would not hold.
 
     Example:
+        >>> from regard.scaling import scaling
         >>> found = scaling(["linear"], [64, 128], tokens=32)
         >>> [cost.name for cost in found.costs]
         ['softmax', 'linear']

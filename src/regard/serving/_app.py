@@ -46,6 +46,7 @@ def app_of(
         The application; its engines start with its lifespan, or with the first request.
 
     Example:
+        >>> from regard.serving import app_of
         >>> import regard
         >>> from starlette.testclient import TestClient
         >>> with TestClient(app_of([regard.load()])) as client:

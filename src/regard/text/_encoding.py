@@ -84,6 +84,7 @@ class Encoding:
             InputError: There are no ids, or one is no integer from 0 up.
 
         Example:
+            >>> from regard.text import Encoding
             >>> encoding = Encoding.from_ids([101, 2924, 102])
             >>> encoding.token_ids, encoding.tokens[1].text, encoding.find("2924"), encoding.words
             ((101, 2924, 102), '2924', (1,), ())

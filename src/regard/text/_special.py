@@ -164,6 +164,7 @@ class SpecialIds:
         mask: Stands for a token that is to be predicted.
 
     Example:
+        >>> from regard.text import SpecialIds
         >>> SpecialIds(cls=101, sep=102).mask is None
         True
     """

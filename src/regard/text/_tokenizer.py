@@ -43,6 +43,7 @@ class Tokenizer(Chats):
     cut in silence is a wrong one. May be shared between threads, and pickled.
 
     Example:
+        >>> from regard.text import Tokenizer
         >>> from tokenizers import Tokenizer as Backend, models, normalizers, pre_tokenizers
         >>> vocabulary = {"[UNK]": 0, "don": 1, "'": 2, "t": 3, "fish": 4, "##ing": 5}
         >>> backend = Backend(models.WordPiece(vocabulary, unk_token="[UNK]"))
@@ -111,6 +112,7 @@ class Tokenizer(Chats):
                 protobuf is not installed.
 
         Example:
+            >>> from regard.text import Tokenizer
             >>> import pathlib, tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     none = Tokenizer.from_folder(folder, model_type="bert")
@@ -142,6 +144,8 @@ class Tokenizer(Chats):
             CheckpointError: It is of a kind that is not read, or damaged.
 
         Example:
+            >>> from pathlib import Path
+            >>> from regard.text import Tokenizer
             >>> said = {"model": "bert", "tokens": ["[CLS]", "[SEP]", "[UNK]", "▁river", "▁bank", "s"]}
             >>> said |= {"cls_token_id": 0, "seperator_token_id": 1, "unknown_token_id": 2}
             >>> metadata = {f"tokenizer.ggml.{key}": value for key, value in said.items()}
@@ -176,6 +180,7 @@ class Tokenizer(Chats):
             CheckpointError: The text is no tokenizer.
 
         Example:
+            >>> from regard.text import Tokenizer
             >>> Tokenizer.from_str("{}")
             Traceback (most recent call last):
             regard.core.errors.CheckpointError: the JSON given is not a usable tokenizer.json: ...
@@ -216,6 +221,7 @@ class Tokenizer(Chats):
             CheckpointError: A piece of the vocabulary itself has no row.
 
         Example:
+            >>> from regard.text import Tokenizer
             >>> from tokenizers import Tokenizer as Backend, models
             >>> tokenizer = Tokenizer.from_str(Backend(models.WordLevel({"a": 0, "b": 5}, "a")).to_str())
             >>> tokenizer.within(8) is tokenizer
@@ -287,6 +293,7 @@ class Tokenizer(Chats):
             InputError: As `encode`; or neither a text nor a start token.
 
         Example:
+            >>> from regard.text import Tokenizer
             >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
             >>> backend = Backend(models.WordLevel({"<pad>": 0, "river": 1, "bank": 2}, unk_token="<pad>"))
             >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -311,6 +318,7 @@ class Tokenizer(Chats):
             InputError: No token has this id.
 
         Example:
+            >>> from regard.text import Tokenizer
             >>> from tokenizers import Tokenizer as Backend, models
             >>> backend = Backend(models.WordLevel({"the": 0, "bank": 1}, unk_token="the"))
             >>> Tokenizer.from_str(backend.to_str()).token_of(1)
@@ -348,6 +356,7 @@ class Tokenizer(Chats):
             InputError: The vocabulary has no such piece.
 
         Example:
+            >>> from regard.text import Tokenizer
             >>> from tokenizers import Tokenizer as Backend, models
             >>> backend = Backend(models.WordLevel({"the": 0, "bank": 1}, unk_token="the"))
             >>> Tokenizer.from_str(backend.to_str()).id_of("bank")
@@ -383,6 +392,7 @@ class Tokenizer(Chats):
             InputError: No token has one of the ids.
 
         Example:
+            >>> from regard.text import Tokenizer
             >>> from tokenizers import Tokenizer as Backend, decoders, models
             >>> backend = Backend(models.WordPiece({"[UNK]": 0, "fish": 1, "##ing": 2}, unk_token="[UNK]"))
             >>> backend.decoder = decoders.WordPiece()
@@ -434,6 +444,7 @@ class Tokenizer(Chats):
             CheckpointError: The tokenizer itself fails, as where it has no token for unknown words.
 
         Example:
+            >>> from regard.text import Tokenizer
             >>> from tokenizers import Tokenizer as Backend, models, pre_tokenizers
             >>> backend = Backend(models.WordLevel({"?": 0, "river": 1, "bank": 2}, unk_token="?"))
             >>> backend.pre_tokenizer = pre_tokenizers.Whitespace()

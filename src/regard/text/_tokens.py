@@ -25,6 +25,7 @@ class Word:
             token that covers it belongs to a neighbour of which it covers more.
 
     Example:
+        >>> from regard.text import Word
         >>> Word(index=4, text="bank", span=(16, 20), sequence=0, tokens=(5,)).text
         'bank'
     """
@@ -59,6 +60,7 @@ class Token:
             a byte of "日".
 
     Example:
+        >>> from regard.text import Token
         >>> Token(index=1, id=8, text="Ġbank", span=(0, 4), sequence=0, word=0, type_id=0, special=False,
         ...     surface="bank", shown="␣bank").span
         (0, 4)

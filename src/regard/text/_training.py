@@ -109,6 +109,7 @@ def train_tokenizer(
         Sennrich et al. 2016 (arXiv:1508.07909); Schuster and Nakajima 2012; Kudo 2018 (arXiv:1804.10959).
 
     Example:
+        >>> from regard.text import train_tokenizer
         >>> texts = ["the river bank", "the bank of the river"] * 2
         >>> tokenizer = train_tokenizer(texts, kind="wordpiece", size=60)
         >>> [token.text for token in tokenizer.encode("the bank").tokens]
@@ -285,6 +286,7 @@ def write_tokenizer(
         InputError: As `Tokenizer.to_str`.
 
     Example:
+        >>> from regard.text import Tokenizer, write_tokenizer
         >>> import tempfile
         >>> from tokenizers import Tokenizer as Backend, models
         >>> backend = Backend(models.WordLevel({"[PAD]": 0, "bank": 1}, unk_token="[PAD]"))

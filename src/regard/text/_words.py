@@ -32,6 +32,7 @@ class Words(str):
         InputError: one is no text, or blank.
 
     Example:
+        >>> from regard.text import Words
         >>> text = Words(["New York", "lost", "."])
         >>> text, text.spans
         ('New York lost .', ((0, 8), (9, 13), (14, 15)))

@@ -30,6 +30,7 @@ def read_settings(
         InputError: a file that cannot be read, an unknown key (near ones are named), a value of another type.
 
     Example:
+        >>> from regard.training import read_settings
         >>> read_settings("clm", changes=["optimiser.lr=0.001", "batch.rows=12"]).optimiser.lr
         0.001
         >>> read_settings("clm", changes=["optimiser.learning=0.001"])
@@ -48,6 +49,7 @@ def read_word_settings(
         InputError: as `read_settings`.
 
     Example:
+        >>> from regard.training import read_word_settings
         >>> read_word_settings("fasttext", changes=["ngrams.longest=5"]).ngrams.longest
         5
     """

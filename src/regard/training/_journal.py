@@ -154,6 +154,8 @@ def curves(folders: Sequence[str | Path]) -> CurvePicture:
         InputError: one holds no run, or a run that has not done a step.
 
     Example:
+        >>> from pathlib import Path
+        >>> from regard.training import curves
         >>> import tempfile
         >>> place = Path(tempfile.mkdtemp(), "run")
         >>> place.mkdir()
@@ -313,6 +315,7 @@ def film(run: str | Path, text: int | str = 1, *, max_mb: float = MOST_MB) -> Pa
         InputError: a folder without traces, a text that was not watched, or attention that no page can draw.
 
     Example:
+        >>> from regard.training import film
         >>> film("nowhere")
         Traceback (most recent call last):
         regard.core.errors.InputError: run must be the folder of a run with traces of its texts; ...

@@ -38,6 +38,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) ->
         InputError: smoothing outside [0, 1).
 
     Example:
+        >>> from regard.training import NOT_A_TARGET, cross_entropy
         >>> import torch
         >>> round(float(cross_entropy(torch.zeros(3, 4), torch.tensor([0, 1, NOT_A_TARGET]))), 4)
         2.7726
@@ -65,6 +66,7 @@ def kl_divergence(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) ->
         logits, targets, smoothing: as in `cross_entropy`.
 
     Example:
+        >>> from regard.training import cross_entropy, kl_divergence
         >>> import torch
         >>> float(kl_divergence(torch.zeros(1, 4), torch.tensor([0]))) == float(cross_entropy(
         ...     torch.zeros(1, 4), torch.tensor([0])))
@@ -81,6 +83,7 @@ def smoothed_entropy(classes: int, smoothing: float) -> float:
     """H(q) in nats, of a target of `classes` that is smoothed.
 
     Example:
+        >>> from regard.training import smoothed_entropy
         >>> smoothed_entropy(4, 0.0), round(smoothed_entropy(2, 0.5), 4)
         (0.0, 0.5623)
     """

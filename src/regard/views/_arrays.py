@@ -51,6 +51,8 @@ def view(
         InputError: the weights are not attention over these tokens, or are more than a page holds.
 
     Example:
+        >>> import numpy as np
+        >>> from regard import view
         >>> weights = np.full((2, 3, 4, 4), 0.25)
         >>> page = view(weights, ["[CLS]", "river", "bank", "[SEP]"], name="mine")
         >>> page.largest_difference < 1e-4

@@ -48,6 +48,8 @@ class HeadPicture:
         InputError: weights that do not fit the names, are no weights, or are too many to be read.
 
     Example:
+        >>> import numpy as np
+        >>> from regard.views import HeadPicture
         >>> picture = HeadPicture(weights=np.eye(2), queries=("a", "<b>"), keys=("a", "<b>"), title="m")
         >>> picture.svg().count("<path"), "&lt;b&gt; → &lt;b&gt;: 1.0000" in picture.svg()
         (2, True)

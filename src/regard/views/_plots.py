@@ -77,6 +77,7 @@ class CurvePicture(_Picture):
         is_logarithmic: whether both axes are; then all numbers must be above 0.
 
     Example:
+        >>> from regard.views import CurvePicture, Panel, Series
         >>> series = Series(name="run", points=[(1, 3.0), (2, 2.0)])
         >>> picture = CurvePicture(title="t", along="steps", panels=[Panel(title="loss", series=[series])])
         >>> "<title>run: 1 to 2, last 2</title>" in picture.svg()

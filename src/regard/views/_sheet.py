@@ -295,6 +295,8 @@ def plot_positions(table: np.ndarray) -> "Figure":
         InputError: not a table.
 
     Example:
+        >>> import numpy as np
+        >>> from regard.views import plot_positions
         >>> figure = plot_positions(np.eye(3))
         >>> figure.axes[0].get_ylabel()
         'position'

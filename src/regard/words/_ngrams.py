@@ -27,6 +27,7 @@ class Ngrams:
         InputError: lengths that are none, or no bucket.
 
     Example:
+        >>> from regard.words import Ngrams
         >>> list(Ngrams(shortest=3, longest=4).of("bank"))
         ['<ba', '<ban', 'ban', 'bank', 'ank', 'ank>', 'nk>']
         >>> Ngrams(shortest=3, longest=3).buckets_of("as")

@@ -34,6 +34,8 @@ class WordVectors:
         InputError: not as many words as vectors, a word twice, or numbers that are not finite.
 
     Example:
+        >>> import numpy as np
+        >>> from regard.words import WordVectors
         >>> made = WordVectors(words=["river", "bank", "loan"], vectors=np.eye(3, dtype=np.float32) + 1)
         >>> made["bank"].tolist(), "boat" in made
         ([1.0, 2.0, 1.0], False)
@@ -118,6 +120,7 @@ class WordVectors:
             InputError: a word without a vector, a vector of another size, or no word.
 
         Example:
+            >>> from regard.words import WordVectors
             >>> rows = [[1, 0, 1], [1, 1, 1], [0, 0, 1], [0, 1, 1], [1, 0, 0]]
             >>> made = WordVectors(words=["man", "king", "woman", "queen", "apple"], vectors=rows)
             >>> made.nearest(["king", "woman"], 1, unlike="man")[0][0]
@@ -149,6 +152,7 @@ class WordVectors:
             InputError: fewer than three words, or one without a vector.
 
         Example:
+            >>> from regard.words import WordVectors
             >>> made = WordVectors(words=["lake", "pond", "loan"], vectors=[[4, 1], [5, 1], [1, 5]])
             >>> made.odd_one_out(["pond", "loan", "lake"])
             'loan'
@@ -189,6 +193,9 @@ class WordVectors:
             CheckpointError: it cannot be read, or is not what its beginning says.
 
         Example:
+            >>> import numpy as np
+            >>> from pathlib import Path
+            >>> from regard.words import WordVectors
             >>> import tempfile
             >>> file = Path(tempfile.mkdtemp(), "vectors.txt")
             >>> WordVectors(words=["a", "b"], vectors=np.eye(2)).save(file)

@@ -274,6 +274,7 @@ class LinearAttention(FeatureKernel):
     used.
 
     Example:
+        >>> from regard.blocks.attentions import LinearAttention
         >>> import torch
         >>> from regard.blocks import MultiHeadAttention
         >>> attention = MultiHeadAttention(6, 2, kernel=LinearAttention())
@@ -318,6 +319,8 @@ class Performer(FeatureKernel):
         InputError: fewer features than one.
 
     Example:
+        >>> import torch
+        >>> from regard.blocks.attentions import Performer
         >>> from regard.blocks import MultiHeadAttention
         >>> attention = MultiHeadAttention(6, 2, kernel=Performer(features=64))
         >>> attention(torch.randn(1, 5, 6)).shape

@@ -27,6 +27,8 @@ class Linformer(nn.Module, Kernel):
         InputError: matrices of other shapes.
 
     Example:
+        >>> import torch
+        >>> from regard.blocks.attentions import Linformer
         >>> from regard.blocks import MultiHeadAttention
         >>> attention = MultiHeadAttention(6, 2, kernel=Linformer(torch.randn(4, 32)))
         >>> attention(torch.randn(1, 13, 6)).shape

@@ -41,6 +41,8 @@ class Groups:
         InputError: they are no such tensors.
 
     Example:
+        >>> import torch
+        >>> from regard.core import Groups
         >>> groups = Groups(torch.tensor([0, 1, 0, 0]), torch.tensor([0, 1, 2, 2]))
         >>> groups.others().tolist()  # for each position, how many keys belong to it
         [2, 0, 1, 1]

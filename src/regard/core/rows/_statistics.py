@@ -120,6 +120,7 @@ def row_statistics(
         InputError: an argument of another shape or dtype, a place that is no key, or top_k below 0.
 
     Example:
+        >>> from regard.core import AttentionInputs, row_statistics
         >>> import torch
         >>> from regard.core import Causal
         >>> zeros = torch.zeros(1, 1, 4, 2)

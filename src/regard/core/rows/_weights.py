@@ -59,6 +59,7 @@ def attention_weights(
         InputError: positions that are not there, or a kernel that has no weights.
 
     Example:
+        >>> from regard.core import AttentionInputs, attention_weights
         >>> import torch
         >>> inputs = AttentionInputs(q=torch.zeros(1, 1, 4, 2), k=torch.zeros(1, 1, 5, 2),
         ...                          v=torch.zeros(1, 1, 5, 2))

@@ -133,6 +133,8 @@ class Inputs:
         MissingExtraError: pyarrow is not installed.
 
     Example:
+        >>> from pathlib import Path
+        >>> from regard.embedding.job import Columns, Inputs
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "texts.csv")
         >>> _ = path.write_text("year,text\\n1999,A river bank.\\n2001,A bank loan.\\n")

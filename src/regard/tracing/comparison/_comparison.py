@@ -173,6 +173,7 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
         InputError: fewer than two texts, traces of different models, a word that is not in a text.
 
     Example:
+        >>> from regard.tracing import compare
         >>> import regard
         >>> model = regard.load()
         >>> fishing = model.trace("Write a poem about a man fishing on a river bank.")

@@ -84,6 +84,7 @@ def difference(one: Trace, other: Trace) -> Difference:
         InputError: models whose layers or heads differ in number, or texts without a token in common.
 
     Example:
+        >>> from regard.tracing import difference
         >>> import regard
         >>> model = regard.load()
         >>> river, money = model.trace("He sat by the river bank."), model.trace("He sat by the money bank.")

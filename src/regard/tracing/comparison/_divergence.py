@@ -138,6 +138,7 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
             no token in common but special ones.
 
     Example:
+        >>> from regard.tracing import divergence
         >>> import regard
         >>> model = regard.load()
         >>> river, money = model.trace("He sat by the river bank."), model.trace("He sat by the money bank.")

@@ -185,6 +185,7 @@ def movement(traces: Sequence[Trace], word: str | Sequence[str]) -> Movement:
         InputError: no text, traces of different models, a word that is not in a text.
 
     Example:
+        >>> from regard.tracing import movement
         >>> import regard
         >>> model = regard.load()
         >>> fishing = model.trace("Write a poem about a man fishing on a river bank.")

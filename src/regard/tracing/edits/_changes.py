@@ -29,6 +29,7 @@ class Write(Edit):
         InputError: no function; in the forward pass, something else than such a tensor.
 
     Example:
+        >>> import torch
         >>> import regard
         >>> model = regard.load()
         >>> clamp = regard.Write("neuron", lambda x: x.clamp(max=0.5), layer=3)
@@ -114,6 +115,7 @@ class Add(Edit):
             one that does not fit.
 
     Example:
+        >>> import torch
         >>> import regard
         >>> steering = torch.zeros(384, requires_grad=True)
         >>> edited = regard.load().edited(regard.Add("residual", layer=2, value=steering, query=1))
@@ -153,6 +155,7 @@ class Replace(Edit):
             does not fit.
 
     Example:
+        >>> import torch
         >>> import regard
         >>> model = regard.load()
         >>> money = model.trace("a man withdrawing money from a bank")

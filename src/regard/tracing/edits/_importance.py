@@ -75,6 +75,7 @@ def head_importance(
             gradient), or a network in training mode.
 
     Example:
+        >>> from regard.tracing import head_importance
         >>> import regard
         >>> model = regard.load()
         >>> texts = model.trace(["a man fishing on a river bank", "time flies like an arrow"])
@@ -190,6 +191,7 @@ class Likeness:
         InputError: no texts, a text that the model cannot take, or an encoder and a decoder.
 
     Example:
+        >>> from regard.tracing import Likeness
         >>> from regard.models import load_checkpoint
         >>> from regard.pruning import prune
         >>> full = load_checkpoint()

@@ -48,6 +48,7 @@ class Patching:
         site, kind, per, method: what was asked for.
 
     Example:
+        >>> from regard.tracing import Patching
         >>> import torch
         >>> table = Patching(values=torch.tensor([[1.0, 3.0]]), clean=5.0, corrupted=1.0, layers=(0,),
         ...                  site="residual", kind="encoder", per="position", method="activation")
@@ -135,6 +136,7 @@ def patch(
             attribution), or a network in training mode.
 
     Example:
+        >>> from regard.tracing import patch
         >>> import regard
         >>> model = regard.load()
         >>> river, money = model.trace(["the river bank", "the money bank"])

@@ -233,6 +233,7 @@ def heads(
             heads without targets, or a layer that only some kinds have, where no kind is said.
 
     Example:
+        >>> from regard.tracing import heads
         >>> import regard
         >>> table = heads(regard.load().loaded, "The cat sat on the mat, and the dog lay on the rug.")
         >>> card = table[0, 2]
@@ -257,6 +258,7 @@ def heads_of_trace(trace: Trace, **options: Unpack[HeadOptions]) -> HeadTable:
         options: see `HeadOptions`.
 
     Example:
+        >>> from regard.tracing import heads_of_trace
         >>> import regard
         >>> trace = regard.load().trace("The cat sat on the mat, and the dog lay on the rug.")
         >>> heads_of_trace(trace, layer=0, head=2)[0, 2].pattern

@@ -65,6 +65,7 @@ class RowPattern(HeadPattern):
     """Each query has keys of its own.
 
     Example:
+        >>> from regard.tracing import Offset, Sides
         >>> from regard.text import Encoding
         >>> tokens = Encoding.from_ids([7, 7, 7]).tokens
         >>> Offset(-1).places(Sides(kind="decoder", queries=tokens, keys=tokens)).tolist()
@@ -268,6 +269,7 @@ def default_patterns(kind: Kind) -> tuple[HeadPattern, ...]:
         InputError: another kind.
 
     Example:
+        >>> from regard.tracing import default_patterns
         >>> [pattern.name for pattern in default_patterns("cross")]
         ['alignment', 'induction', 'duplicate token', 'delimiter sink', 'broadcast']
     """

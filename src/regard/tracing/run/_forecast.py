@@ -29,6 +29,7 @@ class Forecast:
         peak: the most that is expected while it is made: what it holds, and the layer at work.
 
     Example:
+        >>> from regard.tracing import Forecast
         >>> Forecast(kept=944_000_000, peak=1_045_000_000)
         Forecast(900.3 MiB kept, 996.6 MiB while it is made)
     """
