@@ -25,7 +25,7 @@ BUDGET = {
     "scaling": (460, 4),
     "serving": (1_920, 3),
     "text": (2_960, 9),
-    "tracing": (8_510, 61),
+    "tracing": (8_650, 63),
     "training": (4_090, 20),
     "views": (2_980, 7),
     "words": (390, 3),

@@ -87,7 +87,7 @@ if TYPE_CHECKING:
         heads_of_trace,
         repeated_tokens,
     )
-    from regard.tracing.reasons import Why, WhyPart, Writer
+    from regard.tracing.reasons import Feeds, Why, WhyHeads, WhyPart, Writer
     from regard.tracing.record import AttentionTrace, Keep, KeepPolicy, TracedStack, kept_bytes
     from regard.tracing.run import Forecast, Metric, forecast, rerun
 
@@ -104,6 +104,7 @@ __all__ = [
     "Edit",
     "ExampleMetric",
     "Explanation",
+    "Feeds",
     "Forecast",
     "HeadCard",
     "HeadExample",
@@ -135,6 +136,7 @@ __all__ = [
     "Trace",
     "TracedStack",
     "Why",
+    "WhyHeads",
     "WhyPart",
     "Write",
     "Writer",
@@ -173,7 +175,7 @@ __getattr__, __dir__ = _lazy_exports(
             "HeadOptions HeadPattern HeadTable Induction KeyPattern Offset RowPattern Sides TextOrIds "
             "default_patterns heads heads_of_trace repeated_tokens"
         ),
-        "regard.tracing.reasons": "Why WhyPart Writer",
+        "regard.tracing.reasons": "Feeds Why WhyHeads WhyPart Writer",
         "regard.tracing.record": "AttentionTrace Keep KeepPolicy TracedStack kept_bytes",
         "regard.tracing.run": "Forecast Metric forecast rerun",
     },

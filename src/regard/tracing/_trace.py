@@ -68,6 +68,7 @@ class Trace(run.TraceOfRun):
     heads = heads_of_trace
 
     why = reasons.why
+    why_heads = reasons.why_heads
 
     difference_page = pages.difference_page
     explain = pages.explain

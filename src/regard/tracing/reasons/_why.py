@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from regard.core import AttentionInputs, attention_scores
 from regard.core.arguments import one_of
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.reasons._cuts import weight_without
+from regard.tracing.reasons._scores import Scores
 from regard.tracing.reasons._side import Side, Written
 from regard.tracing.reasons._writers import Writer
 from regard.tracing.record import Trace, WordOrToken, token_of
@@ -255,11 +255,34 @@ def why(
     )
     other = None if against is None else token_of("against", of_keys.encoding, against)[-1]
     with torch.no_grad():
-        row = _Row(trace, layer, head, kind, at)
+        of_head = Scores(trace, layer, head, kind)
+        scores, ratios, bias = (each[0] for each in of_head.rows(torch.tensor([at], device=of_head.q.device)))
+        seen = scores.isfinite()
         for name, token in (("key", to), ("against", other)):
-            if token is not None and token not in row.visible:
+            if token is not None and not seen[token]:
                 raise InputError(f"{name} must be a token that the query may see, by the mask; got {token}.")
-        asked, carried, parts = row.split(to, times := row.times(to, other, of))
+        # How often each key's score is taken.
+        times = torch.zeros_like(scores)
+        times[to] = 1.0
+        if other is not None:
+            times[other] -= 1.0
+        elif of == "difference":
+            times -= seen.double() / seen.sum()
+        scores, bias = scores.masked_fill(~seen, 0.0), bias.masked_fill(~seen, 0.0)
+        # What each side is multiplied with, as the model had it: so sources need one side at a time.
+        of_query = of_head.factor * ratios[to] * of_head.q[at]
+        of_key = of_head.factor * ((times * ratios) @ of_head.k)
+        rows = [each for each, count in enumerate(times.tolist()) if count or each == to]
+        keys, queries = (Side(trace, layer, head, kind, "k", rows), Side(trace, layer, head, kind, "q", [at]))
+        tokens = {each: trace.sides(each)[1].shown for each in trace.kinds}
+        asked, carried, q, k = [], [], [], []
+        for part in queries.parts():
+            asked.append(_unranked(part, 0, of_key, tokens))
+            q.append(queries.turned(part.values)[0])
+        for part in keys.parts():
+            carried.append(_unranked(part, rows.index(to), of_query, tokens))
+            k.append((times * ratios)[rows] @ keys.turned(part.values))
+        parts = (of_head.factor * torch.stack(q) @ torch.stack(k).mT).cpu()
     weight = partial(weight_without, trace, layer=layer, head=head, kind=kind, pair=(at, to))
     sides, orders = [], []
     for found, dim, token in ((asked, 1, at), (carried, 0, to)):
@@ -274,14 +297,14 @@ def why(
         key=to,
         against=other,
         of=of,
-        value=float(times @ row.scores),
-        score=float(row.scores[row.visible.index(to)]),
+        value=float(times @ scores),
+        score=float(scores[to]),
         weight=float(trace.weights(layer, head, kind=kind, query=at, key=to)),
-        keys=len(row.visible),
+        keys=int(seen.sum()),
         query_parts=sides[0],
         key_parts=sides[1],
         parts=parts[orders[0]][:, orders[1]],
-        bias=float(times @ row.bias),
+        bias=float(times @ bias),
         query_token=of_queries.shown[at],
         key_token=of_keys.shown[to],
         against_token=None if other is None else of_keys.shown[other],
@@ -299,63 +322,6 @@ def _ranked(
             part, left = replace(part, weight=without), left - 1
         found.append(part)
     return tuple(found)
-
-
-class _Row:
-    """One row of a head's scores in float64, at the keys that the query may see: product, cap and bias."""
-
-    def __init__(self, trace: Trace, layer: int, head: int, kind: Kind, query: int) -> None:
-        whole: AttentionInputs = trace.attention_of(layer, kind).inputs
-        whole.require_scores()
-        inputs = whole.head(head)
-        self._trace, self._head, self._query = trace, (layer, head, kind), query
-        at = torch.tensor([query], device=inputs.q.device)
-        wide = inputs.changed(q=inputs.q.double(), k=inputs.k.double())
-        scores = attention_scores(wide, at, range(inputs.k_len))[0, 0, 0]
-        columns = scores.isfinite().nonzero()[:, 0]
-        self.visible: list[int] = columns.tolist()
-        self.scores = scores[columns]
-        self._q, self._k = wide.q[0, 0, query], wide.k[0, 0, columns]
-        self._factor = inputs.factor
-        products = self._factor * (self._k @ self._q)
-        self._ratios = torch.ones_like(products)
-        if (cap := inputs.softcap) is not None:  # its scale is frozen, as that of a norm
-            self._ratios = torch.where(products == 0, 1.0, cap * torch.tanh(products / cap) / products)
-        bias = inputs.bias
-        self.bias = torch.zeros_like(products)
-        if bias is not None:
-            assert not isinstance(bias, Tensor), "of one head it is an object"
-            self.bias = bias.block(at, columns)[0, 0, 0].double().expand_as(products)
-
-    def times(self, key: int, against: int | None, of: WhyOf) -> Tensor:
-        """How often each visible key's score is taken: once the key's, and what is subtracted."""
-        found = torch.zeros_like(self.scores)
-        found[self.visible.index(key)] = 1.0
-        if of == "difference" and against is None:
-            found -= 1.0 / len(self.visible)
-        elif against is not None:
-            found[self.visible.index(against)] -= 1.0
-        return found
-
-    def split(self, key: int, times: Tensor) -> tuple[list[WhyPart], list[WhyPart], Tensor]:
-        """What wrote the query, what wrote the key, and their products, on the CPU."""
-        trace, (layer, head, kind), place = self._trace, self._head, self.visible.index(key)
-        rows = [each for each, count in enumerate(times.tolist()) if count or each == place]
-        keys = Side(trace, layer, head, kind, "k", [self.visible[each] for each in rows])
-        queries = Side(trace, layer, head, kind, "q", [self._query])
-        ratios, own = self._ratios[rows] * times[rows], rows.index(place)
-        # What each side is multiplied with, as the model had it: so sources need one side at a time.
-        of_query = self._factor * self._ratios[place] * self._q
-        of_key = self._factor * (ratios @ self._k[rows])
-        tokens = {each: trace.sides(each)[1].shown for each in trace.kinds}
-        asked, carried, q, k = [], [], [], []
-        for part in queries.parts():
-            asked.append(_unranked(part, 0, of_key, tokens))
-            q.append(queries.turned(part.values)[0])
-        for part in keys.parts():
-            carried.append(_unranked(part, own, of_query, tokens))
-            k.append(ratios @ keys.turned(part.values))
-        return asked, carried, (self._factor * torch.stack(q) @ torch.stack(k).mT).cpu()
 
 
 def _unranked(part: Written, row: int, toward: Tensor, tokens: dict[Kind, tuple[str, ...]]) -> WhyPart:

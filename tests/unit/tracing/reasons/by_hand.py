@@ -129,7 +129,7 @@ def turned(rotation: Any, x: Array) -> Array:
     return found
 
 
-def side(trace: Trace, kind: Any, layer: int, head: int, name: str) -> Parts:
+def side(trace: Trace, kind: Any, layer: int, head: int, name: str, *, is_turned: bool = True) -> Parts:
     """What the queries ("q") or keys ("k") of a head are made of, as they enter the product."""
     stack_kind: Any = ("decoder" if name == "q" else "encoder") if kind == "cross" else kind
     network: Any = trace.require_model().network
@@ -150,10 +150,15 @@ def side(trace: Trace, kind: Any, layer: int, head: int, name: str) -> Parts:
     size = len(linear.weight) // heads
     parts = mapped(linear, parts, slice(number * size, (number + 1) * size))
     parts = normed(getattr(attention, f"{name}_norm"), parts)
-    stack = network.stack(stack_kind)
-    rotary = None if kind == "cross" else stack.patterns[layer].rotary
-    rotation = None
-    if rotary is not None:
-        ids = torch.tensor([trace.stack(stack_kind).encoding.token_ids])
-        rotation = rotary.rotation(stack.numbering(ids), dtype=torch.float64)
+    rotation = rotation_of(trace, network, kind, layer) if is_turned and kind != "cross" else None
     return {each: turned(rotation, x) for each, x in parts.items()}
+
+
+def rotation_of(trace: Trace, network: Any, kind: Any, layer: int) -> Any:
+    """How positions turn queries and keys in a layer; None where they do not."""
+    stack = network.stack(kind)
+    rotary = stack.patterns[layer].rotary
+    if rotary is None:
+        return None
+    ids = torch.tensor([trace.stack(kind).encoding.token_ids])
+    return rotary.rotation(stack.numbering(ids), dtype=torch.float64)
