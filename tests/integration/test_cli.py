@@ -200,6 +200,20 @@ def test_explain_fits_80_columns(run: Run, text: str, word: str) -> None:
     assert len(out.splitlines()) < 110
 
 
+def test_explain_why_a_word_is_looked_at(run: Run) -> None:
+    asked = ("explain", FISHING, *WORD, "-l", "1", "-n", "9", "--why", "river")
+    code, out, err = run(*asked, "--check")
+    assert (code, err) == (0, "")
+    assert out.startswith("Head 1.9: bank looks at river, weight 0.583.\n")
+    assert "weight without (was 0.583)" in out
+    told = json.loads(run(*asked, "--json").out)
+    assert told["sentence"].startswith("bank looks at river above all for its position: +3.47 of +6.25 over")
+    assert told["weight"] == pytest.approx(0.583, abs=1e-3)
+    for side in ("key_parts", "query_parts"):
+        assert sum(part["value"] for part in told[side]) == pytest.approx(told["value"], abs=1e-5)
+    assert told["key_parts"][1]["source"] == 9  # head 0.2, from "a"
+
+
 def test_explain_by_token_from_stdin_as_json(run: Run) -> None:
     code, out, err = run("explain", "-", "--token", "-3", "--json", stdin=f"{FISHING}\n".encode())
     assert (code, err) == (0, "")
@@ -345,6 +359,8 @@ WORD = ("-w", "bank")
         (("compare", "-", "-", *WORD), "stdin is read once"),
         (("explain", FISHING, *WORD, "-l", "6"), r"--layer must be from 0 to 5.*; got 6\."),
         (("explain", FISHING, *WORD, "-l", "-7"), "got -7"),
+        (("explain", FISHING, *WORD, "--check"), "--check goes with --why"),
+        (("explain", FISHING, *WORD, "--why", "rivr"), r'did you mean "river"'),
         (("explain", FISHING, *WORD, "-n", "12"), r"--head must be from 0 to 11.*; got 12\."),
         (("explain", FISHING, *WORD, "-n", "-13"), "got -13"),
         (("explain", FISHING), "give --word or --token"),

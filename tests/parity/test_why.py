@@ -41,6 +41,22 @@ def test_heads_of_smollm2() -> None:
         check(trace, "decoder", layer, head, 5, 2)
 
 
+def test_induction_in_smollm2() -> None:
+    """What stands out at "river" is that it follows "lamp", which head 16.0 noted there."""
+    words = "stone lamp river chair cloud pencil window garden"
+    trace = regard.load("smollm2").trace(f"{words} {words}")
+    assert float(trace.weights(16, 0).diagonal(-1).mean()) > 0.5
+    for layer, head in ((18, 6), (17, 3), (17, 4)):
+        found = trace.why(layer, head, "lamp#2", "river#1", check=True)
+        first = next(part for part in found.key_parts if part.writer.name == "head")
+        assert (first.writer.layer, first.writer.head, first.source) == (16, 0, 1)
+        assert first.value > 0.5 * found.value
+        assert first.weight is not None
+        assert first.weight < 0.7 * found.weight
+        feeds = trace.why_heads(layer, head, query=slice(9, None)).key_feeds
+        assert (feeds[0].writer.layer, feeds[0].writer.head) == (16, 0)
+
+
 @pytest.mark.parametrize("family", ["gpt2", "llama", "gemma2", "bert", "t5", "bart"])
 def test_every_head_of_models_of_transformers(family: str, tmp_path: Path) -> None:
     """Their own weights give the differences of scores: log w - log w'."""

@@ -1,7 +1,9 @@
 """`regard explain`: one token's attention, worked out in the terminal."""
 
+from typing import Any
+
 from regard.cli._input import as_typed, load_model, read_texts
-from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, option
+from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
 from regard.cli._output import console, print_json
 from regard.core.errors import InputError
 
@@ -15,6 +17,10 @@ def explain(
     token: int | None = option("--token N", "A token by its place from 0, instead of a word."),
     layer: int = option("--layer -l N", "Which layer, from 0; -1 is the last.", -1),
     head: int = option("--head -n N", "Which head of it, from 0; -1 is the last.", 0),
+    why: str | None = option(
+        "--why WORD", "Why it looks at this word: its score over the mean of the row, by what wrote both."
+    ),
+    check: bool = flag("--check", "With --why: cut the largest parts, one at a time, and read the weight."),
     target: str | None = TARGET,
     kind: Kind | None = KIND,
     model: str = MODEL,
@@ -26,6 +32,8 @@ def explain(
         raise InputError("give --word or --token, to say whose attention is worked out.")
     if word is not None and token is not None:
         raise InputError("--word and --token are both given; leave one of them out.")
+    if check and why is None:
+        raise InputError("--check goes with --why.")
     [text] = read_texts([text])
     selector = as_typed(selector) if isinstance(selector, str) else selector
     loaded = load_model(model)
@@ -35,8 +43,12 @@ def explain(
         raise InputError(
             f'--target must be given for {meant} attention: the decoder reads it, as in --target "a river".'
         )
-    explanation = trace.explain(selector, layer, head, kind=meant)
+    found: Any
+    if why is not None:
+        found = trace.why(layer, head, selector, as_typed(why), kind=meant, check=check)
+    else:
+        found = trace.explain(selector, layer, head, kind=meant)
     if as_json:
-        print_json(explanation.to_json())
+        print_json(found.to_json())
         return
-    console().print(explanation)
+    console().print(found)

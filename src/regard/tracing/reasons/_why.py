@@ -138,10 +138,23 @@ class Why(Displayable):
         against = f"the mean of {self.keys} keys" if self.against is None else str(self.against_token)
         return f" over {against}"
 
+    def to_json(self) -> dict[str, Any]:
+        """What was asked and found, as plain values; without the pairs."""
+        names = ("layer", "head", "kind", "query", "key", "against", "of", "value", "score", "weight", "keys")
+        sides = {"query_parts": self.query_parts, "key_parts": self.key_parts}
+        told = {name: getattr(self, name) for name in (*names, "bias", "error", "sentence")}
+        return told | {
+            name: [
+                _columns(part) | {"value": part.value, "source": part.source, "weight": part.weight}
+                for part in parts
+            ]
+            for name, parts in sides.items()
+        }
+
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each pair of a query's part and a key's, and one for the bias."""
         rows = [
-            _columns("query", query) | _columns("key", key) | {"value": value}
+            _columns(query, "query_") | _columns(key, "key_") | {"value": value}
             for query, values in zip(self.query_parts, self.parts.tolist(), strict=True)
             for key, value in zip(self.key_parts, values, strict=True)
         ]
@@ -169,10 +182,9 @@ class Why(Displayable):
         yield plain_table(["in the query", "meets in the key", "adds"], rows, left=2)
 
 
-def _columns(side: str, part: WhyPart) -> dict[str, Any]:
-    writer = part.writer
-    found = {"part": writer.name, "layer": writer.layer, "head": writer.head, "kind": writer.kind}
-    return {f"{side}_{name}": value for name, value in found.items()}
+def _columns(part: WhyPart, before: str = "") -> dict[str, Any]:
+    names = {"part": "name", "layer": "layer", "head": "head", "kind": "kind"}
+    return {f"{before}{name}": getattr(part.writer, field) for name, field in names.items()}
 
 
 def _side(what: str, parts: Sequence[WhyPart], weight: float) -> "Iterator[RenderableType]":
