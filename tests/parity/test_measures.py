@@ -120,6 +120,7 @@ def test_value_zeroing(family: str, tmp_path: Path) -> None:
         assert_close_to_largest(trace.value_zeroing(1), wanted, PARITY_FP32)
 
 
+@pytest.mark.filterwarnings("ignore:integrated gradients add up")  # in so few steps
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5", "bart"])
 def test_own_and_through_the_lens(family: str, tmp_path: Path) -> None:
     traces = both_ways(lens_models.FAMILIES[family](), tmp_path)

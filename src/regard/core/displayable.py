@@ -1,4 +1,4 @@
-"""Results that show themselves: as a table in a terminal, in `print`, in a notebook, and as a data frame."""
+"""Results as tables: data frames and files; and those that show themselves in a terminal and a notebook."""
 
 import json
 from abc import ABC, abstractmethod
@@ -19,40 +19,21 @@ _WIDTH: Final = 80
 _IN_HTML: Final = '<pre style="line-height: 1.25; font-family: Menlo, Consolas, monospace">{code}</pre>'
 
 
-class Displayable(ABC):
-    """A result that shows itself.
+class Tabular(ABC):
+    """A result that is a table: `to_pandas`, `to_arrow` and `to_file` give its rows, `to_rows`.
 
-    `print(result)` gives text in 80 columns, a notebook shows the same with colours, `to_pandas` and
-    `to_arrow` give its rows as a table. A class says what is drawn (`_parts`) and its rows (`to_rows`).
-
-    Example:
-        >>> import regard
-        >>> found = regard.load().heads("The cat sat on the mat.", layer=0)
-        >>> print(found)  # doctest: +ELLIPSIS
-        sentence-transformers/all-MiniLM-L6-v2: 1 text, 9 tokens
-        ...
-        >>> found.to_pandas().columns.tolist()[:4]
-        ['kind', 'layer', 'head', 'pattern']
+    Where cells lie along axes, such as layers and heads, `axes` names their columns, and `to_xarray` gives
+    the others as arrays over them.
     """
 
-    @abstractmethod
-    def _parts(self) -> "Iterator[RenderableType]":
-        """What is drawn, from top to bottom, in 80 columns."""
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The columns that say which cell a row is; () of a table without axes."""
+        return ()
 
     @abstractmethod
     def to_rows(self) -> list[dict[str, Any]]:
         """The rows of its table, each by column name."""
-
-    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
-        yield from self._parts()
-
-    def __str__(self) -> str:
-        return _drawn(self).file.getvalue().rstrip()  # type: ignore[attr-defined, no-any-return]
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        html = _drawn(self, record=True).export_html(inline_styles=True, code_format=_IN_HTML)
-        return html.rstrip()
 
     def to_pandas(self) -> Any:
         """The rows as a pandas data frame.
@@ -105,6 +86,50 @@ class Displayable(ABC):
         except pa.ArrowInvalid as error:
             told = f"rows must have values of one kind in a column ({error}); write .jsonl or .csv."
             raise InputError(told) from error
+
+    def to_xarray(self) -> Any:
+        """The rows as an xarray dataset over `axes`.
+
+        Raises:
+            InputError: the table has no axes.
+            MissingExtraError: pandas or xarray is not installed.
+        """
+        if not self.axes:
+            raise InputError(f"{type(self).__name__} has no axes; take to_pandas().")
+        optional("arrays with named axes need", "xarray", "xarray")
+        return self.to_pandas().set_index(list(self.axes)).to_xarray()
+
+
+class Displayable(Tabular):
+    """A result that shows itself.
+
+    `print(result)` gives text in 80 columns, and a notebook shows the same with colours. A class says what is
+    drawn (`_parts`).
+
+    Example:
+        >>> import regard
+        >>> found = regard.load().heads("The cat sat on the mat.", layer=0)
+        >>> print(found)  # doctest: +ELLIPSIS
+        sentence-transformers/all-MiniLM-L6-v2: 1 text, 9 tokens
+        ...
+        >>> found.to_pandas().columns.tolist()[:4]
+        ['kind', 'layer', 'head', 'pattern']
+    """
+
+    @abstractmethod
+    def _parts(self) -> "Iterator[RenderableType]":
+        """What is drawn, from top to bottom, in 80 columns."""
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[RenderableType]":
+        yield from self._parts()
+
+    def __str__(self) -> str:
+        return _drawn(self).file.getvalue().rstrip()  # type: ignore[attr-defined, no-any-return]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        html = _drawn(self, record=True).export_html(inline_styles=True, code_format=_IN_HTML)
+        return html.rstrip()
 
 
 def _drawn(shown: Displayable, *, record: bool = False) -> "Console":

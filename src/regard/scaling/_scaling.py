@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from regard.core.displayable import Tabular
 from regard.views import CurvePicture, Panel, Series
 
 
@@ -48,7 +49,7 @@ class Exponent(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaling:
+class Scaling(Tabular):
     """What `scaling` found.
 
     Args:
@@ -75,6 +76,20 @@ class Scaling:
     def to_dict(self) -> dict[str, Any]:
         """As plain values, for JSON."""
         return asdict(self)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return ("attention", "tokens")
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row for each attention and length: seconds, and bytes at the peak where the system can tell."""
+        return [
+            {"attention": cost.name, "tokens": length, "seconds": seconds, "peak": peak}
+            for cost in self.costs
+            for length, seconds, peak in zip(
+                self.lengths, cost.seconds, cost.peak or (None,) * len(self.lengths), strict=True
+            )
+        ]
 
     def picture(self) -> CurvePicture:
         """Time and memory over length, both axes logarithmic, with the crossings."""

@@ -350,7 +350,8 @@ class Tokenizer(Chats):
         """The id of a piece.
 
         Args:
-            token: The piece exactly as in the vocabulary: "bank", "##ing", "[CLS]".
+            token: The piece exactly as in the vocabulary ("bank", "##ing", "[CLS]", "Ġbank"), or as text,
+                where one piece alone is shown so: " bank".
 
         Raises:
             InputError: The vocabulary has no such piece.
@@ -366,9 +367,12 @@ class Tokenizer(Chats):
             raise InputError(f"token must be a string; got {type(token).__name__}")
         number = self._backend.token_to_id(token) if surrogate(token) is None else None
         if number is None:
-            pieces = [piece for piece, id in self._backend.get_vocab().items() if self.shown(id) == token]
+            asked = token.replace(" ", "␣")
+            found = {piece: id for piece, id in self._backend.get_vocab().items() if self.shown(id) == asked}
+            if len(found) == 1:
+                return next(iter(found.values()))
             way = "a piece exactly as it stands there, or let encode() give the pieces of a text"
-            way = f"{' or '.join(map(shown, pieces))}, which is shown so" if pieces else way
+            way = f"{' or '.join(map(shown, found))}, which are shown so" if found else way
             raise InputError(
                 f"{shown(token)} is not in the vocabulary of {self.vocab_size} tokens; write {way}"
             )

@@ -7,7 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from regard.core.displayable import Tabular
 from regard.views._assets import palette, read
 from regard.views._sheet import Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
 
@@ -67,7 +69,7 @@ class _Picture(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurvePicture(_Picture):
+class CurvePicture(_Picture, Tabular):
     """Panels over one axis from left to right; in a notebook they show themselves.
 
     Args:
@@ -88,6 +90,15 @@ class CurvePicture(_Picture):
     along: str
     panels: Sequence[Panel]
     is_logarithmic: bool = False
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a point: its panel, its series, and where it lies."""
+        return [
+            {"panel": panel.title, "series": each.name, self.along: x, "value": y}
+            for panel in self.panels
+            for each in panel.series
+            for x, y in each.points
+        ]
 
     def _sheet(self) -> Sheet:
         names = list(dict.fromkeys(each.name for panel in self.panels for each in panel.series))

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core.arguments import check_function, one_of
+from regard.core.displayable import Tabular
 from regard.core.errors import InputError
 from regard.models import Kind, Loaded, StackKind
 from regard.text import Encoding
@@ -37,7 +38,7 @@ PatchingMethod = Literal["activation", "attribution"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Patching:
+class Patching(Tabular):
     """The metric of the corrupted text, with one cell at a time as it is in the clean text.
 
     Args:
@@ -80,6 +81,18 @@ class Patching:
         if self.clean == self.corrupted:
             raise InputError(f"metric must differ between the two texts; it is {self.clean} of both.")
         return self.effect / (self.clean - self.corrupted)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a cell: its layer, its position, head or neuron, and the metric with it patched."""
+        return [
+            {"layer": layer, self.per: place, "value": value, "effect": value - self.corrupted}
+            for layer, row in zip(self.layers, self.values.tolist(), strict=True)
+            for place, value in enumerate(row)
+        ]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return ("layer", self.per)
 
     def __repr__(self) -> str:
         rows, columns = self.values.shape

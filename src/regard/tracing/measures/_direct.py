@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.blocks import PostNorm, PreNorm, Residual, SandwichNorm
 from regard.core import Taps
+from regard.core.displayable import Tabular
 from regard.core.errors import InputError
 from regard.models import Kind, Network, StackKind, bound_of, relative_error
 from regard.tracing.measures._frozen import frozen
@@ -32,7 +34,7 @@ position, or the dot product of the last hidden state with a direction (d_model,
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DirectAttribution:
+class DirectAttribution(Tabular):
     """The parts that sum to a logit, in float64 on the CPU: of one position (), of several with an axis (P,).
 
     Args:
@@ -71,6 +73,27 @@ class DirectAttribution:
     def error(self) -> Tensor:
         """total - value: rounding in the model's type."""
         return self.total - self.value
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a part of each position: its name, its layer and head where it has them, and what it adds."""
+        parts: list[tuple[str, int | None, int | None, Tensor]] = [
+            (name, None, None, getattr(self, name))
+            for name in ("embedding", "norm_bias", "head_bias", "edited")
+        ]
+        for name, layers in (("head", self.heads), ("cross_head", self.cross_heads)):
+            parts += [
+                (name, layer, head, each[..., head])
+                for layer, each in enumerate(layers)
+                for head in range(each.shape[-1])
+            ]
+        for name in ("attention_bias", "ffn"):
+            each = getattr(self, name)
+            parts += [(name, layer, None, each[..., layer]) for layer in range(each.shape[-1])]
+        return [
+            {"position": position, "part": name, "layer": layer, "head": head, "value": value}
+            for name, layer, head, values in parts
+            for position, value in zip(self.positions, values.reshape(-1).tolist(), strict=True)
+        ]
 
     def __repr__(self) -> str:
         many = f"{len(self.positions)} positions, {len(self.heads)} layers"

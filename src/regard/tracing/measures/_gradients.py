@@ -1,8 +1,11 @@
 """Gradients of any number that a model gives: by tensors on the way to it, times attention, integrated."""
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +13,7 @@ from torch import Tensor
 
 from regard.core import Taps
 from regard.core.arguments import whole
+from regard.core.displayable import Tabular
 from regard.core.errors import InputError
 from regard.core.memory import check_room
 from regard.models import Kind, Network, Output, StackKind
@@ -175,12 +179,14 @@ def _products(trace: Trace, of: Scalar, names: list[str]) -> list[Tensor]:
     return [(values[name] * found[name])[0] for name in names]
 
 
+_MISSED = 0.05
+"""The share of the effect beyond which attributions that do not add up are no explanation."""
 _MOST_STEPS = 1000
 """The nodes of more are not worth their time: the error falls exponentially where the model is smooth."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class IntegratedGradients:
+class IntegratedGradients(Tabular):
     """What each token's embedding adds, and how exactly that adds up.
 
     Args:
@@ -190,7 +196,7 @@ class IntegratedGradients:
         value: f at the text.
         baseline_value: f at the baseline.
         error: sum of the attributions - (value - baseline_value); by the axiom of completeness 0, up to the
-            steps of the integral. More steps make it smaller.
+            steps of the integral. More steps make it smaller where the model is smooth along the line.
     """
 
     tokens: tuple[str, ...]
@@ -200,10 +206,25 @@ class IntegratedGradients:
     baseline_value: float
     error: float
 
+    @property
+    def missed(self) -> float:
+        """|error| / |value - baseline_value|: the share of the effect that they miss or invent."""
+        effect = abs(self.value - self.baseline_value)
+        return abs(self.error) / effect if effect else math.inf if self.error else 0.0
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a token, with what it adds."""
+        return [
+            {"position": position, "token": token, "attribution": added}
+            for position, (token, added) in enumerate(
+                zip(self.tokens, self.attributions.tolist(), strict=True)
+            )
+        ]
+
     def __repr__(self) -> str:
         return (
             f"IntegratedGradients({len(self.tokens)} tokens, {self.baseline_value:.6g} -> {self.value:.6g}, "
-            f"error {self.error:.1e})"
+            f"error {self.error:.1e}, {self.missed:.1%} of the effect)"
         )
 
 
@@ -222,7 +243,8 @@ def integrated_gradients(
     x are the learned embeddings (the rows of the table, at the tap `embeddings.tokens`); positions, token
     types and norms stay as they are. The integral is by Gauss and Legendre: exact for polynomials of degree
     2 steps - 1. Where the model jumps at the baseline it does not converge, and `error` says so: a model with
-    RMSNorm and nothing added to its embeddings does at the zero vector; give it a token for a baseline.
+    RMSNorm and nothing added to its embeddings does at the zero vector; give it a token for a baseline. A
+    warning says so where more than 5 % of the effect is missed.
 
     Args:
         of: from the model's output to one number, as in `gradients`.
@@ -277,7 +299,7 @@ def integrated_gradients(
         total += 0.5 * weight * gradient.double()
     by_entry = ((x - start).double() * total)[0]
     before, after = float(at_baseline.detach()), float(at_text.detach())
-    return IntegratedGradients(
+    found = IntegratedGradients(
         tokens=traced.shown,
         attributions=by_entry.sum(dim=1).float().cpu(),
         by_entry=by_entry.float().cpu(),
@@ -285,6 +307,14 @@ def integrated_gradients(
         baseline_value=before,
         error=float(by_entry.sum()) - (after - before),
     )
+    if found.missed > _MISSED:
+        warnings.warn(
+            f"integrated gradients add up to {float(by_entry.sum()):.3g} where the effect is "
+            f"{after - before:.3g}: off by {found.missed:.0%} with steps={steps}. Give more steps; "
+            "if that does not help, the model jumps on the line from the baseline: give a token's id as it.",
+            stacklevel=3,
+        )
+    return found
 
 
 def _baseline(trace: Trace, baseline: int | Tensor | None, x: Tensor, stack: StackKind) -> Tensor:

@@ -2,14 +2,16 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
 
 from regard.blocks import learned
 from regard.core import Taps
+from regard.core.displayable import Tabular
 from regard.core.errors import InputError
 from regard.core.memory import check_room, has_room, human_bytes
 from regard.models import Loaded, Network
@@ -21,7 +23,7 @@ from regard.tracing.run._passes import check_traced, run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forecast:
+class Forecast(Tabular):
     """What a trace will take, in bytes over the loaded model.
 
     Args:
@@ -36,6 +38,10 @@ class Forecast:
 
     kept: int
     peak: int
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row: bytes kept, and at the peak."""
+        return [asdict(self)]
 
     def __repr__(self) -> str:
         return f"Forecast({human_bytes(self.kept)} kept, {human_bytes(self.peak)} while it is made)"

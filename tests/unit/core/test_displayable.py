@@ -1,0 +1,87 @@
+"""Results as tables: rows by hand, and what they become."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.core.displayable import Tabular
+from regard.core.errors import InputError
+from regard.scaling import Cost, Scaling
+from regard.tracing import DirectAttribution, Forecast, IntegratedGradients, Patching
+from regard.views import CurvePicture, Panel, Series
+
+PATCHED = Patching(
+    values=torch.tensor([[1.0, 3.0], [2.0, 0.5]]),
+    clean=5.0,
+    corrupted=1.0,
+    layers=(3, "embedding"),
+    site="residual",
+    kind="encoder",
+    per="position",
+    method="activation",
+)
+DIRECT = DirectAttribution(
+    positions=(7,),
+    value=torch.tensor(10.0),
+    embedding=torch.tensor(1.0),
+    heads=(torch.tensor([2.0, 3.0]),),
+    cross_heads=(),
+    attention_bias=torch.tensor([0.5]),
+    ffn=torch.tensor([4.0]),
+    norm_bias=torch.tensor(0.0),
+    head_bias=torch.tensor(-0.5),
+    edited=torch.tensor(0.0),
+)
+GRADIENTS = IntegratedGradients(
+    tokens=("a", "bank"),
+    attributions=torch.tensor([0.25, -1.0]),
+    by_entry=torch.zeros(2, 3),
+    value=1.0,
+    baseline_value=1.75,
+    error=0.0,
+)
+COST = Cost(
+    name="fused", seconds=(0.5, 1.5), peak=(), error=0.0, exponent=None, memory_exponent=None, crossing=None
+)
+SCALED = Scaling(lengths=(16, 32), heads=2, head_dim=8, causal=False, threads=1, tokens=16, costs=(COST,))
+CURVES = CurvePicture(
+    title="t", along="steps", panels=[Panel(title="loss", series=[Series(name="run", points=[(1, 3.0)])])]
+)
+
+
+@pytest.mark.parametrize(
+    ("result", "count", "row"),
+    [
+        (PATCHED, 4, {"layer": 3, "position": 1, "value": 3.0, "effect": 2.0}),
+        (DIRECT, 8, {"position": 7, "part": "head", "layer": 0, "head": 1, "value": 3.0}),
+        (DIRECT, 8, {"position": 7, "part": "ffn", "layer": 0, "head": None, "value": 4.0}),
+        (GRADIENTS, 2, {"position": 1, "token": "bank", "attribution": -1.0}),
+        (Forecast(kept=3, peak=5), 1, {"kept": 3, "peak": 5}),
+        (SCALED, 2, {"attention": "fused", "tokens": 32, "seconds": 1.5, "peak": None}),
+        (CURVES, 1, {"panel": "loss", "series": "run", "steps": 1, "value": 3.0}),
+    ],
+)
+def test_a_row_of_each(result: Tabular, count: int, row: dict[str, Any], tmp_path: Path) -> None:
+    rows = result.to_rows()
+    assert len(rows) == count
+    assert row in rows
+    frame, arrow = result.to_pandas(), result.to_arrow() if result is not PATCHED else None
+    assert list(frame.columns) == list(row)
+    assert arrow is None or arrow.to_pylist() == rows
+    result.to_file(tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_text().splitlines()[0] == ",".join(row)
+
+
+def test_the_parts_of_a_logit_add_up_in_its_table() -> None:
+    assert DIRECT.to_pandas()["value"].sum() == float(DIRECT.total) == 10.0
+
+
+def test_cells_lie_along_axes() -> None:
+    found = PATCHED.to_xarray()
+    assert found["effect"].sel(layer=3).values.tolist() == [0.0, 2.0]
+    assert found["value"].sel(layer="embedding", position=1).item() == 0.5
+    assert SCALED.to_xarray()["seconds"].dims == ("attention", "tokens")
+    with pytest.raises(InputError, match=r"^IntegratedGradients has no axes; take to_pandas\(\)\.$"):
+        GRADIENTS.to_xarray()
