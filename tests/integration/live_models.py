@@ -33,28 +33,33 @@ def _word_pieces() -> Tokenizer:
     return made
 
 
-def _byte_pairs() -> Tokenizer:
+def _byte_pairs(*, digits: bool = False) -> Tokenizer:
     signs = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("i", "n"), ("in", "g")]
     vocabulary = [*signs, *("".join(pair) for pair in merges)]
     made = Tokenizer(models.BPE({piece: id for id, piece in enumerate(vocabulary)}, merges))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if digits:
+        steps = [pre_tokenizers.Digits(individual_digits=True), made.pre_tokenizer]
+        made.pre_tokenizer = pre_tokenizers.Sequence(steps)
     made.decoder = decoders.ByteLevel()
     made.post_processor = processors.ByteLevel(trim_offsets=True)
     return made
 
 
 def live_model(folder: Path, family: str) -> regard.Model:
-    """A BERT with a masked-LM head, or a GPT-2 with its head, of random numbers, from files."""
+    """A BERT with a masked-LM head, or a decoder with its head, of random numbers, from files."""
     folder.mkdir()
-    tokenizer = _byte_pairs() if family == "gpt2" else _word_pieces()
+    tokenizer = _word_pieces() if "bert" in family else _byte_pairs(digits=family == "llama")
     sizes: dict[str, Any] = {
         "vocab_size": tokenizer.get_vocab_size(),
         "d_model": 24,
         "num_heads": 3,
         "d_ff": 40,
     }
-    head = {"gpt2": "language-model", "bert": "masked-lm", "distilbert": None}[family]
+    head = {"bert": "masked-lm", "distilbert": None}.get(family, "language-model")
+    if family == "llama":
+        sizes |= {"num_heads": 6, "num_kv_heads": 3}
     torch.manual_seed(0)
     made = network(family, **sizes, max_seq_len=MOST_TOKENS, head=head)
     for parameter in made.parameters():

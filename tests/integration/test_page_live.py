@@ -39,12 +39,13 @@ READY = [each["text"] for each in json.loads(read("ready.json"))]
 OPENING = "a man on the river bank."
 OTHER = "the man on a money bank."
 CLOSE = 1e-4
+FAMILIES = ("bert", "distilbert", "gpt2", "llama")
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, regard.Model]:
     folder = tmp_path_factory.mktemp("live")
-    return {family: live_model(folder / family, family) for family in ("bert", "distilbert", "gpt2")}
+    return {family: live_model(folder / family, family) for family in FAMILIES}
 
 
 @pytest.fixture(scope="module")
@@ -98,14 +99,14 @@ def _check(page: BrowserPage, trace: Trace) -> None:
             np.testing.assert_allclose(rows, trace.weights(layer, head), atol=CLOSE)
 
 
-@pytest.mark.parametrize("family", ["bert", "distilbert", "gpt2"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_typed_is_what_python_says(
     family: str, open_live: OpenPage, models: dict[str, regard.Model]
 ) -> None:
     page = open_live(family)
     _check(page, models[family].trace(OPENING))  # Python's own numbers, until somebody types
     assert page.evaluate("window.regard.facts.difference") < 1e-3
-    for text in (OTHER, "fishing", "a <b>man</b> the\n\t river &amp; 鱼", "the fish"):
+    for text in (OTHER, "fishing", "a <b>man</b> the\n\t river &amp; 鱼 in 1969", "the fish"):
         _type(page, text)
         _check(page, _rounded(models[family]).trace(text))
         loss = page.evaluate("window.regard.facts.difference")

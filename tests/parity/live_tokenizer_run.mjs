@@ -7,7 +7,8 @@ import { pathToFileURL } from "node:url";
 
 const [scripts, folder] = process.argv.slice(2);
 const { readable } = await import(pathToFileURL(join(scripts, "base", "dom.js")).href);
-const { makeTokenizer, TextRefused } = await import(pathToFileURL(join(scripts, "live", "tokenizer.js")).href);
+const { makeTokenizer } = await import(pathToFileURL(join(scripts, "live", "tokenizer.js")).href);
+const { TextRefused } = await import(pathToFileURL(join(scripts, "live", "characters.js")).href);
 
 /** @param {import("../../src/regard/views/static/live/tokenizer.js").LiveToken} token */
 const valuesOf = ({ id, text, surface, bytes, special, unknown, sequence, word, span }) => [

@@ -197,6 +197,14 @@ def _byte_level(*, blank: bool = False) -> tokenizers.Tokenizer:
     return _trained(backend, trainers.BpeTrainer, special_tokens=special, initial_alphabet=alphabet)
 
 
+def _single_digits() -> tokenizers.Tokenizer:
+    """As SmolLM's."""
+    backend = _byte_level()
+    steps = [pre_tokenizers.Digits(individual_digits=True), backend.pre_tokenizer]
+    backend.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    return backend
+
+
 def _like_roberta() -> tokenizers.Tokenizer:
     """With a blank put in front, and a mask that takes the blank before it."""
     backend = _byte_level(blank=True)
@@ -282,10 +290,11 @@ def _as_page(encoding: Encoding, unknown: int | None) -> dict[str, Any]:
     }
 
 
-# The default model and GPT-2's kind read all texts; what only some checkpoints have, fewer.
+# The default models and GPT-2's kind read all texts; what only some checkpoints have, fewer.
 KINDS = {
     "default": (_default, COUNT),
     "byte-level": (lambda: _byte_level().to_str(), COUNT),
+    "with single digits": (lambda: _single_digits().to_str(), COUNT),
     "like RoBERTa": (lambda: _like_roberta().to_str(), 200),
     "cased": (lambda: _word_piece(lowercase=False, strip_accents=False).to_str(), 200),
     "uncased with accents": (lambda: _word_piece(strip_accents=False, clean_text=False).to_str(), 200),
@@ -369,3 +378,13 @@ def test_what_python_refuses_is_refused_in_words(tmp_path: Path) -> None:
     assert beyond.startswith(
         'The text has "bank", an added token with id 2924, but the model\'s table has 1038 '
     )
+
+
+def test_a_byte_that_no_piece_spells_is_refused(tmp_path: Path) -> None:
+    file = json.loads(_byte_level().to_str())
+    for each in ("Ą", "ñ"):  # U+0004, and a byte of planes without characters
+        del file["model"]["vocab"][each]
+    tokenizer = Tokenizer.from_str(json.dumps(file))
+    (made,) = _made([(tokenizer.portable(), [("a \x04 bank", None), ("a bank", None)])], tmp_path)
+    assert made[0] == "The text has U+0004, which this model's vocabulary cannot spell: leave it out."
+    assert made[1]["ids"] == list(tokenizer.encode("a bank").token_ids)

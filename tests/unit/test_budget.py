@@ -24,7 +24,7 @@ BUDGET = {
     "pruning": (290, 6),
     "scaling": (460, 4),
     "serving": (1_920, 3),
-    "text": (2_960, 9),
+    "text": (2_970, 9),
     "tracing": (8_650, 63),
     "training": (4_090, 20),
     "views": (2_980, 7),

@@ -207,19 +207,19 @@ class Tracing(HasNetwork):
         """Make a page that holds the model itself: type any sentence, offline, and every view follows.
 
         On the page you can switch off heads and drag weights. It says which words' contextual embeddings
-        move, how alike two sentences are, and what a language-model head expects. Its weights have 8 bits;
-        regard measures over some sentences how much that changes, and states it in `live_difference` and on
-        the page.
+        move, how alike two sentences are, and what a language-model head expects. Its weights have 8 bits, or
+        those of a GGUF file; regard measures over some sentences how much 8 bits change, and states it in
+        `live_difference` and on the page.
 
         Args:
             text: the first sentence on the page, with Python's own numbers.
             pair: a second text, which the model reads with the first.
 
         Returns:
-            The page: `model.live_page("...").write("live.html")`. With the default model it takes 35 MB.
+            The page: `model.live_page("...").write("live.html")`. With the default model it takes 33 MB.
 
         Raises:
-            InputError: the model is not a BERT, DistilBERT or GPT-2, or has edits; or as `trace`.
+            InputError: the model is not a BERT, DistilBERT, GPT-2 or Llama, or has edits; or as `trace`.
 
         Example:
             >>> import regard

@@ -129,6 +129,15 @@ def of_byte_level() -> dict[str, Bools]:
 
 
 @cache
+def digits() -> Bools:
+    """What stands alone where digits do."""
+    cutting = pre_tokenizers.Digits(individual_digits=True)
+    alone = {piece for piece, _ in cutting.pre_tokenize_str(_text()) if len(piece) == 1}
+    within = cutting.pre_tokenize_str("aa" + "aa".join(sorted(alone)) + "aa")
+    return _members(piece for piece, _ in within if len(piece) == 1)
+
+
+@cache
 def of_bert() -> dict[str, Bools]:
     """What BERT's normaliser drops, takes for a blank or sets apart, and where its pre-tokenizer cuts."""
     cleaned = normalizers.BertNormalizer(**_OFF | {"clean_text": True})

@@ -1,8 +1,8 @@
 """A tokenizer as plain values, for the page's JavaScript: `views/static/live/tokenizer.js` reads them.
 
-Only what BERT, DistilBERT, RoBERTa and GPT-2 are made of is written: WordPiece after BERT's normaliser, and
-pairs of bytes. Every other component is refused by name: a page that gave other tokens than Python would show
-another model.
+Only what BERT, DistilBERT, RoBERTa, GPT-2 and SmolLM are made of is written: WordPiece after BERT's
+normaliser, and pairs of bytes, before which digits may be set apart. Every other component is refused by
+name: a page that gave other tokens than Python would show another model.
 """
 
 import json
@@ -15,6 +15,7 @@ from regard.core.errors import InputError
 from regard.text._code_points import (
     Table,
     decomposed,
+    digits,
     folds,
     lowered,
     nonspacing,
@@ -45,6 +46,7 @@ _PLAIN: Final[Mapping[str, Mapping[str, tuple[Any, ...]]]] = {
         "ignore_merges": (False,),
     },
     "ByteLevel": {"use_regex": (True,)},
+    "Digits": {"individual_digits": (True,)},
 }
 
 
@@ -62,6 +64,14 @@ def portable(
     wanted = {"WordPiece": _WORD_PIECE, "BPE": _BYTE_PAIRS}.get(kind)
     if wanted is None:
         raise _refused(source, f"its model is {kind}")
+    # What cuts a text first may set digits apart.
+    before = parts["pre_tokenizer"]
+    cuts = before["pretokenizers"] if before and before["type"] == "Sequence" else [before]
+    if kind == "BPE" and len(cuts) == 2:
+        _check(source, "pre_tokenizer", cuts[0], "Digits")
+        if cuts[1].get("add_prefix_space"):
+            raise _refused(source, "its pre-tokenizer puts a blank before every digit")
+        parts["pre_tokenizer"] = cuts[1]
     for name, type_name in wanted.items():
         _check(source, name, parts[name], type_name)
     # The file that it writes has only one of several pieces with an id.
@@ -75,8 +85,12 @@ def portable(
     added = _added(backend, source, parts)
     special = [each["content"] for each in added if each["special"]]
     table.map("folds", folds(special))
+    model = {"type": kind, "pieces": pieces} | maker(source, parts, table)
+    if parts["pre_tokenizer"] is not before:
+        table.flags({"digit": digits()})
+        model["digits"] = True
     return {
-        "model": {"type": kind, "pieces": pieces} | maker(source, parts, table),
+        "model": model,
         "added": added,
         "template": _template(backend, source, parts["post_processor"]),
         "signs": "".join(SIGNS),
@@ -90,8 +104,8 @@ def portable(
 def _refused(source: str, what: str) -> InputError:
     return InputError(
         f"{source} cannot be written into a page: {what}. A live page has the tokenizers of BERT (WordPiece "
-        "after BertNormalizer) and of GPT-2 and RoBERTa (BPE after ByteLevel); `regard look` without --live "
-        "draws any model."
+        "after BertNormalizer), GPT-2, RoBERTa and SmolLM (BPE after ByteLevel, or after single digits); "
+        "`regard look` without --live draws any model."
     )
 
 
@@ -142,9 +156,14 @@ def _word_piece(source: str, parts: _Json, table: Table) -> dict[str, Any]:
     }
 
 
+_ALPHABET = "".join(map(chr, range(0x21, 0x7F))) + "Ġ"
+"""What stands for the bytes of plain text."""
+
+
 def _byte_pairs(source: str, parts: _Json, table: Table) -> dict[str, Any]:
     vocabulary, merges = parts["model"]["vocab"], parts["model"]["merges"]
-    missing = sorted(set(tokenizers.pre_tokenizers.ByteLevel.alphabet()) - vocabulary.keys())
+    # A page refuses texts with bytes that no piece spells; a vocabulary without common ones is another kind.
+    missing = sorted(set(_ALPHABET) - vocabulary.keys())
     if missing:
         raise _refused(source, f"its vocabulary lacks the bytes {' '.join(missing)}")
     table.flags(of_byte_level())

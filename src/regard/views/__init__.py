@@ -16,7 +16,16 @@ from regard.views._layer_record import (
     ScorerRecord,
     weight_rows,
 )
-from regard.views._live import LiveMeasures, LivePooling, LiveRecord, LiveRun, LiveWeights, ServedRecord, Work
+from regard.views._live import (
+    STORED,
+    LiveMeasures,
+    LivePooling,
+    LiveRecord,
+    LiveRun,
+    LiveWeights,
+    ServedRecord,
+    Work,
+)
 from regard.views._page import Page, render_page, usages_page
 from regard.views._picture import HeadPicture, PictureForm
 from regard.views._plots import Cloud, CurvePicture, Panel, PointPicture, Series

@@ -1,9 +1,9 @@
 """What makes a page live: the model itself with its tokenizer, a server that runs it, a notebook's kernel.
 
-The weights of a model are matrices in 8 bits and vectors in float32, with checksums. Of a matrix every 32
-numbers of a row share a scale, a float32: the largest of them is 127. Rows are filled up with zeros to a
-multiple of 32 numbers, and there are rows of zeros up to a multiple of 4: then the loops of
-static/live/kernel.js need no rests. First the integers of all rows, then the scales of all rows.
+The weights of a model are matrices in the blocks of GGUF files and vectors in float32, with checksums. Of a
+matrix that does not come in such blocks, every 32 numbers of a row are rounded to 8 bits with a scale of
+their own: the largest of them is 127 (Q8_0). Rows are filled up with zeros to a multiple of 32 numbers, and
+there are rows of zeros up to a multiple of 4: then the loops of static/live/kernel.js need no rests.
 """
 
 import base64
@@ -25,8 +25,11 @@ from regard.views._layer_record import LayerRecord
 from regard.views._records import AttentionRecord, HeadStatistics, MeasureName, MeasureRecord, RecordKind
 
 GROUP = 32
-"""Numbers that share a scale. With one scale a row, the default model's file is 3 MB smaller, and the largest
+"""Numbers of a block. With one scale a row, the default model's file is 2 MB smaller, and the largest
 difference of an attention weight over seven sentences 0.048 in the place of 0.030."""
+
+STORED = ("Q8_0", "Q4_1")
+"""The types of blocks that static/live/kernel.js reads: those are packed as they are in a file."""
 
 _LARGEST = 127
 _ROWS = 4
@@ -40,7 +43,7 @@ class LiveWeights:
 
     Attributes:
         blocks: The bytes of each, by name.
-        tensors: Where each tensor is, for JSON: {block, at, rows, columns}; a vector has 0 rows.
+        tensors: Where each tensor is, for JSON: {block, at, rows, columns, type}; a vector has 0 rows.
     """
 
     blocks: dict[str, bytearray] = field(default_factory=dict)
@@ -57,33 +60,46 @@ class LiveWeights:
             [[127.0, 1.0, -3.0]]
         """
         array = np.asarray(values, dtype=np.float32)
-        data = self.blocks.setdefault(block, bytearray())
-        rows, columns = array.shape if array.ndim == 2 else (0, len(array))
-        self.tensors[name] = {"block": block, "at": len(data), "rows": rows, "columns": columns}
-        if not rows:
-            data += _filled(array, _ROWS).astype("<f4").tobytes()
+        if array.ndim == 1:
+            self._put(block, name, _filled(array, _ROWS).astype("<f4"), (0, len(array)), "F32")
             return array
+        rows, columns = array.shape
         integers, scales = _rounded(_filled(array, _ROWS, GROUP))
-        data += integers.tobytes() + scales.astype("<f4").tobytes()
-        read = integers.astype(np.float32) * scales.repeat(GROUP, axis=1)
-        return np.ascontiguousarray(read[:rows, :columns])
+        made = np.empty(scales.shape, [("scale", "<f2"), ("integers", "i1", GROUP)])
+        made["scale"], made["integers"] = scales, integers
+        self._put(block, name, made, (rows, columns), "Q8_0")
+        read = integers.astype(np.float32) * scales.astype(np.float32)[..., None]
+        return np.ascontiguousarray(read.reshape(len(made), -1)[:rows, :columns])
+
+    def add_stored(
+        self, block: str, name: str, stored: npt.NDArray[np.uint8], shape: tuple[int, int], kind: str
+    ) -> None:
+        """Packs a matrix of that shape as it is stored: its rows' bytes, in blocks of a type of `STORED`."""
+        self._put(block, name, _filled(stored, _ROWS, 1), shape, kind)
+
+    def _put(self, block: str, name: str, array: npt.NDArray[Any], shape: tuple[int, int], kind: str) -> None:
+        data = self.blocks.setdefault(block, bytearray())
+        rows, columns = shape
+        self.tensors[name] = {"block": block, "at": len(data), "rows": rows, "columns": columns, "type": kind}
+        data += array.tobytes()
 
     def sums(self) -> dict[str, dict[str, int]]:
         """What a reader checks of each block before it is used."""
         return {name: {"bytes": len(data), "crc": zlib.crc32(data)} for name, data in self.blocks.items()}
 
 
-def _filled(array: Floats, *multiples: int) -> Floats:
+def _filled(array: npt.NDArray[Any], *multiples: int) -> npt.NDArray[Any]:
     return np.pad(array, [(0, -size % to) for size, to in zip(array.shape, multiples, strict=True)])
 
 
-def _rounded(array: Floats) -> tuple[npt.NDArray[np.int8], Floats]:
+def _rounded(array: Floats) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]]:
+    """Integers, (rows, blocks, GROUP), and their scales, (rows, blocks)."""
     rows, columns = array.shape
     grouped = array.reshape(rows, columns // GROUP, GROUP)
-    scales = (np.abs(grouped).max(axis=2) / np.float32(_LARGEST)).astype(np.float32)
-    divisors = np.where(scales > 0, scales, np.float32(1))[..., None]
+    scales = (np.abs(grouped).max(axis=2) / np.float32(_LARGEST)).astype(np.float16)
+    divisors = np.where(scales > 0, scales, np.float16(1)).astype(np.float32)[..., None]
     integers = np.clip(np.rint(grouped / divisors), -_LARGEST, _LARGEST).astype(np.int8)
-    return integers.reshape(rows, columns), scales
+    return integers, scales
 
 
 LivePooling = Literal["mean", "cls", "last"]
@@ -98,6 +114,7 @@ class LiveRecord:
         description: Its sizes and where its tensors are: see static/live/model.js.
         weights: Its packed tensors.
         tokenizer: What gives the tokens of a text: see static/live/tokenizer.js.
+        stored: The types of blocks, where all matrices are those of the model's file.
         texts: Texts over which it was compared with Python.
         weight: The largest difference of an attention weight in them.
         embedding: The smallest cosine of a contextual embedding in them.
@@ -108,6 +125,7 @@ class LiveRecord:
     description: dict[str, Any]
     weights: LiveWeights
     tokenizer: dict[str, Any]
+    stored: Sequence[str]
     texts: int
     weight: float
     embedding: float
@@ -126,6 +144,7 @@ class LiveRecord:
         """What the page's facts say of the model, but for its weights."""
         return {
             "description": self.description | {"pooling": self.pooling},
+            "stored": self.stored,
             "texts": self.texts,
             "weight": self.weight,
             "embedding": self.embedding,

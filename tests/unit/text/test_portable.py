@@ -26,6 +26,10 @@ def _set_in_model(name: str, value: Any) -> Change:
     return lambda backend: setattr(backend.model, name, value)
 
 
+def _after(cut: pre_tokenizers.PreTokenizer, *, blank: bool = False) -> pre_tokenizers.Sequence:
+    return pre_tokenizers.Sequence([cut, pre_tokenizers.ByteLevel(add_prefix_space=blank)])
+
+
 TWICE = processors.TemplateProcessing(single="$A $A", pair="$A $B", special_tokens=[])
 TWO = processors.Sequence([processors.TemplateProcessing(), processors.TemplateProcessing()])
 MISNAMED = processors.BertProcessing(("</s>", 0), ("<s>", 1))
@@ -51,6 +55,21 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
         "byte_level",
         _set("pre_tokenizer", pre_tokenizers.ByteLevel(use_regex=False)),
         "its pre-tokenizer has use_regex = False",
+    ),
+    "digits in groups": (
+        "byte_level",
+        _set("pre_tokenizer", _after(pre_tokenizers.Digits(individual_digits=False))),
+        "its pre-tokenizer has individual_digits = False",
+    ),
+    "another cut before it": (
+        "byte_level",
+        _set("pre_tokenizer", _after(pre_tokenizers.Punctuation())),
+        "its pre-tokenizer is Punctuation, not Digits",
+    ),
+    "a blank before each digit": (
+        "byte_level",
+        _set("pre_tokenizer", _after(pre_tokenizers.Digits(individual_digits=True), blank=True)),
+        "its pre-tokenizer puts a blank before every digit",
     ),
     "chance": ("byte_level", _set_in_model("dropout", 0.1), "its model has dropout = 0.1"),
     "whole words first": (

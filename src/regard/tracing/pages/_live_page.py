@@ -9,25 +9,38 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from regard.blocks import MultiHeadAttention, learned, unpacked
+from regard.blocks import (
+    GatedFeedForward,
+    MultiHeadAttention,
+    PackedEmbedding,
+    PackedLinear,
+    RMSNorm,
+    learned,
+    unpacked,
+)
+from regard.checkpoints import Packed
 from regard.core import attention_weights
 from regard.core.errors import InputError
 from regard.core.tensors import cosine
-from regard.models import LanguageModelHead, Loaded, Transformer, attentions
+from regard.models import LanguageModelHead, Loaded, StackKind, Transformer, attentions
 from regard.tracing.pages._names import MOST_WEIGHTS, live_names
 from regard.tracing.pages._page import page_record
+from regard.tracing.pages._page_measures import as_array
 from regard.tracing.pages._story import sentences
 from regard.tracing.run import TraceOfRun
-from regard.views import LivePooling, LiveRecord, LiveWeights, Page, render_page
+from regard.views import STORED, LivePooling, LiveRecord, LiveWeights, Page, render_page
 
-FAMILIES = ("bert", "distilbert", "gpt2")
+FAMILIES = ("bert", "distilbert", "gpt2", "llama", "mistral", "qwen2", "qwen3")
 """What a live page can run."""
 
-ACTIVATIONS = ("gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu")
+ACTIVATIONS = ("gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "silu", "swish")
 """Those that static/live/arithmetic.js has."""
 
 MOST_PARAMETERS = 400_000_000
-"""What a browser can hold: the file has one and a half bytes for each."""
+"""What a browser can hold: the file has one and a half bytes for each of 8 bits."""
+
+MOST_TOKENS = 1024
+"""What the page of a model reads that knows no end: the names of its heads need every weight at once."""
 
 _WAY_OUT = "without --live (in Python: trace.page()) regard draws its attention over a text"
 
@@ -38,7 +51,9 @@ class LiveModel:
 
     description: dict[str, Any]  # sizes, and where each tensor is, for JSON: see static/live/model.js
     weights: LiveWeights
-    rounded: Loaded  # the model with the weights that the browser computes with
+    rounded: (
+        Loaded  # the model with the weights that the browser computes with: itself, if they are the file's
+    )
 
 
 def live_model(loaded: Loaded) -> LiveModel:
@@ -48,35 +63,78 @@ def live_model(loaded: Loaded) -> LiveModel:
     head, config = network.head, network.config
     masked = network.has_vocabulary_head and not isinstance(head, LanguageModelHead)
     weights = LiveWeights()
-    copy = deepcopy(unpacked(network)).float()
+    stored, is_exact = _stored(network), True
+    # Numbers of its own, for those that are rounded.
+    copy = unpacked(network)
+    copy = (deepcopy(network) if copy is network else copy).float()
     # Tied weights are one parameter, and so are packed once, under the first of their names.
     for name, parameter in copy.named_parameters():
         if name.startswith("pooler.") or (name.startswith("head.") and not network.has_vocabulary_head):
             continue
         short = name.removeprefix(f"{kind}.").replace("own_bias", "bias")
         block = ".".join(short.split(".")[: 2 if short.startswith("layers.") else 1])
-        read = weights.add(block, short, parameter.detach().cpu().numpy())
-        parameter.data = torch.from_numpy(read).to(parameter.device)
+        if name in stored:
+            packed = stored[name]
+            weights.add_stored(block, short, packed.blocks.numpy(), packed.shape, packed.kind.name)
+            continue
+        with torch.no_grad():
+            wanted = as_array(parameter)
+            read = weights.add(block, short, wanted)
+            is_exact &= bool((read == wanted).all())
+            parameter.data = torch.from_numpy(read).to(parameter.device)
     for number, each in enumerate(attentions(copy)[kind]):
         weights.add(f"layers.{number}", f"layers.{number}.attention.triangles", _triangles(each))
+    limits = (network.limit(kind), config.max_seq_len, getattr(config, "sliding_window", None), MOST_TOKENS)
     description = {
         "blocks": weights.sums(),
         "tensors": weights.tensors,
         "dim": config.d_model,
-        "layers": [{"heads": each.num_heads, "scale": _scale(each)} for each in attentions(network)[kind]],
+        "layers": [
+            {"heads": each.num_heads, "kvHeads": each.num_kv_heads, "scale": _scale(each)}
+            for each in attentions(network)[kind]
+        ],
         "norm": "pre" if kind == "decoder" else "post",
+        "rms": any(isinstance(each, RMSNorm) for each in network.modules()),
+        "gated": any(isinstance(each, GatedFeedForward) for each in network.modules()),
+        "rotary": _rotary(network, kind),
         "activation": config.activation,  # type: ignore[attr-defined]
         "eps": config.norm_eps,  # type: ignore[attr-defined]
         "causal": kind == "decoder",
         "vocabulary": config.vocab_size,
-        "positions": network.limit(kind),
+        # Up to the window's width it hides nothing.
+        "positions": min(each for each in limits if each is not None),
         "names": live_names(kind),
         "head": None if not network.has_vocabulary_head else "masked" if masked else "next",
         "output": next(
             (name for name in ("head.output.weight", "embeddings.tokens.weight") if name in weights.tensors),
         ),
     }
-    return LiveModel(description=description, weights=weights, rounded=replace(loaded, network=copy))
+    rounded = loaded if is_exact else replace(loaded, network=copy)
+    return LiveModel(description=description, weights=weights, rounded=rounded)
+
+
+def _stored(network: Transformer) -> dict[str, Packed]:
+    """The matrices that a page holds in the blocks of their file, by name."""
+    modules = network.named_modules()
+    packed = {f"{name}.weight": each.packed for name, each in modules if isinstance(each, _IN_BLOCKS)}
+    return {name: each for name, each in packed.items() if each.kind.name in STORED}
+
+
+_IN_BLOCKS = (PackedLinear, PackedEmbedding)
+
+
+def _rotary(network: Transformer, kind: StackKind) -> dict[str, Any] | None:
+    """How positions turn queries and keys, in every layer alike."""
+    rotary = network.stack(kind).patterns[0].rotary
+    if rotary is None:
+        return None
+    dim = rotary.head_dim if rotary.rotary_dim is None else rotary.rotary_dim
+    frequencies = rotary.scaling.frequencies(rotary.base, dim, torch.zeros(1, 1, dtype=torch.long))
+    return {
+        "frequencies": as_array(frequencies).tolist(),
+        "layout": rotary.layout,
+        "amplitude": rotary.scaling.amplitude,
+    }
 
 
 def live_loss(
@@ -112,6 +170,13 @@ def _checked(loaded: Loaded) -> Transformer:
         raise InputError(
             f"a live page has the activations {', '.join(ACTIVATIONS)}; {loaded.source.name} has "
             f"{activation}; {_WAY_OUT}."
+        )
+    if any(
+        each.rotary and each.rotary.scaling.by_length for each in network.stack(*network.prefixes).patterns
+    ):
+        raise InputError(
+            f"a live page turns positions by fixed angles; those of {loaded.source.name} depend on the "
+            f"text's length; {_WAY_OUT}."
         )
     count = sum(each.count for each in learned(network))
     if count > MOST_PARAMETERS:
@@ -157,30 +222,33 @@ def live_page(
     """A page that holds the model itself, and works out whatever is typed into it.
 
     Args:
-        loaded: a model of the BERT, DistilBERT or GPT-2 family, with its tokenizer.
+        loaded: a model of the BERT, DistilBERT, GPT-2 or Llama family, with its tokenizer.
         text: what the page opens with, worked out by Python.
         pair: a second text beside it, which the model reads too.
         pooling: how one vector of a text is made, for how alike two texts are; None leaves that out.
 
     Returns:
         The page. `live_difference` is the largest difference of an attention weight between its model, whose
-        weights have 8 bits, and Python's, over some texts.
+        weights have 8 bits, and Python's, over some texts; 0 where the weights are those of a GGUF file.
 
     Raises:
-        InputError: a model of another family, or a tokenizer that a page does not have.
+        InputError: a model of another family, or too large, or a tokenizer that a page does not have.
         CheckpointError: a model without a tokenizer.
     """
     live = live_model(loaded)
     tokenizer, most = loaded.require_tokenizer(), live.description["positions"]
     portable = tokenizer.portable(most)
     trace = TraceOfRun.of_text(loaded, text, pair)
+    is_exact = live.rounded is loaded
     some = [(each, None) for each in SENTENCES if len(tokenizer.encode(each).tokens) <= most]
-    weight, embedding = live_loss(loaded, live.rounded, [(text, pair), *some])
+    texts = [] if is_exact else [(text, pair), *some]
+    weight, embedding = live_loss(loaded, live.rounded, texts)
     record = LiveRecord(
         description=live.description | {"mask": _mask(portable)},
         weights=live.weights,
         tokenizer=portable,
-        texts=1 + len(some),
+        stored=sorted({each["type"] for each in live.weights.tensors.values()} - {"F32"}) if is_exact else [],
+        texts=len(texts),
         weight=weight,
         embedding=embedding,
         pooling=pooling,

@@ -8,12 +8,27 @@ const { LiveModel } = await import(pathToFileURL(`${folder}/live/model.js`).href
 const { factsOf } = await import(pathToFileURL(`${folder}/live/facts.js`).href);
 const { description, requests, wasm } = JSON.parse(readFileSync(`${given}/given.json`, "utf8"));
 const read = (name) => new Uint8Array(readFileSync(`${given}/${name}`));
+const finished = (steps) => {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return { ...value, logits: [...value.logits], taken: [...value.taken] };
+  }
+};
 let answer;
 try {
   const model = await LiveModel.open(description, read, { wasm });
   // One model for all requests, as on a page: what it keeps of the last one must not show in the next.
   const runs = requests.map((request) => {
     try {
+      if (request.next) return finished(model.next(request));
+      if (request.greedy) {
+        const ids = [...request.ids];
+        while (ids.length < request.ids.length + request.greedy) {
+          const { logits } = finished(model.next({ ids }));
+          ids.push(logits.indexOf(Math.max(...logits)));
+        }
+        return ids.slice(request.ids.length);
+      }
       const run = model.run(request);
       return request.encoded ? factsOf(description, request.encoded, run) : run;
     } catch (error) {

@@ -17,8 +17,11 @@ import torch
 from torch import Tensor
 
 import regard
+from regard.blocks import PackedLinear, Packing
+from regard.checkpoints import BLOCK_TYPES, Packed
 from regard.core.errors import InputError
 from regard.models import Loaded
+from regard.positions import DynamicNTKScaling, Rotary
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.pages._live_page import LiveModel, live_loss, live_model
 from regard.tracing.pages._names import MANY, MOST_WEIGHTS, names_of
@@ -79,6 +82,14 @@ SHAPES = {
         {"tie_word_embeddings": False, "scale_by_layer": True, "activation": "gelu"},
     ),
     "gpt2 without a head": ("gpt2", {"head": None}),
+    "llama, in groups": ("llama", {}),
+    "llama, pairs of neighbours": (
+        "llama",
+        {"rotary": Rotary(10, base=1000.0, layout="interleaved", rotary_dim=6), "tie_word_embeddings": True},
+    ),
+    "mistral": ("mistral", {"sliding_window": 7}),
+    "qwen2": ("qwen2", {}),
+    "qwen3": ("qwen3", {}),
 }
 
 
@@ -168,7 +179,9 @@ def test_edits_are_pythons(family: str, tmp_path: Path) -> None:
             assert float(row[key]) == pytest.approx(value, abs=1e-5)
 
 
-@pytest.mark.parametrize(("family", "changes"), [("bert", {}), ("gpt2", {"d_model": 36}), ("distilbert", {})])
+@pytest.mark.parametrize(
+    ("family", "changes"), [("bert", {}), ("gpt2", {"d_model": 36}), ("distilbert", {}), ("llama", {})]
+)
 def test_the_facts_of_a_run_are_those_of_a_page(family: str, changes: dict[str, Any], tmp_path: Path) -> None:
     live = live_model(_loaded(family, **changes))
     trace = regard.Model(live.rounded).trace(token_ids=IDS)
@@ -184,6 +197,8 @@ def test_the_facts_of_a_run_are_those_of_a_page(family: str, changes: dict[str, 
     ours, theirs = made["facts"]["kinds"][kind], wanted["kinds"][kind]
     known = ("layer", "heads", "kvHeads", "headDim", "softcap", "mask", "bias", "sinks", "rotary")
     for one, other in zip(ours["layers"], theirs["layers"], strict=True):
+        for each in (one, other):  # the same numbers, under names of their own
+            each["rotary"] = each["rotary"] and each["rotary"] | {"frequencies": None}
         assert {name: one[name] for name in known} == {name: other[name] for name in known}
         assert one["scale"] == pytest.approx(other["scale"])
     # Those that only a trace can tell are not worked out in the browser.
@@ -324,11 +339,52 @@ def test_the_default_model(tmp_path: Path) -> None:
     )
 
 
+_SUBJECTS = (
+    "The capital of France",
+    "My grandmother's garden",
+    "The old lighthouse",
+    "A good recipe",
+    "The river bank",
+)
+_GO_ON = (
+    " is",
+    " was full of",
+    " and the",
+    ", they said,",
+    "? It",
+    " in 1969",
+    " never",
+    " taught us how to",
+    ":",
+    "",
+)
+PROMPTS = [subject + rest for subject in _SUBJECTS for rest in _GO_ON]
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(50, marks=pytest.mark.slow)])
+def test_the_default_decoder(count: int, tmp_path: Path) -> None:
+    loaded = regard.load("smollm2").loaded
+    live = live_model(loaded)
+    assert live.rounded is loaded
+    assert sum(map(len, live.weights.blocks.values())) < 102e6
+    ids = [list(loaded.require_tokenizer().encode(text).token_ids) for text in PROMPTS[::-1][:count]]
+    new = 20 if count > 2 else 4
+    asked = [{"ids": each, "next": True} for each in ids] + [{"ids": each, "greedy": new} for each in ids]
+    runs = _ran(live, tmp_path, asked)["runs"]
+    for each, run, written in zip(ids, runs[:count], runs[count:], strict=True):
+        with torch.no_grad():
+            logits = loaded.network(torch.tensor([each + written])).logits[0]
+        np.testing.assert_allclose(run["logits"], logits[len(each) - 1], rtol=0, atol=1e-3)
+        assert logits[len(each) - 1 : -1].argmax(dim=1).tolist() == written
+
+
 def test_other_models_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"bert, distilbert, gpt2; tiny is of llama; without --live"):
-        live_model(_loaded("llama"))
-    with pytest.raises(InputError, match="tiny has silu"):
-        live_model(_loaded("bert", activation="silu"))
+    with pytest.raises(InputError, match=r"mistral, qwen2, qwen3; tiny is of gemma2; without --live"):
+        live_model(_loaded("gemma2"))
+    with pytest.raises(InputError, match="tiny has mish"):
+        live_model(_loaded("bert", activation="mish"))
+    with pytest.raises(InputError, match="those of tiny depend on the text's length"):
+        live_model(_loaded("llama", rotary=Rotary(10, base=100.0, scaling=DynamicNTKScaling(2.0, 5))))
     with monkeypatch.context() as patch:
         patch.setattr("regard.tracing.pages._live_page.MOST_PARAMETERS", 1000)
         with pytest.raises(InputError, match="at most 0 million parameters; tiny has 0 million"):
@@ -336,6 +392,76 @@ def test_other_models_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> No
     edited = regard.Model(_loaded("bert")).edited(Zero("head", layer=0, head=0))
     with pytest.raises(InputError, match="tiny is of bert, edited or seen by the lens"):
         live_model(replace(_loaded("bert"), network=edited.network))
+
+
+def test_what_was_read_before_is_kept(tmp_path: Path) -> None:
+    live = live_model(_loaded("llama", max_seq_len=200))
+    long = (IDS * 20)[:130]
+    off, weight = {"off": [[1, 4]]}, {"layer": 0, "head": 5, "query": 4, "key": 3, "value": 0.9}
+    asked: list[dict[str, Any]] = [
+        {"ids": IDS[:3]},
+        {"ids": IDS[:4]},
+        {"ids": IDS},
+        {"ids": IDS},
+        {"ids": [*IDS[:5], 8, 8]},  # of which five tokens were read
+        {"ids": IDS[:2]},
+        *({"ids": IDS[:count]} | off for count in (5, 6)),
+        {"ids": IDS[:6]},
+        *({"ids": IDS[:count], "weights": [weight]} for count in (6, 7)),
+        {"ids": long},
+        {"ids": [*long, 5]},
+    ]
+    answer = _ran(live, tmp_path, [each | {"next": True} for each in asked])
+    plain = regard.Model(live.rounded)
+    for each, run in zip(asked, answer["runs"], strict=True):
+        edits: list[Any] = [Zero("head", layer=layer, head=head) for layer, head in each.get("off", [])]
+        if "weights" in each:
+            edits.append(Write("weights", _dragged(3, 0.9), layer=0, head=5, query=4))
+        model = plain.edited(*edits) if edits else plain
+        logits = model(torch.tensor([each["ids"]])).logits
+        assert logits is not None
+        wanted = logits[0, -1].detach()
+        np.testing.assert_allclose(run["logits"], wanted, atol=CLOSE * float(wanted.abs().max()))
+    # Over all heads, what the last token takes from each: its weight, times how long the taken vector is.
+    trace = plain.trace(token_ids=[*long, 5])
+    taken = sum(trace.norm_weighted(layer)[:, -1].sum(dim=0) for layer in range(2))
+    np.testing.assert_allclose(answer["runs"][-1]["taken"], taken, rtol=1e-3)
+
+
+@pytest.mark.parametrize("wasm", [True, False], ids=["WebAssembly", "JavaScript"])
+def test_blocks_of_a_file_stay_as_they_are(wasm: bool, tmp_path: Path) -> None:
+    sizes = {"vocab_size": 31, "d_model": 64, "d_ff": 96, "head_dim": 32, "tie_word_embeddings": True}
+    loaded = _loaded("llama", **sizes, rotary=Rotary(32, base=100.0))
+    packing, blocks = Packing(loaded.network, torch.float32), {}
+    for name, each in [*loaded.network.named_parameters()]:
+        if packing.takes(name):
+            kind = next(
+                of for of in BLOCK_TYPES.values() if of.name == ("Q8_0" if "tokens" in name else "Q4_1")
+            )
+            stored = torch.randint(0, 256, (len(each), each.shape[1] // 32 * kind.size), dtype=torch.uint8)
+            # The scales, and the least numbers: small ones, less than the least normal number, none, below 0.
+            scales = torch.tensor([0.01, -0.02, 3e-5, 0.0, 0.03])
+            for part in range(1 if kind.name == "Q8_0" else 2):
+                given = scales[torch.randint(0, 5, (len(each), each.shape[1] // 32))].half()
+                stored.view(len(each), -1, kind.size)[..., 2 * part : 2 * part + 2] = given[..., None].view(
+                    torch.uint8
+                )
+            blocks[name] = stored
+            packing.put(name, Packed(stored, kind))
+    loaded.network.head.output = PackedLinear(loaded.network.decoder.embeddings.tokens.packed, None)
+    live = live_model(loaded)
+    assert live.rounded is loaded
+    held = {name: each["type"] for name, each in live.description["tensors"].items() if each["rows"]}
+    assert held["embeddings.tokens.weight"] == "Q8_0"
+    assert {of for name, of in held.items() if name.startswith("layers")} == {"Q4_1"}
+    answer = _ran(live, tmp_path, [{"ids": IDS, "predict": [6]}], wasm=wasm)
+    model = regard.Model(loaded)
+    _check(answer["runs"][0], model.trace(token_ids=IDS))
+    logits = model(torch.tensor([IDS])).logits
+    assert logits is not None
+    assert [best["id"] for best in answer["runs"][0]["predicted"][0]["best"]] == logits[0, 6].topk(
+        10
+    ).indices.tolist()
 
 
 def test_a_pruned_model_runs(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ function makeExact(source) {
       : `Weights ${origin} ${formatDifference(facts.difference)}${share}.`;
   const of = make("span", { class: "in-full" }, " of the model");
   return makeMenu(
-    facts.kernel ? "from Python" : facts.here ? make("span", {}, "8-bit copy", of) : "checked",
+    facts.kernel ? "from Python" : facts.here ? make("span", {}, facts.copy, of) : "checked",
     "exact",
     make("p", { class: "difference" }, said),
     ...source.kinds.map((kind) => make("p", {}, `${sizeOf(source, kind)}.`)),

@@ -17,6 +17,9 @@ const gelu = (x) => 0.5 * x * (1 + erf(x * ROOT_HALF));
 /** @param {number} x */
 const tanhGelu = (x) => 0.5 * x * (1 + Math.tanh(ROOT_OF_2_OVER_PI * (x + 0.044715 * x * x * x)));
 
+/** @param {number} x */
+const silu = (x) => x / (1 + Math.exp(-x));
+
 /** The activations that Python packs, by the names of regard.blocks. @type {Record<string, (x: number) => number>} */
 export const ACTIVATIONS = {
   gelu,
@@ -25,6 +28,8 @@ export const ACTIVATIONS = {
   gelu_pytorch_tanh: tanhGelu,
   gelu_fast: tanhGelu,
   relu: (x) => Math.max(0, x),
+  silu,
+  swish: silu,
 };
 
 /**
@@ -45,6 +50,19 @@ export function layerNorm(x, width, stride, weight, bias, eps) {
     for (let i = 0; i < width; i += 1) variance += (x[at + i] - mean) ** 2;
     const factor = 1 / Math.sqrt(variance / width + eps);
     for (let i = 0; i < width; i += 1) x[at + i] = (x[at + i] - mean) * factor * weight[i] + bias[i];
+  }
+}
+
+/**
+ * The same without a mean and a bias: RMSNorm.
+ * @param {Float32Array} x @param {number} width @param {number} stride @param {Float32Array} weight @param {number} eps
+ */
+export function rmsNorm(x, width, stride, weight, eps) {
+  for (let at = 0; at < x.length; at += stride) {
+    let square = 0;
+    for (let i = 0; i < width; i += 1) square += x[at + i] ** 2;
+    const factor = 1 / Math.sqrt(square / width + eps);
+    for (let i = 0; i < width; i += 1) x[at + i] *= factor * weight[i];
   }
 }
 

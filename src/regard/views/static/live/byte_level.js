@@ -1,5 +1,6 @@
 /** Byte-level BPE, as GPT-2 has it: words with the blank before them, as bytes, of which pairs are merged. */
 import { put } from "./aligned.js";
+import { TextRefused } from "./characters.js";
 import { makeHeap } from "./heap.js";
 
 /**
@@ -13,6 +14,7 @@ import { makeHeap } from "./heap.js";
  * @property {(string | null)[]} pieces By id.
  * @property {number[]} merges The two ids of each merge, the first merge first.
  * @property {boolean} blank Whether a text that begins with no blank gets one.
+ * @property {boolean} [digits] Whether each digit stands alone, before the text between is cut.
  */
 
 const BLANK = 0x20;
@@ -35,7 +37,7 @@ export const LETTERS = (() => {
 export function makeByteLevel(model, characters) {
   const { pieces, merges } = model;
   const idOf = new Map(pieces.map((piece, id) => [piece, id]));
-  const bytes = LETTERS.map((letter) => /** @type {number} */ (idOf.get(letter)));
+  const bytes = LETTERS.map((letter) => idOf.get(letter));
   const rankOf = new Map();
   const madeBy = new Int32Array(merges.length / 2);
   for (let rank = 0; rank < madeBy.length; rank++) {
@@ -44,13 +46,19 @@ export function makeByteLevel(model, characters) {
     madeBy[rank] = /** @type {number} */ (idOf.get(`${pieces[left]}${pieces[right]}`));
   }
   const nextCut = makeCutter(characters);
+  const isDigit = model.digits ? characters.property("digit") : () => 0;
 
   return (given) => {
     const text = model.blank && given.codes[0] !== BLANK ? withBlank(given) : given;
     /** @type {Piece[]} */
     const found = [];
+    let last = 0; // where the part between digits ends
     for (let start = 0; start < text.codes.length; ) {
-      const end = nextCut(text.codes, start);
+      if (start === last) {
+        last += 1;
+        if (!isDigit(text.codes[start])) while (last < text.codes.length && !isDigit(text.codes[last])) last += 1;
+      }
+      const end = nextCut(text.codes, start, last);
       merged(text, start, end, found);
       start = end;
     }
@@ -72,7 +80,14 @@ export function makeByteLevel(model, characters) {
     const owner = []; // of each byte, its character
     for (let at = first; at < last; at++) {
       for (const byte of utf8(text.codes[at])) {
-        ids.push(bytes[byte]);
+        const id = bytes[byte];
+        // Python's tokenizer passes it over, and then loses count of the places.
+        if (id === undefined)
+          throw new TextRefused(
+            `The text has U+${text.codes[at].toString(16).toUpperCase().padStart(4, "0")}, which this model's vocabulary ` +
+              "cannot spell: leave it out.",
+          );
+        ids.push(id);
         owner.push(at);
       }
     }
@@ -112,7 +127,7 @@ export function makeByteLevel(model, characters) {
  * Finds where words end, as GPT-2's expression does:
  * 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  * @param {Characters} characters
- * @returns {(codes: number[], start: number) => number}
+ * @returns {(codes: number[], start: number, last: number) => number}
  */
 function makeCutter(characters) {
   const letter = characters.property("letter");
@@ -122,17 +137,17 @@ function makeCutter(characters) {
   const kind = (code) => (letter(code) ? 1 : number(code) ? 2 : blank(code) ? 3 : 4);
   const endings = ENDINGS.map((each) => [...each].map((one) => one.charCodeAt(0)));
 
-  return (codes, start) => {
+  return (codes, start, last) => {
     if (codes[start] === APOSTROPHE) {
       const ending = endings.find((each) => each.every((code, index) => codes[start + 1 + index] === code));
       if (ending) return start + 1 + ending.length;
     }
     let end = start;
-    if (codes[start] === BLANK && start + 1 < codes.length && !blank(codes[start + 1])) end++;
+    if (codes[start] === BLANK && start + 1 < last && !blank(codes[start + 1])) end++;
     const of = kind(codes[end]);
-    while (end < codes.length && kind(codes[end]) === of) end++;
+    while (end < last && kind(codes[end]) === of) end++;
     // The last of several blanks is left to what follows.
-    return of === 3 && end < codes.length && end - start > 1 ? end - 1 : end;
+    return of === 3 && end < last && end - start > 1 ? end - 1 : end;
   };
 }
 

@@ -18,6 +18,9 @@
 
 /** @typedef {ReturnType<typeof makeCharacters>} Characters */
 
+/** A text that cannot be read, as a rule by Python neither; the message is for people. */
+export class TextRefused extends Error {}
+
 /** @param {CharacterFacts} facts */
 export function makeCharacters(facts) {
   const classOf = new Uint16Array(0x110000);

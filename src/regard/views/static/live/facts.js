@@ -87,24 +87,27 @@ export function factsOf(description, encoded, run) {
 }
 
 /** @param {Description} description @param {number} number @param {LayerRun} run @param {Blocks} blocks */
-function layerFacts({ causal, layers }, number, { heads, dim, q, k, v, dragged }, blocks) {
+function layerFacts({ causal, layers, rotary }, number, { heads, kvHeads, dim, q, k, v, dragged }, blocks) {
   const tokens = q.length / heads / dim;
   const bias = new Float32Array(dragged.length > 0 ? heads * tokens * tokens : 0);
   for (const { head, query, key, bias: added } of dragged) bias[(head * tokens + query) * tokens + key] = added;
   return {
     layer: number,
     heads,
-    kvHeads: heads,
+    kvHeads,
     headDim: dim,
     scale: layers[number].scale,
     softcap: null,
     mask: causal ? { low: null, high: 0, keys: null, segments: null, bits: null } : null,
     bias: dragged.length > 0 ? { heads, dense: true, ...blocks.addValues(`bias-${number}`, bias) } : null,
     sinks: null,
-    rotary: null,
+    rotary: rotary && {
+      ...rotary,
+      frequencies: blocks.add(`rotary-${number}`, Float32Array.from(rotary.frequencies)),
+    },
     q: blocks.addValues(`q-${number}`, q),
     k: blocks.addValues(`k-${number}`, k),
-    v: { dim, heads: Array.from({ length: heads }, (_, head) => head), ...blocks.addValues(`v-${number}`, v) },
+    v: { dim, heads: Array.from({ length: kvHeads }, (_, head) => head), ...blocks.addValues(`v-${number}`, v) },
   };
 }
 

@@ -1,4 +1,4 @@
-// A block of memory, and the two loops of a forward pass over it: in WebAssembly where the browser allows it, else in
+// A block of memory, and the loops of a forward pass over it: in WebAssembly where the browser allows it, else in
 // JavaScript. Addresses and strides are bytes.
 
 import { moduleBytes } from "./wasm.js";
@@ -8,8 +8,8 @@ import { moduleBytes } from "./wasm.js";
  * @property {"wasm" | "js"} how
  * @property {() => ArrayBuffer} buffer the memory, as it is now
  * @property {(bytes: number) => void} grow makes the memory at least so large; it may then be another buffer
- * @property {(from: number, scales: number, to: number, end: number) => void} unpack
- *   from 8-bit numbers, each 32 times a float32 of `scales`, to float32, until `to` is `end`
+ * @property {Record<string, (from: number, to: number, end: number) => void>} unpack
+ *   from blocks of a type to float32, until `to` is `end`
  * @property {(x: number, end: number, w: number, bias: number, y: number, last: number, xStride: number,
  *   wStride: number, yStride: number) => void} product
  *   y[t][r] = x[t] . w[r] + bias[r]: of four rows r, and of t two at a time, until y is `last`; the first row of x ends
@@ -17,6 +17,9 @@ import { moduleBytes } from "./wasm.js";
  */
 
 const PAGE = 65536;
+
+/** Bytes of a block of 32 numbers, by the names of GGUF files. @type {Record<string, number>} */
+export const BLOCK_BYTES = { Q8_0: 34, Q4_1: 20 };
 
 /**
  * @param {number} bytes how much memory there must be
@@ -38,7 +41,7 @@ export async function openKernel(bytes, { wasm = true } = {}) {
 async function inWasm(bytes) {
   const memory = new WebAssembly.Memory({ initial: Math.ceil(bytes / PAGE) });
   const { instance } = await WebAssembly.instantiate(moduleBytes(), { regard: { memory } });
-  const { unpack, product } = /** @type {any} */ (instance.exports);
+  const { unpack8, unpack4, product } = /** @type {any} */ (instance.exports);
   return {
     how: "wasm",
     buffer: () => memory.buffer,
@@ -46,9 +49,17 @@ async function inWasm(bytes) {
       const missing = wanted - memory.buffer.byteLength;
       if (missing > 0) memory.grow(Math.ceil(missing / PAGE));
     },
-    unpack,
+    unpack: { Q8_0: unpack8, Q4_1: unpack4 },
     product,
   };
+}
+
+/** The 16-bit float at a place. @param {Int8Array} bytes @param {number} at */
+function half(bytes, at) {
+  const high = bytes[at + 1];
+  const [exponent, part] = [(high >> 2) & 31, ((high & 3) << 8) | (bytes[at] & 255)];
+  const size = exponent ? (1 + part / 1024) * 2 ** (exponent - 15) : part * 2 ** -24;
+  return high < 0 ? -size : size;
 }
 
 /** @param {number} bytes @returns {Kernel} */
@@ -65,13 +76,25 @@ function inJavaScript(bytes) {
     how: "js",
     buffer: () => /** @type {ArrayBuffer} */ (memory.buffer),
     grow,
-    unpack(from, scales, to, end) {
-      const integers = memory;
-      const floats = new Float32Array(memory.buffer);
-      for (let [at, of, out] = [from, scales / 4, to / 4]; out < end / 4; of += 1) {
-        const scale = floats[of];
-        for (const stop = at + 32; at < stop; at += 1, out += 1) floats[out] = integers[at] * scale;
-      }
+    unpack: {
+      Q8_0(from, to, end) {
+        const floats = new Float32Array(memory.buffer);
+        for (let [at, out] = [from, to / 4]; out < end / 4; at += 34, out += 32) {
+          const scale = half(memory, at);
+          for (let i = 0; i < 32; i += 1) floats[out + i] = memory[at + 2 + i] * scale;
+        }
+      },
+      Q4_1(from, to, end) {
+        const floats = new Float32Array(memory.buffer);
+        for (let [at, out] = [from, to / 4]; out < end / 4; at += 20, out += 32) {
+          const [scale, least] = [half(memory, at), half(memory, at + 2)];
+          for (let i = 0; i < 16; i += 1) {
+            const two = memory[at + 4 + i];
+            floats[out + i] = Math.fround((two & 15) * scale) + least;
+            floats[out + 16 + i] = Math.fround(((two >> 4) & 15) * scale) + least;
+          }
+        }
+      },
     },
     product(x, end, w, bias, y, last, xStride, wStride, yStride) {
       const floats = new Float32Array(memory.buffer);

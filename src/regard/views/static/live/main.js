@@ -229,13 +229,24 @@ function wholeOf(facts) {
     start: opened.start, // where nothing is chosen yet
     held: undefined,
     difference: live.weight,
-    here:
-      `Worked out in this page, by the model in it. Its weights have 8 bits: over ${live.texts} sentences no attention ` +
-      `weight differed by more than ${live.weight} from Python's, and no word's contextual embedding had a cosine ` +
-      `below ${live.embedding.toFixed(4)} to Python's.`,
+    ...exactness(live),
     sides: { [kind]: { ...facts.sides[kind], positions } },
     kinds: { [kind]: { ...written.facts.kinds[kind], ...facts.kinds[kind], pictures: undefined } },
   };
+}
+
+// How near the numbers are to Python's, in a word and in full.
+function exactness({ stored, texts, weight, embedding }) {
+  const begins = "Worked out in this page, by the model in it. Its weights ";
+  if (stored.length > 0) {
+    const bits = stored.map((type) => type[1]);
+    const here = `are those of the model's file, as they are (${stored.join(", ")}): Python's numbers differ by rounding alone.`;
+    return { copy: `${bits.join("- and ")}-bit weights`, here: begins + here };
+  }
+  const here =
+    `have 8 bits: over ${texts} sentences no attention weight differed by more than ${weight} from Python's, and ` +
+    `no word's contextual embedding had a cosine below ${embedding.toFixed(4)} to Python's.`;
+  return { copy: "8-bit copy", here: begins + here };
 }
 
 function draw({ facts, blocks, predicted }) {

@@ -1,5 +1,6 @@
-// A BERT, DistilBERT or GPT-2 in the browser: the weights that Python packed (views/_live.py, which says how),
-// and the forward pass. A pass gives what a page shows of a run, and takes the edits that a reader makes.
+// A BERT, GPT-2 or Llama, and what is built like them, in the browser: the weights that Python packed (views/_live.py, which says how),
+// and the forward pass. A pass gives what a page shows of a run, and takes the edits that a reader makes; or, of a text
+// that goes on, the next word alone: then what was read before is kept.
 
 import { likeliest, softmax } from "./arithmetic.js";
 import { crc32 } from "./blocks.js";
@@ -7,18 +8,25 @@ import { drag, rowsOf } from "./edits.js";
 import { openKernel } from "./kernel.js";
 import { Naming } from "./naming.js";
 import { Opening } from "./opening.js";
+import { Past } from "./past.js";
 import { Means, neurons, vectors } from "./telling.js";
 import { Workspace } from "./workspace.js";
 
 /**
- * @typedef {{ block: string, at: number, rows: number, columns: number }} Packed a matrix, or with rows 0 a vector
+ * @typedef {{ block: string, at: number, rows: number, columns: number, type: string }} Packed a matrix in blocks of a
+ *   type, or with rows 0 a vector
+ * @typedef {{ frequencies: number[], layout: "half" | "interleaved", amplitude: number }} Rotary radians a position of
+ *   each pair of a head's numbers
  * @typedef {object} Description what Python says of a model
  * @property {Record<string, { bytes: number, crc: number }>} blocks
  * @property {Record<string, Packed>} tensors by their names in regard's network
  * @property {number} dim size of the residual stream
- * @property {{ heads: number, scale: number }[]} layers
+ * @property {{ heads: number, kvHeads: number, scale: number }[]} layers
  * @property {"pre" | "post"} norm where the norms of a layer are
+ * @property {boolean} rms whether they are RMSNorm, and not LayerNorm
+ * @property {boolean} gated whether the feed-forward network has a gate
  * @property {string} activation
+ * @property {Rotary | null} rotary how positions turn queries and keys
  * @property {number} eps
  * @property {boolean} causal
  * @property {number} vocabulary
@@ -50,6 +58,7 @@ import { Workspace } from "./workspace.js";
  *
  * @typedef {object} LayerRun arrays from head to head, then from token to token
  * @property {number} heads
+ * @property {number} kvHeads heads of k and v
  * @property {number} dim of a head
  * @property {Float32Array} q
  * @property {Float32Array} k
@@ -75,6 +84,7 @@ import { Workspace } from "./workspace.js";
  */
 
 const BEST = 10;
+const NONE = { places: new Int32Array(), values: new Float32Array(), active: new Int32Array() };
 
 export class LiveModel {
   /**
@@ -119,6 +129,7 @@ export class LiveModel {
     this.opening = null;
     /** @type {{ request: Required<Request>, run: Run, text: ReturnType<Naming["of"]> } | null} */
     this.last = null;
+    this.past = new Past(description);
   }
 
   /** "wasm" or "js". */
@@ -172,13 +183,47 @@ export class LiveModel {
       const isNormed = layer === layers.length - 1 && Boolean(tensors["norm.weight"]);
       if (isNormed) work.norm(work.x, "norm");
       run.hidden.push(work.read(work.x));
-      if (isNormed) run.layers[layer].rows.push(vectors("final LayerNorm", "final", run.hidden[layer + 1], dim));
+      if (isNormed) run.layers[layer].rows.push(vectors(`final ${this.normName}`, "final", run.hidden[layer + 1], dim));
       yield layer;
     }
     run.named = this.naming.told(this.text);
     run.predicted = this.predict(asked.predict, run.hidden[layers.length]);
     this.last = { request: asked, run, text: this.text };
     return run;
+  }
+
+  get normName() {
+    return this.description.rms ? "RMSNorm" : "LayerNorm";
+  }
+
+  /**
+   * What the head says after the last token, and what that took from each token; of tokens that were read before, only
+   * what is new is worked out.
+   * @param {Request} request
+   * @returns {Generator<number, { logits: Float32Array, taken: Float64Array }>}
+   */
+  *next(request) {
+    const asked = this.checked(request);
+    const { work, past } = this;
+    const { layers, tensors, output, vocabulary, dim } = this.description;
+    const { ids, off, unseen, weights } = asked;
+    const first = past.begin(ids, JSON.stringify([off, unseen, weights]));
+    if (first < ids.length || !past.logits) {
+      work.take(ids.length - first, ids.length);
+      this.embed({ ...asked, ids: ids.slice(first) }, first);
+      for (let layer = 0; layer < layers.length; layer += 1) {
+        this.layer(layer, asked, past);
+        yield layer;
+      }
+      past.end(ids);
+      const x = work.read(work.x).slice(-dim);
+      work.take(1);
+      work.write(work.x, x);
+      if (tensors["norm.weight"]) work.norm(work.x, "norm");
+      work.linear(work.x, output, "head.output.bias", work.logits);
+      past.logits = work.read(work.logits, vocabulary);
+    }
+    return { logits: past.logits, taken: past.taken };
   }
 
   /** @param {Request} request @returns {Required<Request>} @throws {RangeError} in words */
@@ -242,8 +287,8 @@ export class LiveModel {
     return first < 0 ? layers.length : first;
   }
 
-  /** @param {Required<Request>} asked @returns {Run["embedding"]} */
-  embed({ ids, types }) {
+  /** @param {Required<Request>} asked @param {number} [first] position @returns {Run["embedding"]} */
+  embed({ ids, types }, first = 0) {
     const { work } = this;
     const { dim, tensors } = this.description;
     const table = (/** @type {string} */ name, /** @type {(token: number) => number} */ number) => {
@@ -252,48 +297,55 @@ export class LiveModel {
       return out;
     };
     const learned = table("tokens", (token) => ids[token]);
-    const positions = table("positions", (token) => token);
-    const given = [vectors("learned", "embedding", learned, dim), vectors("position", "embedding", positions, dim)];
-    const sum = learned.map((each, at) => each + positions[at]);
-    if (tensors["embeddings.token_types.weight"]) {
-      const ofTypes = table("token_types", (token) => types[token]);
-      given.push(vectors("token type", "embedding", ofTypes, dim));
-      for (let at = 0; at < sum.length; at += 1) sum[at] += ofTypes[at];
-    }
+    const rows = [vectors("learned", "embedding", learned, dim)];
+    let sum = learned;
+    const add = (/** @type {string} */ name, /** @type {Float32Array} */ more) => {
+      rows.push(vectors(name, "embedding", more, dim));
+      sum = sum.map((each, at) => each + more[at]);
+    };
+    const positions = tensors["embeddings.positions.weight"] ? table("positions", (token) => first + token) : null;
+    if (positions) add("position", positions);
+    if (tensors["embeddings.token_types.weight"])
+      add(
+        "token type",
+        table("token_types", (token) => types[token]),
+      );
     work.write(work.x, sum);
-    const rows = [...given, vectors("sum", "embedding", sum, dim)];
+    if (rows.length > 1) rows.push(vectors("sum", "embedding", sum, dim));
     if (tensors["embeddings.norm.weight"]) {
       work.norm(work.x, "embeddings.norm");
-      rows.push(vectors("LayerNorm", "embedding", work.whole(work.x), dim, work.x.stride / 4));
+      rows.push(vectors(this.normName, "embedding", work.whole(work.x), dim, work.x.stride / 4));
     }
     return { rows, learned, positions };
   }
 
   /**
-   * One layer: what is in work.x becomes what the layer gives.
+   * One layer: what is in work.x becomes what the layer gives. Of a text that goes on, `past` has the tokens before, and
+   * nothing is told.
    * @param {number} number
    * @param {Required<Request>} asked
+   * @param {Past | null} [past]
    * @returns {LayerRun}
    */
-  layer(number, asked) {
+  layer(number, asked, past = null) {
     const { work } = this;
     const [name, pre] = [`layers.${number}`, this.description.norm === "pre"];
-    const { heads } = this.description.layers[number];
-    const { dim, tensors } = this.description;
-    const width = tensors[`${name}.attention.q.weight`].rows;
-    const inside = tensors[`${name}.ffn.hidden.weight`].rows;
+    const { heads, kvHeads } = this.description.layers[number];
+    const { dim: wide, tensors, gated, rotary } = this.description;
+    const dim = tensors[`${name}.attention.q.weight`].rows / heads;
+    const [group, first] = [heads / kvHeads, past?.length ?? 0];
     const linear = (/** @type {Area} */ from, /** @type {string} */ part, /** @type {Area} */ to) =>
       work.linear(from, `${name}.${part}.weight`, `${name}.${part}.bias`, to);
     /** @type {Vectors[]} */
     const rows = [];
     const tell = (/** @type {string} */ what, /** @type {string} */ part, /** @type {Area} */ area) =>
-      rows.push(vectors(what, part, work.whole(area), dim, area.stride / 4));
+      past ?? rows.push(vectors(what, part, work.whole(area), wide, area.stride / 4));
     // What a sublayer reads, and the residual sum after it: the norm is before the one or after the other.
     const before = (/** @type {string} */ part, /** @type {string} */ norm) => {
       if (!pre) return work.x;
       work.copy(work.x, work.y);
       work.norm(work.y, `${name}.${norm}.norm`);
-      tell("LayerNorm", part, work.y);
+      tell(this.normName, part, work.y);
       return work.y;
     };
     const after = (/** @type {string} */ part, /** @type {string} */ norm) => {
@@ -302,72 +354,94 @@ export class LiveModel {
       tell(`x + ${part}`, part, work.x);
       if (pre) return;
       work.norm(work.x, `${name}.${norm}.norm`);
-      tell("LayerNorm", part, work.x);
+      tell(this.normName, part, work.x);
     };
 
-    const read = before("attention", "attention_residual");
-    linear(read, "attention.q", work.q);
-    linear(read, "attention.k", work.k);
-    linear(read, "attention.v", work.v);
-    const [q, k, v] = [work.q, work.k, work.v].map((area) => work.byHead(area, width, heads));
+    const entering = before("attention", "attention_residual");
+    linear(entering, "attention.q", work.q);
+    linear(entering, "attention.k", work.k);
+    linear(entering, "attention.v", work.v);
+    for (const [part, area, of] of /** @type {[string, Area, number][]} */ ([
+      ["q", work.q, heads],
+      ["k", work.k, kvHeads],
+    ])) {
+      if (tensors[`${name}.attention.${part}_norm.weight`]) work.normHeads(area, `${name}.attention.${part}_norm`, of);
+      if (rotary) work.turn(area, of, dim, first);
+    }
+    const q = work.byHead(work.q, heads * dim, heads);
+    const [k, v] = [work.k, work.v].map((area) => work.byHead(area, kvHeads * dim, kvHeads));
     const triangles = `${name}.attention.triangles`;
-    const norms = work.lengths(triangles, v, heads);
-    const attention = this.attend(number, { heads, dim: width / heads, q, k, v, norms }, asked); // into work.q
-    const parts = work.lengths(triangles, work.byHead(work.q, width, heads), heads);
+    const norms = work.lengths(triangles, v, heads, group);
+    const read = past ? past.add(number, { k, v, norms }) : { k, v, norms, reach: work.tokens };
+    const attention = this.attend(number, { heads, kvHeads, dim, q, first, ...read }, asked, past); // into work.q
+    const parts = past ? norms : work.lengths(triangles, work.byHead(work.q, heads * dim, heads), heads);
     linear(work.q, "attention.output", work.y);
     after("attention", "attention_residual");
-    linear(before("feed-forward", "ffn_residual"), "ffn.hidden", work.inner);
+    const between = before("feed-forward", "ffn_residual");
+    linear(between, gated ? "ffn.gate" : "ffn.hidden", work.inner);
     work.activate(work.inner);
-    const inner = neurons(work.whole(work.inner), inside, work.inner.stride / 4);
+    if (gated) {
+      linear(between, "ffn.up", work.gate);
+      work.open();
+    }
+    const inside = tensors[`${name}.ffn.output.weight`].columns;
+    const inner = past ? NONE : neurons(work.whole(work.inner), inside, work.inner.stride / 4);
     linear(work.inner, "ffn.output", work.y);
     after("feed-forward", "ffn_residual");
-    return { heads, dim: width / heads, q, k, v, norms, parts, ...attention, rows, inside, neurons: inner };
+    return { heads, kvHeads, dim, q, k, v, norms, parts, ...attention, rows, inside, neurons: inner };
   }
 
   /**
-   * Weights and contexts of a layer; the contexts take the place of q.
+   * Weights and contexts of a layer; the contexts take the place of q. k, v and norms have room for `reach` tokens a
+   * head; the first of q is token `first`.
    * @param {number} layer
-   * @param {Pick<LayerRun, "heads" | "dim" | "q" | "k" | "v" | "norms">} run
+   * @param {Pick<LayerRun, "heads" | "kvHeads" | "dim" | "q" | "k" | "v" | "norms"> & { reach: number, first: number }} run
    * @param {Required<Request>} asked
+   * @param {Past | null} past
    * @returns {Pick<LayerRun, "most" | "statistics" | "dragged" | "names" | "opening">}
    */
-  attend(layer, { heads, dim, q, k, v, norms }, { off, weights, unseen, special }) {
+  attend(layer, { heads, kvHeads, dim, q, k, v, norms, reach, first }, { off, weights, unseen, special }, past) {
     const { work } = this;
-    const { tokens, floats } = work;
+    const { tokens, keys, floats } = work;
     const { causal, layers } = this.description;
-    const rows = new Float64Array(tokens * tokens);
+    const rows = new Float64Array(tokens * keys);
     /** @type {LayerRun["names"]} */
     const names = [];
-    const means = new Means(heads, tokens, special);
+    const means = new Means(heads, keys, special);
     const most = new Float32Array(heads);
     /** @type {LayerRun["dragged"]} */
     const dragged = [];
     for (let head = 0; head < heads; head += 1) {
-      const [start, end] = [head * tokens * dim, (head + 1) * tokens * dim];
-      work.score(q.subarray(start, end), k.subarray(start, end), dim);
+      const from = Math.floor((head * kvHeads) / heads) * reach * dim;
+      work.score(q.subarray(head * tokens * dim, (head + 1) * tokens * dim), k.subarray(from, from + keys * dim), dim);
       const changes = rowsOf(weights, layer, head);
       const isOff = off.some(([of, each]) => of === layer && each === head);
-      for (let query = 0; query < tokens; query += 1) {
-        const seen = causal ? query + 1 : tokens;
-        const at = (work.weights.at + query * work.weights.stride) / 4;
-        const row = rows.subarray(query * tokens, (query + 1) * tokens);
+      for (let token = 0; token < tokens; token += 1) {
+        const query = first + token;
+        const seen = causal ? query + 1 : keys;
+        const at = (work.weights.at + token * work.weights.stride) / 4;
+        const row = rows.subarray(token * keys, (token + 1) * keys);
         row.fill(0, seen);
         for (let key = 0; key < seen; key += 1) row[key] = floats[at + key] * layers[layer].scale;
         if (!unseen.includes(query)) for (const key of unseen) if (key < seen) row[key] = -Infinity;
         softmax(row, seen);
         const changed = changes.get(query);
         if (changed) drag(row, changed, seen).forEach((bias, i) => dragged.push({ ...changed[i], bias }));
-        means.add(head, query, row);
-        for (let key = 0; key < seen; key += 1)
-          most[head] = Math.max(most[head], row[key] * norms[head * tokens + key]);
+        const share = (/** @type {number} */ key) => row[key] * norms[head * reach + key];
+        if (!past) {
+          means.add(head, query, row);
+          for (let key = 0; key < seen; key += 1) most[head] = Math.max(most[head], share(key));
+        } else if (token === tokens - 1 && !isOff)
+          for (let key = 0; key < seen; key += 1) past.taken[key] += share(key);
         floats.fill(0, at, at + work.weights.stride / 4);
         if (!isOff) floats.set(row, at);
       }
-      work.mix(v.subarray(start, end), dim, work.q, head);
+      work.mix(v.subarray(from, from + keys * dim), dim, work.q, head);
+      if (past) continue;
       names.push(this.text?.head(rows) ?? []);
       this.opening.look(layer, head, rows, names[head]);
     }
-    return { most, statistics: means.found(), dragged, names, opening: this.opening.found };
+    return { most, statistics: means.found(), dragged, names, opening: this.opening?.found ?? null };
   }
 
   /**

@@ -13,7 +13,7 @@ import { makeFinder } from "./added.js";
 import { aligned } from "./aligned.js";
 import { makeBertNormalizer } from "./bert_normalizer.js";
 import { makeByteLevel } from "./byte_level.js";
-import { codesOf, makeCharacters, textOf } from "./characters.js";
+import { codesOf, makeCharacters, TextRefused, textOf } from "./characters.js";
 import { readPiece } from "./pieces.js";
 import { makeWordPiece } from "./wordpiece.js";
 import { isBlank, makeAligner, makeSplitter, wordsOf } from "./words.js";
@@ -66,9 +66,6 @@ import { isBlank, makeAligner, makeSplitter, wordsOf } from "./words.js";
  */
 
 /** @typedef {ReturnType<typeof makeTokenizer>} LiveTokenizer */
-
-/** A text that Python's tokenizer or model refuses too; the message is for people. */
-export class TextRefused extends Error {}
 
 /**
  * @param {TokenizerFacts} facts

@@ -1,5 +1,5 @@
-// The two loops in which a forward pass spends its time, as a WebAssembly module with 128-bit vectors, put together
-// here byte by byte: 1.3 kB need no compiler in the build. kernel.js has the same two functions in JavaScript.
+// The loops in which a forward pass spends its time, as a WebAssembly module with 128-bit vectors, put together
+// here byte by byte: 2 kB need no compiler in the build. kernel.js has the same functions in JavaScript.
 
 const I32 = 0x7f;
 const V128 = 0x7b;
@@ -60,19 +60,61 @@ const body = (parameters, pointers, vectors, ...code) => {
   return { type: [0x60, ...vector(new Array(parameters).fill([I32])), 0], bytes: [...leb(bytes.length), ...bytes] };
 };
 
-// unpack(from, scales, to, end): 8-bit numbers, each 32 times a scale of their own, as floats; `end` of what is written.
-function unpack() {
-  const [from, scales, to, end, scale, eight] = [0, 1, 2, 3, 4, 5];
+// unpack(from, to, end): blocks of 32 numbers, as GGUF files store them, as floats; `end` of what is written.
+
+/** The same 32 bits four times. @param {number} bits */
+const four = (bits) => simd(0x0c, ...[0, 1, 2, 3].flatMap(() => [0, 8, 16, 24].map((by) => (bits >>> by) & 255)));
+/** Bits of a vector, moved up. @param {number} of @param {number} bits @param {number} by */
+const moved = (of, bits, by) => [...get(of), ...four(bits), ...simd(0x4e), ...constant(by), ...simd(0xab, 1)];
+/**
+ * The two 16-bit floats at `from`, side by side in a vector: the exponent counts from another zero. @param {number} from
+ * @param {number} to
+ */
+const halves = (from, to) => [
+  ...set(to, get(from), simd(0x5c, 0, 0), simd(0xa9, 1)),
+  ...set(to, moved(to, 0x7fff, 13), four(0x77800000), FLOAT_MUL, moved(to, 0x8000, 16), simd(0x50)),
+];
+/** @param {number} of @param {number} lane */
+const spread = (of, lane) => [...get(of), ...get(of), ...shuffle(lane, lane, lane, lane)];
+
+// Q8_0: a scale, then 32 numbers of 8 bits.
+function unpack8() {
+  const [from, to, end, scale, eight] = [0, 1, 2, 3, 4];
   const half = (/** @type {number} */ code, /** @type {number} */ offset) =>
     store(to, offset, get(eight), simd(code, 1), simd(0xfa, 1), get(scale), FLOAT_MUL);
-  const four = [0, 1, 2, 3].flatMap((part) => [
-    ...set(eight, [...get(from), ...simd(0x01, 3, 8 * part)]), // eight integers, widened to 16 bits
+  const parts = [0, 1, 2, 3].flatMap((part) => [
+    ...set(eight, get(from), simd(0x01, 0, 2 + 8 * part)), // eight integers, widened to 16 bits
     ...half(0xa7, 32 * part),
     ...half(0xa8, 32 * part + 16),
   ]);
-  const one = set(scale, [...get(scales), ...simd(0x09, 2, 0)]);
-  const loop = until(to, end, one, four, step(from, 32), step(scales, 4), set(to, get(to), [0x41, 0x80, 1], ADD));
-  return body(4, 0, 2, loop);
+  const scales = [...halves(from, scale), ...set(scale, spread(scale, 0))];
+  return body(3, 0, 2, until(to, end, scales, parts, step(from, 34), set(to, get(to), [0x41, 0x80, 1], ADD)));
+}
+
+// Q4_1: a scale and a least number, then 32 numbers of 4 bits, the first 16 in the lower halves of the bytes.
+function unpack4() {
+  const [from, to, end, scale, least, sixteen, nibbles, eight] = [0, 1, 2, 3, 4, 5, 6, 7];
+  const quarter = (/** @type {number} */ code, /** @type {number} */ offset) =>
+    store(to, offset, get(eight), simd(code, 1), simd(0xfa, 1), get(scale), FLOAT_MUL, get(least), FLOAT_ADD);
+  const sides = [
+    [...simd(0x0c, ...new Array(16).fill(15)), ...simd(0x4e)], // and
+    [...constant(4), ...simd(0x6d)], // shift right
+  ];
+  const parts = sides.flatMap((taken, side) => [
+    ...set(nibbles, get(sixteen), taken),
+    ...[0x89, 0x8a].flatMap((code, half) => [
+      ...set(eight, get(nibbles), simd(code, 1)),
+      ...quarter(0xa9, 64 * side + 32 * half),
+      ...quarter(0xaa, 64 * side + 32 * half + 16),
+    ]),
+  ]);
+  const scales = [
+    ...halves(from, scale),
+    ...set(least, spread(scale, 1)),
+    ...set(scale, spread(scale, 0)),
+    ...set(sixteen, get(from), simd(0x00, 0, 4)),
+  ];
+  return body(3, 0, 5, until(to, end, scales, parts, step(from, 20), set(to, get(to), [0x41, 0x80, 1], ADD)));
 }
 
 // product(x, end, w, bias, y, last, xStride, wStride, yStride): y[t][r] = x[t] . w[r] + bias[r], of four rows r and an
@@ -117,9 +159,10 @@ function product() {
   return body(9, 6, 11, until(y, last, start, until(one, end, four, steps), across(sum0), across(sum0 + 4), next));
 }
 
-/** The module: it imports regard.memory, and exports unpack and product. */
+/** The module: it imports regard.memory, and exports the functions by their names. */
 export function moduleBytes() {
-  const functions = [unpack(), product()];
+  const named = { unpack8, unpack4, product };
+  const functions = Object.values(named).map((make) => make());
   return new Uint8Array([
     ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
     ...section(
@@ -133,7 +176,7 @@ export function moduleBytes() {
     ),
     ...section(
       7,
-      ["unpack", "product"].map((each, place) => [...name(each), 0, place]),
+      Object.keys(named).map((each, place) => [...name(each), 0, place]),
     ),
     ...section(
       10,

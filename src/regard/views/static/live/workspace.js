@@ -1,7 +1,8 @@
 // The numbers of one pass, a row for each token, in the kernel's memory; and the products of them, with packed weights
 // and, of one head at a time, with each other.
 
-import { ACTIVATIONS, layerNorm } from "./arithmetic.js";
+import { ACTIVATIONS, layerNorm, rmsNorm } from "./arithmetic.js";
+import { BLOCK_BYTES } from "./kernel.js";
 
 /** @typedef {{ at: number, stride: number }} Area rows of float32, one a token, in bytes */
 
@@ -10,16 +11,19 @@ const NOWHERE = { at: 0, stride: 0 };
 
 /** @param {number} count @param {number} to */
 const upTo = (count, to) => to * Math.ceil(count / to);
+/** @param {number} columns @param {string} type */
+const rowBytes = (columns, type) => Math.ceil(columns / 32) * BLOCK_BYTES[type];
 
 export class Workspace {
   // The residual stream, and what is added to it; queries (later contexts), keys, values; what is inside the
-  // feed-forward network; logits, of two tokens at a time.
+  // feed-forward network, and what gates it; logits, of two tokens at a time.
   x = NOWHERE;
   y = NOWHERE;
   q = NOWHERE;
   k = NOWHERE;
   v = NOWHERE;
   inner = NOWHERE;
+  gate = NOWHERE;
   logits = NOWHERE;
   // Of one head: its queries (later its contexts), its keys, its values column by column, its weights, and a matrix.
   one = NOWHERE;
@@ -28,6 +32,7 @@ export class Workspace {
   weights = NOWHERE;
   square = NOWHERE;
   tokens = 0;
+  keys = 0; // which may be more: those that were read before
   floats = new Float32Array(0);
 
   /**
@@ -42,19 +47,24 @@ export class Workspace {
     this.starts = starts;
     this.free = free;
     this.rows = 0; // tokens that there is room for
+    this.reach = 0; // and keys
     this.zeros = NOWHERE.at;
     this.unpacked = NOWHERE.at;
   }
 
-  /** Makes room for so many tokens. @param {number} tokens */
-  take(tokens) {
+  /** Makes room for so many tokens and keys. @param {number} tokens @param {number} [keys] */
+  take(tokens, keys = tokens) {
     this.tokens = tokens;
-    if (tokens <= this.rows) return;
-    this.rows = upTo(Math.max(tokens, Math.min(2 * this.rows, this.description.positions)), 4);
-    const { dim, tensors, layers, head, output } = this.description;
+    this.keys = keys;
+    if (tokens <= this.rows && keys <= this.reach) return;
+    const { dim, tensors, layers, head, output, gated, positions } = this.description;
+    const room = (/** @type {number} */ now, /** @type {number} */ wanted) =>
+      wanted <= now ? now : upTo(Math.max(wanted, Math.min(2 * now, positions)), 4);
+    this.rows = room(this.rows, tokens);
+    this.reach = room(this.reach, keys);
     const widest = (/** @type {string} */ name) =>
       Math.max(...layers.map((_, layer) => tensors[`layers.${layer}.${name}.weight`].rows));
-    const [wide, inner] = [widest("attention.q"), widest("ffn.hidden")];
+    const [wide, inner] = [widest("attention.q"), widest(gated ? "ffn.gate" : "ffn.hidden")];
     const deep = Math.max(
       ...layers.map(({ heads }, layer) => tensors[`layers.${layer}.attention.q.weight`].rows / heads),
     );
@@ -72,11 +82,12 @@ export class Workspace {
     this.k = area(wide);
     this.v = area(wide);
     this.inner = area(inner);
+    this.gate = area(gated ? inner : 0);
     this.logits = area(head ? tensors[output].rows : 0, 2);
     this.one = area(deep);
-    this.other = area(deep);
-    this.columns = area(this.rows, upTo(deep, 4));
-    this.weights = area(this.rows);
+    this.other = area(deep, Math.max(this.rows, this.reach));
+    this.columns = area(this.reach, upTo(deep, 4));
+    this.weights = area(this.reach);
     this.square = area(deep, upTo(deep, 4));
     this.kernel.grow(at);
     this.floats = new Float32Array(this.kernel.buffer());
@@ -136,13 +147,10 @@ export class Workspace {
 
   /** A row of a table. @param {string} name @param {number} number */
   row(name, number) {
-    const { block, at, rows, columns } = this.description.tensors[name];
-    const [width, start] = [upTo(columns, 32), this.starts[block] + at];
-    const integers = new Int8Array(this.kernel.buffer(), start + number * width, columns);
-    const scales = (start + upTo(rows, 4) * width) / 4 + (number * width) / 32;
-    const out = new Float32Array(columns);
-    for (let i = 0; i < columns; i += 1) out[i] = integers[i] * this.floats[scales + (i >> 5)];
-    return out;
+    const { block, at, columns, type } = this.description.tensors[name];
+    const from = this.starts[block] + at + number * rowBytes(columns, type);
+    this.kernel.unpack[type](from, this.unpacked, this.unpacked + 4 * upTo(columns, 32));
+    return this.floats.slice(this.unpacked / 4, this.unpacked / 4 + columns);
   }
 
   /**
@@ -154,15 +162,13 @@ export class Workspace {
    */
   linear(from, weight, bias, to) {
     const { tensors } = this.description;
-    const { block, at, rows, columns } = tensors[weight];
+    const { block, at, rows, columns, type } = tensors[weight];
     const width = upTo(columns, 32);
-    const start = this.starts[block] + at;
-    const stored = upTo(rows, 4);
-    const scales = start + stored * width;
+    const [start, bytes, unpack] = [this.starts[block] + at, rowBytes(columns, type), this.kernel.unpack[type]];
     const added = tensors[bias];
     const last = upTo(this.tokens, 2) * to.stride;
-    for (let row = 0; row < stored; row += 4) {
-      this.kernel.unpack(start + row * width, scales + (row * width) / 8, this.unpacked, this.unpacked + 16 * width);
+    for (let row = 0; row < rows; row += 4) {
+      unpack(start + row * bytes, this.unpacked, this.unpacked + 16 * width);
       const of = added ? this.starts[added.block] + added.at + 4 * row : this.zeros;
       const y = to.at + 4 * row;
       this.kernel.product(
@@ -194,26 +200,26 @@ export class Workspace {
 
   /**
    * The scores of a head, into `weights`: q k^T.
-   * @param {Float32Array} q @param {Float32Array} k of its tokens @param {number} dim
+   * @param {Float32Array} q of its tokens @param {Float32Array} k of its keys @param {number} dim
    */
   score(q, k, dim) {
     this.write(this.one, q, dim);
     this.write(this.other, k, dim);
-    this.multiply(this.one, this.other, this.tokens, dim, this.weights);
+    this.multiply(this.one, this.other, this.keys, dim, this.weights);
   }
 
   /**
    * The contexts of a head, from `weights` into the head's columns of `to`.
-   * @param {Float32Array} v of its tokens @param {number} dim @param {Area} to @param {number} head
+   * @param {Float32Array} v of its keys @param {number} dim @param {Area} to @param {number} head
    */
   mix(v, dim, to, head) {
-    const { tokens, floats, columns, one } = this;
+    const { tokens, keys, floats, columns, one } = this;
     for (let i = 0; i < dim; i += 1) {
       const at = columns.at / 4 + (i * columns.stride) / 4;
-      floats.fill(0, at + tokens, at + upTo(tokens, 8));
-      for (let token = 0; token < tokens; token += 1) floats[at + token] = v[token * dim + i];
+      floats.fill(0, at + keys, at + upTo(keys, 8));
+      for (let key = 0; key < keys; key += 1) floats[at + key] = v[key * dim + i];
     }
-    this.multiply(this.weights, columns, dim, tokens, one);
+    this.multiply(this.weights, columns, dim, keys, one);
     for (let token = 0; token < tokens; token += 1) {
       const from = (one.at + token * one.stride) / 4;
       floats.copyWithin((to.at + token * to.stride) / 4 + head * dim, from, from + dim);
@@ -231,15 +237,17 @@ export class Workspace {
    * Python's form is Trace.norm_weighted.
    * @param {string} name of the matrices R, one after the other
    * @param {Float32Array} values head by head, token by token
-   * @param {number} heads
+   * @param {number} heads that so many read each of
+   * @param {number} [group]
    */
-  lengths(name, values, heads) {
+  lengths(name, values, heads, group = 1) {
     const { tokens, floats, one, other, square } = this;
-    const dim = values.length / heads / tokens;
+    const dim = (values.length / heads / tokens) * group;
     const out = new Float32Array(heads * tokens);
     for (let head = 0; head < heads; head += 1) {
       this.write(square, this.vector(name).subarray(head * dim * dim, (head + 1) * dim * dim), dim);
-      this.write(one, values.subarray(head * tokens * dim, (head + 1) * tokens * dim), dim);
+      const from = Math.floor(head / group) * tokens * dim;
+      this.write(one, values.subarray(from, from + tokens * dim), dim);
       this.multiply(one, square, dim, dim, other);
       for (let token = 0; token < tokens; token += 1) {
         let sum = 0;
@@ -253,8 +261,40 @@ export class Workspace {
 
   /** @param {Area} area of the width of the residual stream @param {string} name */
   norm(area, name) {
-    const { dim, eps } = this.description;
-    layerNorm(this.whole(area), dim, area.stride / 4, this.vector(`${name}.weight`), this.vector(`${name}.bias`), eps);
+    const { dim, eps, rms } = this.description;
+    const [numbers, stride, weight] = [this.whole(area), area.stride / 4, this.vector(`${name}.weight`)];
+    if (rms) rmsNorm(numbers, dim, stride, weight, eps);
+    else layerNorm(numbers, dim, stride, weight, this.vector(`${name}.bias`), eps);
+  }
+
+  /** The norm of each head of queries or keys. @param {Area} area @param {string} name @param {number} heads */
+  normHeads(area, name, heads) {
+    const [weight, numbers] = [this.vector(`${name}.weight`), this.whole(area)];
+    for (let head = 0; head < heads; head += 1)
+      rmsNorm(numbers.subarray(head * weight.length), weight.length, area.stride / 4, weight, this.description.eps);
+  }
+
+  /**
+   * Turns the pairs of each head's numbers by their positions.
+   * @param {Area} area @param {number} heads @param {number} dim @param {number} first position
+   */
+  turn({ at, stride }, heads, dim, first) {
+    const { floats, description } = this;
+    const { frequencies, layout, amplitude } = /** @type {import("./model.js").Rotary} */ (description.rotary);
+    const pairs = frequencies.length;
+    const [apart, step] = layout === "half" ? [pairs, 1] : [1, 2];
+    for (let token = 0; token < this.tokens; token += 1) {
+      for (let pair = 0; pair < pairs; pair += 1) {
+        const angle = Math.fround((first + token) * frequencies[pair]);
+        const [cos, sin] = [Math.fround(Math.cos(angle)) * amplitude, Math.fround(Math.sin(angle)) * amplitude];
+        for (let head = 0; head < heads; head += 1) {
+          const one = (at + token * stride) / 4 + head * dim + pair * step;
+          const [a, b] = [floats[one], floats[one + apart]];
+          floats[one] = a * cos - b * sin;
+          floats[one + apart] = b * cos + a * sin;
+        }
+      }
+    }
   }
 
   /** @param {Area} area */
@@ -262,6 +302,12 @@ export class Workspace {
     const activation = ACTIVATIONS[this.description.activation];
     const numbers = this.whole(area);
     for (let i = 0; i < numbers.length; i += 1) numbers[i] = activation(numbers[i]);
+  }
+
+  /** Multiplies what is inside the feed-forward network by its gate. */
+  open() {
+    const [inner, gate] = [this.whole(this.inner), this.whole(this.gate)];
+    for (let i = 0; i < inner.length; i += 1) inner[i] *= gate[i];
   }
 
   /** Adds y to x. */
