@@ -177,14 +177,6 @@ def test_the_story_of_what_is_typed_has_its_end(open_live: OpenPage, models: dic
     expect(page.locator(".story-next li")).to_have_count(10)
 
 
-def test_the_front_door_of_a_decoder_ends_with_the_next_words(open_live: OpenPage) -> None:
-    page = open_live("gpt2", start=True)
-    expect(page.locator(".door-next .live-chip")).to_have_count(10)
-    text = page.get_by_label("Type a sentence").input_value()
-    page.locator(".door-next .live-chip:enabled").first.click()
-    assert page.get_by_label("Type a sentence").input_value().startswith(text)
-
-
 def test_an_edit_is_pythons(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
     page = open_live()
     page.evaluate("location.hash = '#layer=0&head=0'")
@@ -352,7 +344,8 @@ def test_a_ready_sentence_opens_on_the_word_that_it_is_about(
             _type(page, text)
             start = _start(models[family], text)
             assert _opened(page) == (start["layer"], start["head"], start["pin"])
-            expect(page.locator(".door > .door-sentence .door-word.from")).to_have_text(about)
+            if family == "bert":  # a decoder's ends in the next word
+                expect(page.locator(".door > .door-sentence .door-word.from")).to_have_text(about)
 
 
 def test_a_link_keeps_the_sentence(

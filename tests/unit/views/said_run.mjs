@@ -1,16 +1,17 @@
 // What the page says of rows and of moves: `node said_run.mjs STATIC FILE`. FILE holds { texts, moves, nexts, words }; of each text, for
 // each head the remark of each word, what its row does, and whether most words look at the same; of moves, and of what a decoder goes on with, what is said; of
-// lists of words, [text, vector], how far they are apart.
+// lists of words, [text, vector], how far they are apart; `more` has names of other makers of sentences, with what they are given.
 
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
 const [folder, file] = process.argv.slice(2);
 const { Units } = await import(pathToFileURL(`${folder}/base/units.js`).href);
-const { movedSaid, nextSaid, othersSaid, remark, rowOf, sharedBy } = await import(pathToFileURL(`${folder}/base/said.js`).href);
+const said = await import(pathToFileURL(`${folder}/base/said.js`).href);
+const { movedSaid, nextSaid, othersSaid, remark, rowOf, sharedBy } = said;
 const { apartOf } = await import(pathToFileURL(`${folder}/live/moved.js`).href);
-const { texts, moves, nexts, words: lists } = JSON.parse(readFileSync(file, "utf8"));
-const joined = (parts) => parts.map((part) => (typeof part === "string" ? part : part.text)).join("");
+const { texts, moves, nexts, words: lists, more } = JSON.parse(readFileSync(file, "utf8"));
+const joined = (parts) => [parts].flat().map((part) => (typeof part === "string" ? part : part.text)).join("");
 
 function told({ kind, tokens, words, layers }) {
   const units = new Units(tokens, words, true);
@@ -38,5 +39,6 @@ console.log(
     moves: moves.map((each) => joined(movedSaid(...each))),
     nexts: nexts.map((each) => joined(nextSaid(each))),
     apart: lists.map(apart),
+    more: more.map(([name, ...given]) => joined(said[name](...given))),
   }),
 );

@@ -31,8 +31,9 @@ def _run(
     moves: Sequence[Any] = (),
     nexts: Sequence[Any] = (),
     words: Sequence[Any] = (),
+    more: Sequence[Any] = (),
 ) -> dict[str, Any]:
-    given = {"texts": texts, "moves": moves, "nexts": nexts, "words": words}
+    given = {"texts": texts, "moves": moves, "nexts": nexts, "words": words, "more": more}
     (folder / "given.json").write_text(json.dumps(given), encoding="utf-8")
     script = Path(__file__).with_name("said_run.mjs")
     done = subprocess.run(
@@ -299,3 +300,61 @@ def test_a_threshold_stands_once() -> None:
     assert float(getattr(named, "default", named)) == claims()["effect"]
     trace = untrained("bert", 0).trace(SENTENCES[0])
     assert heads_of_trace(trace).threshold == claims()["effect"]
+
+
+_PARIS = {"text": "Paris", "probability": 0.64, "tempered": 0.8}
+
+
+def _from(**shares: float) -> list[dict[str, Any]]:
+    return [{"text": text.replace("stop", "."), "share": share} for text, share in shares.items()]
+
+
+WRITTEN = {
+    "Paris comes next, with 64\u00a0%.": ("writtenSaid", _PARIS, 0, []),
+    "Paris may come next, with 64\u00a0%: it is read mostly from of (100\u00a0%).": (
+        "writtenSaid",
+        _PARIS,
+        1,
+        _from(of=1),
+    ),
+    # Twice the odds of an even share: 0.5 of three, whose even odds are 1 to 2.
+    "Paris comes next, with 64\u00a0%: it is read mostly from France (50\u00a0%).": (
+        "writtenSaid",
+        _PARIS,
+        0,
+        _from(capital=0.2, of=0.3, France=0.5),
+    ),
+    "Paris comes next, with 64\u00a0%: it is read from “.” more than from any other word "
+    "(49\u00a0%, where an even share is 33\u00a0%).": (
+        "writtenSaid",
+        _PARIS,
+        0,
+        _from(capital=0.2, of=0.31, stop=0.49),
+    ),
+    "At temperature 0 it always writes the likeliest word, though that has 64\u00a0%.": (
+        "temperatureSaid",
+        0,
+        _PARIS | {"tempered": 1},
+    ),
+    "At temperature 0.7 likely words are drawn more often: "
+    "the first one with 80\u00a0% instead of 64\u00a0%.": (
+        "temperatureSaid",
+        0.7,
+        _PARIS,
+    ),
+    "At temperature 1 each word is drawn with the model’s own share.": ("temperatureSaid", 1, _PARIS),
+    "At temperature 1.5 unlikely words get their chance: "
+    "the first one with 80\u00a0% instead of 64\u00a0%.": (
+        "temperatureSaid",
+        1.5,
+        _PARIS,
+    ),
+    "": ("wroteSaid", {"words": 1, "likeliest": 1}),
+    "It wrote 7 tokens; 1 was the likeliest.": ("wroteSaid", {"words": 7, "likeliest": 1}),
+    "It wrote 7 tokens; 5 were the likeliest.": ("wroteSaid", {"words": 7, "likeliest": 5}),
+    "It wrote 7 tokens; each was the likeliest.": ("wroteSaid", {"words": 7, "likeliest": 7}),
+}
+
+
+def test_what_is_said_of_the_next_word(tmp_path: Path) -> None:
+    assert _run(tmp_path, [], more=list(WRITTEN.values()))["more"] == list(WRITTEN)

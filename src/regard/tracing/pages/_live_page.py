@@ -244,7 +244,7 @@ def live_page(
     texts = [] if is_exact else [(text, pair), *some]
     weight, embedding = live_loss(loaded, live.rounded, texts)
     record = LiveRecord(
-        description=live.description | {"mask": _mask(portable)},
+        description=live.description | {"mask": _mask(portable), "ends": sorted(tokenizer.end_ids)},
         weights=live.weights,
         tokenizer=portable,
         stored=sorted({each["type"] for each in live.weights.tensors.values()} - {"F32"}) if is_exact else [],

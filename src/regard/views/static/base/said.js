@@ -162,6 +162,48 @@ export function nextSaid({ before, after }) {
   return ["the model goes on with ", token(is), ` (${change(is)}), no longer with `, token(was), ` (${change(was)}).`];
 }
 
+/**
+ * What a decoder writes next, and from which words it reads that: "Paris comes next, with 64 %: it is read from France (47 %)
+ * and capital (28 %)."
+ * @param {{ text: string, probability: number }} next @param {number} place 0 for the likeliest
+ * @param {{ text: string, share: number }[]} sources
+ */
+export function writtenSaid({ text, probability }, place, sources) {
+  const begins = [
+    { text, side: "from" },
+    place === 0 ? " comes next, with " : " may come next, with ",
+    wholePercent(probability),
+  ];
+  if (sources.length === 0) return [...begins, "."];
+  const even = 1 / sources.length;
+  const all = [...sources].sort((one, other) => other.share - one.share);
+  const claims = all.filter(({ share }) => over(share, even) >= CLAIMS.even || sources.length === 1).slice(0, 2);
+  if (claims.length === 0) {
+    const from = toWord(all[0]);
+    const beside = `${wholePercent(all[0].share)}, where an even share is ${wholePercent(even)}`;
+    return [...begins, ": it is read from ", from, ` more than from any other word (${beside}).`];
+  }
+  const told = claims.flatMap((each, at) => [at > 0 ? " and " : "", toWord(each), ` (${wholePercent(each.share)})`]);
+  return [...begins, ": it is read mostly from ", ...told, "."];
+}
+
+/** What a temperature does to the likeliest word. @param {number} temperature @param {{ probability: number, tempered: number }} best */
+export function temperatureSaid(temperature, { probability, tempered }) {
+  const share = wholePercent(probability);
+  if (temperature === 0) return `At temperature 0 it always writes the likeliest word, though that has ${share}.`;
+  const said = temperature.toFixed(1);
+  if (said === "1.0") return "At temperature 1 each word is drawn with the model’s own share.";
+  const does = temperature < 1 ? "likely words are drawn more often" : "unlikely words get their chance";
+  return `At temperature ${said} ${does}: the first one with ${wholePercent(tempered)} instead of ${share}.`;
+}
+
+/** @param {{ words: number, likeliest: number }} count tokens that a model wrote by itself */
+export function wroteSaid({ words, likeliest }) {
+  if (words < 2) return "";
+  const those = likeliest === words ? "each was" : likeliest === 1 ? "1 was" : `${likeliest} were`;
+  return `It wrote ${words} tokens; ${those} the likeliest.`;
+}
+
 // The move that is drawn lowest: the largest, unless all hardly move.
 export const deepest = (moves, apart) =>
   Math.max(...moves.map(({ moved }) => moved), CLAIMS.hardly * (apart ?? 0)) || 1;

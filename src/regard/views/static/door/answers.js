@@ -14,7 +14,7 @@ import { Sentence } from "./sentence.js";
 
 const line = (...parts) => make("p", {}, ...parts);
 const note = (text) => make("p", { class: "door-note" }, text);
-const waiting = () => [note("The numbers are on their way.")];
+export const waiting = () => [note("The numbers are on their way.")];
 
 // --- Why: the shares of the word, and the arithmetic of one of them
 
@@ -40,6 +40,20 @@ const WHY = {
   },
 };
 
+// The same of the word that comes next: from which words it is read. @param {any} writer
+export function whyNext(writer) {
+  const { next, place, heads } = writer.readAt();
+  return [
+    line(
+      bold(next, "from"),
+      ` is read at the last word, ${place}. There every head looks back; what it takes from a word counts by its length. ` +
+        `These are the sums over all ${heads} heads.`,
+    ),
+    writer.why(),
+    note("The last word itself and the first, on which attention rests, are left out. To see one head, click a word."),
+  ];
+}
+
 // --- What if not: the words where none of them may look at the word that gets most, or without the head
 
 // What can be left out, and how that is said; all: how many heads there are.
@@ -61,10 +75,11 @@ const LEFT_OUT = {
 const WITHOUT = {
   name: "without",
   label: "What if not?",
-  answer({ page, head, from, lines, shares, most }) {
+  answer({ page, head, from, lines, shares, most, writer = null }) {
     const { source, state } = page;
     const found = shares();
     const to = found && most(found);
+    if (writer) return to ? withoutNext(source, head.kind, to, writer) : [line("There is no other word to leave out.")];
     const lost = to ? state.values.lost : "head";
     const what = lost === "word" ? { unseen: to.first } : { layer: head.layer, head: head.head };
     const word = to ? [["word", make("bdi", { dir: "auto" }, `without “${to.text}”`)]] : [];
@@ -78,6 +93,18 @@ const WITHOUT = {
     return [pick.element, ...effectOf(source, state, { head, from, lines, what, to })];
   },
 };
+
+// What would come next without a word.
+function withoutNext(source, kind, to, writer) {
+  const pick = makeSelect("Word", (first) => writer.hide(Number(first)), "");
+  const words = writer.sources().map(({ first, text }) => [first, text]);
+  pick.update(String(words), () => words, to.first);
+  const begins = line("If no other word may look at ", pick.element, ", in any of the ", `${writer.heads} heads, `);
+  const found = source.check(kind, { unseen: to.first });
+  if (!found?.next) return [begins, ...(found?.error ? [line(found.error)] : waiting())];
+  begins.append(...written(nextSaid(found.next)));
+  return [begins, writer.beside(found.next), note(`${LEFT_OUT.word.note} Blue: as it is; grey: without the word.`)];
+}
 
 const INSIDE = "In the text itself, ";
 

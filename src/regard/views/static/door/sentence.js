@@ -3,6 +3,9 @@
 import { drawn, make } from "../base/dom.js";
 import { wholePercent } from "../base/said.js";
 
+/** The word that is being written, which is no token yet. */
+export const GHOST = -1;
+
 const LEAST = 0.01; // a smaller share has no arc
 const LOOP = 9; // pixels: half as wide as the arc of a word that looks at itself
 const BESIDE = 9; // pixels between the text and the stub of a mark, which has no place in it

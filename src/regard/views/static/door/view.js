@@ -9,9 +9,9 @@ import { mostOf, sharesOf, wordsOf } from "../base/shares.js";
 import { oneOf } from "../base/state.js";
 import { partsOf } from "../base/title.js";
 import { notKnown } from "../base/units.js";
-import { QUESTIONS } from "./answers.js";
+import { QUESTIONS, waiting, whyNext } from "./answers.js";
 import { written } from "./attention.js";
-import { marksOf, Sentence } from "./sentence.js";
+import { GHOST, marksOf, Sentence } from "./sentence.js";
 
 const SIZES = [90, 420, 1200]; // characters of a text, up to which it is written large, and less large
 
@@ -60,12 +60,17 @@ function open(page) {
   const lines = linesOf(source, state, kind);
   const words = lines.flat().filter((part) => typeof part !== "string");
   const length = lines.flat().reduce((sum, part) => sum + (part.text ?? part).length, 0);
-  const size = String(SIZES.filter((most) => length > most).length);
+  const sizeOf = (length) => String(SIZES.filter((most) => length > most).length);
+  const size = sizeOf(length);
   // Of a live page, a field lies over the words: that is typed into, and it is what is read aloud.
   const marks = marksOf(state.units("key", { kind, units: "words" }).all);
   const sentence = new Sentence(lines, source.surface ? { "aria-hidden": "true" } : LIST, marks);
   const surface = source.surface ?? sentence.element;
   surface.dataset.size = size;
+  // Of a decoder that writes, what comes next is shown, until a word of its text is followed.
+  const { writer = null } = source;
+  const isWriting = () => writer !== null && !state.values.follow;
+  let top = sentence; // what is on show
   const said = make("p", { class: "door-said", role: "status" });
   const note = make("p", { class: "door-note" });
   const next = make("div", { class: "door-next" }); // what a decoder would say, where the model is there
@@ -89,7 +94,7 @@ function open(page) {
     shares: () => sharesOf(page, at.head, at.from),
     most: (shares) => mostOf(state, kind, at.from, shares),
   };
-  const choose = (first) => state.set({ pin: { side: "query", index: first }, hover: null, key: null });
+  const choose = (first) => state.set({ pin: { side: "query", index: first }, hover: null, key: null, follow: true });
 
   const questions = QUESTIONS.map(({ name, label, answer }) => {
     const body = make("div", { class: `door-answer answer-${name}`, id: `regard-${name}` });
@@ -99,26 +104,64 @@ function open(page) {
       const { asks } = state.values;
       state.set({ asks: asks.includes(name) ? asks.filter((each) => each !== name) : [...asks, name] });
     });
+    const answered = () => (isWriting() ? ofNext(name, answer) : answer(at));
     const update = () => {
       const isOpen = state.values.asks.includes(name);
       button.setAttribute("aria-expanded", String(isOpen));
       body.hidden = !isOpen;
-      body.replaceChildren(...(isOpen ? answer(at) : []));
+      body.replaceChildren(...(isOpen ? answered() : []));
     };
     return { element: make("section", { class: "door-question" }, make("h2", {}, button), body), update };
   });
   const parts = [
     sentence.element,
-    next,
-    source.makeReady?.(),
-    said,
-    note,
+    ...(writer ? [said, note, writer.element, writer.ready(source.write)] : [next, source.makeReady?.(), said, note]),
     edited,
     ...questions.map((each) => each.element),
   ];
   const element = make("div", { class: "door", "data-size": size }, ...parts.filter(Boolean));
 
+  // The questions, of the word that comes next: it is read at the last word, and most from another.
+  function ofNext(name, answer) {
+    if (name === "why") return whyNext(writer);
+    if (!writer.isWhole()) return waiting();
+    const units = wordsOf(state, kind);
+    const last = units.all.at(-1).first;
+    const most = () => (writer.most ? units.at(writer.most.first) : null);
+    const own = { from: last, shares: () => sharesOf(page, at.head, last), most };
+    return answer({ page, lines, marks, isLong: at.isLong, head: at.head, writer, ...own });
+  }
+
+  // The next word, read from the words before.
+  function write() {
+    edited.replaceChildren(...(source.makeEdits?.() ?? []));
+    if (!writer.written) {
+      said.replaceChildren("The model is on its way.");
+      return;
+    }
+    const { text } = writer.written;
+    element.dataset.size = sizeOf(text.length);
+    surface.dataset.size = element.dataset.size;
+    show(writer.sentence());
+    said.replaceChildren(...written(writer.remark()));
+    note.replaceChildren(writer.note());
+    source.fit();
+    for (const { update } of questions) update();
+  }
+
+  function show(sentence) {
+    if (top === sentence) return;
+    top.element.replaceWith(sentence.element);
+    top = sentence;
+    top.draw();
+  }
+
   function draw() {
+    element.classList.toggle("writes", isWriting());
+    if (isWriting()) return write();
+    show(sentence);
+    element.dataset.size = size;
+    surface.dataset.size = size;
     const focus = whereIsFocus(element);
     const row = rowOf(page, at.head, at.from);
     sentence.show(at.from, row?.shares ?? null);
@@ -131,7 +174,10 @@ function open(page) {
     const opened = [start.layer, start.head, wordsOf(state, kind).at(start.pin).first];
     const isMoved = [at.head.layer, at.head.head, at.from].join() !== opened.join();
     note.replaceChildren([shared, unknown, source.surface ? TYPE : CLICK].filter(Boolean).join(" "));
-    if (isMoved)
+    if (writer) {
+      const back = () => state.set({ follow: false, asks: [] });
+      note.append(" ", makeButton("Back to writing", back, { title: "Escape" }));
+    } else if (isMoved)
       note.append(
         " ",
         makeButton("Back to the start", () => state.letGo(), { title: "Escape" }),
@@ -141,12 +187,17 @@ function open(page) {
   }
 
   const on = (name, listener) => surface.addEventListener(name, listener, { signal: state.gone });
-  on("pointermove", ({ clientX, clientY }) => sentence.point(sentence.at(clientX, clientY)));
-  on("pointerleave", () => sentence.point(null));
+  on("pointermove", ({ clientX, clientY }) => top.point(top.at(clientX, clientY)));
+  on("pointerleave", () => top.point(null));
   on("click", ({ clientX, clientY }) => {
-    const first = sentence.at(clientX, clientY);
-    if (first !== null) choose(first);
+    const first = top.at(clientX, clientY);
+    // While the model writes, the views are of the text before.
+    if (first !== null && first !== GHOST && (!isWriting() || writer.isWhole())) choose(first);
   });
+  if (writer) {
+    writer.changed = draw;
+    on("keydown", ({ key }) => key === "Escape" && state.set({ follow: false }));
+  }
   if (!source.surface)
     onKeys(sentence.element, (key) => {
       const here = words.findIndex(({ first }) => first === at.from);
@@ -168,6 +219,9 @@ const asks = {
   write: (value) => (value.length > 0 ? value.join(",") : null),
 };
 
+// Of a decoder that writes: whether a word of its text is followed.
+const follow = { initial: false, read: () => true, write: (is) => (is ? "" : null) };
+
 // Where one text with words in it looks at itself, and its head can be worked out: of several texts, or attentions, no one
 // remark is the one to begin with.
 function fits(source) {
@@ -182,7 +236,7 @@ export const VIEW = {
   name: "door",
   label: "One sentence",
   home: true,
-  fields: { asks, lost: oneOf(["word", "head"]) },
+  fields: { asks, lost: oneOf(["word", "head"]), follow },
   about,
   help: HELP,
   fits,

@@ -92,6 +92,37 @@ export function likeliest(logits, count) {
   return topOf(logits, count).map((id) => ({ id, probability: Math.exp(logits[id] - largest) / total }));
 }
 
+/**
+ * Shares of some tokens at a temperature: those of logits that are divided by it; at 0 the likeliest has all.
+ * @param {Float32Array} logits @param {number} temperature @param {{ id: number, probability: number }[]} best
+ */
+export function tempered(logits, temperature, best) {
+  let [largest, total] = [-Infinity, 0];
+  for (const each of logits) largest = Math.max(largest, each);
+  const odds = (/** @type {number} */ logit) => Math.exp((logit - largest) / temperature);
+  if (temperature > 0) for (const each of logits) total += odds(each);
+  return best.map((each, at) => ({
+    ...each,
+    tempered: temperature > 0 ? odds(logits[each.id]) / total : Number(at === 0),
+  }));
+}
+
+/**
+ * The token at which the shares before it, at a temperature, come to `drawn`.
+ * @param {Float32Array} logits @param {number} temperature above 0 @param {number} drawn from 0 to 1
+ */
+export function sampled(logits, temperature, drawn) {
+  let largest = -Infinity;
+  for (const each of logits) largest = Math.max(largest, each);
+  const odds = Float64Array.from(logits, (each) => Math.exp((each - largest) / temperature));
+  let left = drawn * odds.reduce((sum, each) => sum + each, 0);
+  const id = odds.findIndex((each) => {
+    left -= each;
+    return left < 0;
+  });
+  return id < 0 ? odds.lastIndexOf(odds.reduce((one, other) => Math.max(one, other), 0)) : id;
+}
+
 /** The places of the largest numbers, of equals the first. @param {Float32Array} numbers @param {number} count */
 export function topOf(numbers, count) {
   /** @type {number[]} */

@@ -107,7 +107,7 @@ export class LiveBar {
   }
 
   say(text, isRefused = false) {
-    this.element.classList.remove("working");
+    this.rest();
     this.element.classList.toggle("refused", isRefused);
     this.found.hidden = isRefused;
     this.status.textContent = text;
@@ -129,6 +129,10 @@ export class LiveBar {
 
   work() {
     this.element.classList.add("working");
+  }
+
+  rest() {
+    this.element.classList.remove("working");
   }
 
   // The head that the button switches off, in views that have none beside the head's name.

@@ -4,9 +4,10 @@
 
 import { Colours } from "../base/colours.js";
 import { whereIsFocus } from "../base/focus.js";
+import { allHeads } from "../base/held.js";
 import { pageHost } from "../base/host.js";
 import { FileSource, fileSource } from "../base/source.js";
-import { isReady, makeReady } from "../door/field.js";
+import { isReady, makeReady, write as typeOver } from "../door/field.js";
 import { present } from "../present.js";
 import { USUAL } from "../usual.js";
 import { readSaid, withSaid } from "./address.js";
@@ -17,6 +18,9 @@ import { between } from "./facts.js";
 import { makePredicted } from "./found.js";
 import { apartOf, movedBetween, movedTo, wordVectors } from "./moved.js";
 import { makeSwitch } from "./switch.js";
+import { Writer } from "./writer.js";
+
+const PAUSE = 400; // milliseconds without a key, until all of a text is worked out
 
 const root = document.getElementById("regard");
 const readBlock = (name) => document.getElementById(`regard-${name}`)?.textContent ?? "";
@@ -38,15 +42,19 @@ let asides = new Map(); // of questions beside the page, by name, what was answe
 let checking = null; // who waits for the answer that is asked for, where it is not the page
 let isAsked = false; // and not answered yet
 
+let later = 0; // the timer of a question that waits until nobody types
+
 const bar = new LiveBar(live, side, {
   typed(isOfText) {
     // A weight belongs to a row of the sentence as it was.
     if (isOfText) edits.weights = [];
+    writer?.typed();
     if (arriving !== null) {
       arriving = null;
       state.writeAddress();
     }
-    ask();
+    if (isOfText && isAtDoor()) askNext();
+    else ask();
   },
   switched,
   released(weight) {
@@ -62,6 +70,22 @@ const bar = new LiveBar(live, side, {
     keep();
     show();
   },
+});
+
+// A decoder goes on writing; what it expects is asked alone, and all else when it has written.
+const heads = allHeads(written, kind).length;
+const writer =
+  live.head === "next" && bar.fields.length === 1 && !live.served
+    ? new Writer(
+        { ask: askNext, take: (text) => bar.take(null, text), stopped: () => (later = rest()), isWhole },
+        heads,
+      )
+    : null;
+const isAtDoor = () => writer !== null && state.values.view === state.home;
+bar.fields[0].addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing || !isAtDoor()) return;
+  event.preventDefault();
+  writer.take();
 });
 
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
@@ -108,7 +132,40 @@ function switched(layer, head) {
   ask();
 }
 
+// Whether all that is on show is of what the writer has.
+function isWhole() {
+  return same({ texts: [writer.written.text], ...edits }, shown) && last !== null;
+}
+
+// All of a text, when nobody has typed for a moment.
+const rest = () => setTimeout(() => (isWhole() ? bar.rest() : ask()), PAUSE);
+
+// What comes next; `drawn` chooses a word that is written first.
+function askNext(drawn = null) {
+  clearTimeout(later);
+  const [text] = bar.texts;
+  bar.edits(edits);
+  bar.work();
+  isAsked = true;
+  checking = null;
+  const { off } = edits;
+  client?.ask({ text, pair: null, ...edits, second: "", write: { text, off, temperature: writer.temperature, drawn } });
+}
+
+function answeredNext(next) {
+  isAsked = false;
+  root.classList.remove("refused", "arriving");
+  unfreeze();
+  if (next.text !== bar.texts[0]) bar.texts = [next.text];
+  bar.say(`${next.encoded.ids.length} tokens, ${Math.round(next.milliseconds)} ms.`);
+  bar.work();
+  writer.show(next);
+  if (writer.isGoing) askNext(writer.drawn);
+  else later = rest();
+}
+
 function ask(isPatient = false) {
+  clearTimeout(later);
   const [text, pair = null] = bar.texts;
   bar.edits(edits);
   bar.work();
@@ -176,17 +233,17 @@ function answered(answer) {
   if (answer.opened) {
     root.classList.add("answers");
     bar.opened(answer.opened, client.how);
-    return ask();
+    return isAtDoor() ? askNext() : ask();
   }
   if (checking) {
     const told = checking;
     checking = null;
     return answer.refused ? null : told(answer);
   }
+  if (answer.written) return answeredNext(answer.written);
   isAsked = false;
   root.classList.toggle("refused", Boolean(answer.refused));
-  for (const each of root.querySelectorAll(":scope > :not(.header, .live, .place), .place > *"))
-    each.toggleAttribute("inert", Boolean(answer.refused));
+  unfreeze(Boolean(answer.refused));
   if (answer.refused) {
     // The title is for screen readers here: it must not go on with the sentence before.
     root.querySelector("h1").replaceChildren("No sentence that can be read");
@@ -206,6 +263,12 @@ function answered(answer) {
   // Of the file's sentence Python's own numbers stay.
   if (!isFirst || !isOwn) draw(answer);
   else for (const listener of state.source.listeners) listener();
+}
+
+// While a text cannot be read, what is on show cannot be used.
+function unfreeze(isRefused = false) {
+  for (const each of root.querySelectorAll(":scope > :not(.header, .live, .place), .place > *"))
+    each.toggleAttribute("inert", isRefused);
 }
 
 function show() {
@@ -239,9 +302,9 @@ function wholeOf(facts) {
 function exactness({ stored, texts, weight, embedding }) {
   const begins = "Worked out in this page, by the model in it. Its weights ";
   if (stored.length > 0) {
-    const bits = stored.map((type) => type[1]);
+    const bits = Math.min(...stored.map((type) => Number(type[1])));
     const here = `are those of the model's file, as they are (${stored.join(", ")}): Python's numbers differ by rounding alone.`;
-    return { copy: `${bits.join("- and ")}-bit weights`, here: begins + here };
+    return { copy: `${bits}-bit weights`, here: begins + here };
   }
   const here =
     `have 8 bits: over ${texts} sentences no attention weight differed by more than ${weight} from Python's, and ` +
@@ -311,6 +374,9 @@ function put(source) {
   source.surface = bar.surface;
   source.makeReady = () => (bar.fields.length > 1 ? null : makeReady(bar.fields[0]));
   source.makeNext = makeNext;
+  source.writer = writer;
+  source.write = (text) => typeOver(bar.fields[0], text);
+  source.fit = () => bar.fit();
   source.makeEdits = () => bar.chips(shown);
   source.links = client?.element;
   if (kind === "encoder" && last) source.beside = beside;
@@ -318,7 +384,12 @@ function put(source) {
   ({ state } = present(source, { ...host, slot: bar.element }, USUAL));
   const head = () => bar.head(state.values);
   state.listen((changed) => ["view", "layer", "head", "also"].some((name) => changed.has(name)) && head());
-  state.listen((changed) => changed.has("view") && bar.fit());
+  state.listen((changed) => {
+    if (!changed.has("view")) return;
+    bar.fit();
+    if (isAtDoor() && writer.written?.text !== bar.texts[0]) askNext();
+    else if (writer?.written && !isAtDoor() && !isWhole()) ask();
+  });
   head();
   bar.fit(); // the front door writes a long text smaller
 }

@@ -32,6 +32,7 @@ import { Workspace } from "./workspace.js";
  * @property {number} vocabulary
  * @property {number} positions the most tokens
  * @property {"next" | "masked" | null} head what its head says
+ * @property {number[]} ends tokens that end a text
  * @property {string} output the tensor of the output layer
  * @property {number | null} [mask] the token that stands for a word to be guessed
  * @property {import("./naming.js").NamingFacts} names
@@ -200,7 +201,7 @@ export class LiveModel {
    * What the head says after the last token, and what that took from each token; of tokens that were read before, only
    * what is new is worked out.
    * @param {Request} request
-   * @returns {Generator<number, { logits: Float32Array, taken: Float64Array }>}
+   * @returns {Generator<number, { logits: Float32Array, taken: Float64Array, rests: number }>}
    */
   *next(request) {
     const asked = this.checked(request);
@@ -223,7 +224,8 @@ export class LiveModel {
       work.linear(work.x, output, "head.output.bias", work.logits);
       past.logits = work.read(work.logits, vocabulary);
     }
-    return { logits: past.logits, taken: past.taken };
+    const heads = layers.reduce((sum, each) => sum + each.heads, 0);
+    return { logits: past.logits, taken: past.taken, rests: past.rests / heads };
   }
 
   /** @param {Request} request @returns {Required<Request>} @throws {RangeError} in words */
@@ -431,8 +433,10 @@ export class LiveModel {
         if (!past) {
           means.add(head, query, row);
           for (let key = 0; key < seen; key += 1) most[head] = Math.max(most[head], share(key));
-        } else if (token === tokens - 1 && !isOff)
-          for (let key = 0; key < seen; key += 1) past.taken[key] += share(key);
+        } else if (token === tokens - 1) {
+          past.rests += row[0];
+          if (!isOff) for (let key = 0; key < seen; key += 1) past.taken[key] += share(key);
+        }
         floats.fill(0, at, at + work.weights.stride / 4);
         if (!isOff) floats.set(row, at);
       }

@@ -12,6 +12,8 @@ export class Past {
   logits = null;
   /** How much the last of them took from each, over all heads. */
   taken = new Float64Array();
+  /** The share of its attention on the first token, the mean of all heads. */
+  rests = 0;
   edits = "";
   reach = 0; // tokens that there is room for
   /** @type {Read[]} */
@@ -34,7 +36,13 @@ export class Past {
     if (same === ids.length && same === this.ids.length) return same;
     this.length = Math.min(same, ids.length - 1);
     // Until the pass has come to its end, no more than this is known.
-    Object.assign(this, { ids: ids.slice(0, this.length), edits, logits: null, taken: new Float64Array(ids.length) });
+    Object.assign(this, {
+      ids: ids.slice(0, this.length),
+      edits,
+      logits: null,
+      rests: 0,
+      taken: new Float64Array(ids.length),
+    });
     if (ids.length > this.reach) this.grow(Math.min(this.positions, Math.max(64, 2 * ids.length)));
     return this.length;
   }

@@ -92,7 +92,7 @@ export function makeTokenizer(facts) {
   const contents = new Map(added.map((each) => [each.id, each.content]));
   const folded = new Map(added.filter((each) => each.special).map((each) => [each.id, each.folded]));
 
-  return { encode, read };
+  return { encode, read, readAll: (/** @type {number[]} */ ids) => readAll(ids.map(pieceOf)) };
 
   /**
    * The piece of an id, as in the vocabulary; null where there is none.
@@ -111,6 +111,11 @@ export function makeTokenizer(facts) {
     const piece = pieceOf(id);
     if (piece === null) return { text: String(id), isText: false };
     return model.type === "BPE" && !contents.has(id) ? readPiece(piece) : { text: piece, isText: true };
+  }
+
+  /** Several pieces, which may be parts of one character. @param {(string | null)[]} pieces */
+  function readAll(pieces) {
+    return readPiece(pieces.join(""));
   }
 
   /**

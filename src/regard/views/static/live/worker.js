@@ -3,12 +3,14 @@
 //   { open: { description, tokenizer, blocks } }    once; it answers { opened: "wasm" | "js" } or { broken: why }
 //   { number, text, pair, off, weights, unseen, second, word }    of which it answers the newest alone: { number, ...what }, see Answer,
 //                                                   or { number, refused: why }
+//   { number, write: { text, off, temperature, drawn } }    likewise; it answers { number, written }, see next.js
 
 import { besideOf } from "./beside.js";
 import { fromBase64 } from "./blocks.js";
 import { between, factsOf } from "./facts.js";
 import { LiveModel } from "./model.js";
 import { punctuation } from "./naming.js";
+import { writing } from "./next.js";
 import { ranked } from "./ranks.js";
 import { makeTokenizer } from "./tokenizer.js";
 
@@ -21,6 +23,7 @@ import { makeTokenizer } from "./tokenizer.js";
  * @property {import("./edits.js").Dragged[]} weights
  * @property {number[]} [unseen] tokens of a word that no other may look at
  * @property {string} second a text to compare with; "" for none
+ * @property {import("./next.js").WriteRequest} [write] what comes next is asked alone
  * @property {number | null} [word] a token of the word that is shown beside one of the second text; null for any
  *
  * @typedef {object} Answer
@@ -96,9 +99,13 @@ class Session {
   /**
    * @param {Asked} asked
    * @param {() => boolean} isStale
-   * @returns {Promise<Answer | null>} null where a newer question has come
+   * @returns {Promise<Answer | { written: import("./next.js").Written } | null>} null where a newer question has come
    */
   async answer(asked, isStale) {
+    if (asked.write) {
+      const written = await finished(writing(this.model, this.tokenizer, asked.write), isStale);
+      return written && { written };
+    }
     const began = performance.now();
     const { description } = this.model;
     // A pasted novel is not cut up first.
@@ -119,29 +126,23 @@ class Session {
       unseen: asked.unseen,
       predict: this.expects(encoded.ids),
     });
-    for (;;) {
-      const { done, value } = steps.next();
-      if (done) {
-        const run = /** @type {import("./model.js").Run} */ (value);
-        const contextual = run.hidden[run.hidden.length - 1];
-        const predicted = run.predicted.map(({ at, best }) => ({
-          at,
-          best: best.map(({ id, probability }) => ({ ...this.tokenizer.read(id), probability })),
-        }));
-        const { facts, blocks } = factsOf(description, encoded, run);
-        return {
-          facts: { ...facts, start: run.layers[run.layers.length - 1].opening?.start ?? null },
-          blocks,
-          encoded,
-          contextual,
-          predicted,
-          ...this.compared(second, { encoded, run }, asked.word ?? null),
-          milliseconds: performance.now() - began,
-        };
-      }
-      await aMoment();
-      if (isStale()) return null;
-    }
+    const run = await finished(steps, isStale);
+    if (!run) return null;
+    const contextual = run.hidden[run.hidden.length - 1];
+    const predicted = run.predicted.map(({ at, best }) => ({
+      at,
+      best: best.map(({ id, probability }) => ({ ...this.tokenizer.read(id), probability })),
+    }));
+    const { facts, blocks } = factsOf(description, encoded, run);
+    return {
+      facts: { ...facts, start: run.layers[run.layers.length - 1].opening?.start ?? null },
+      blocks,
+      encoded,
+      contextual,
+      predicted,
+      ...this.compared(second, { encoded, run }, asked.word ?? null),
+      milliseconds: performance.now() - began,
+    };
   }
 
   /** Where the head is asked: after the last token, or at each [MASK]. @param {number[]} ids */
@@ -191,6 +192,19 @@ class Session {
     const mean = new Float32Array(dim);
     for (let at = 0; at < rows.length; at += 1) mean[at % dim] += rows[at] / tokens;
     return mean;
+  }
+}
+
+/**
+ * What some steps come to; null where a newer question has come.
+ * @template T @param {Generator<number, T>} steps @param {() => boolean} isStale @returns {Promise<T | null>}
+ */
+async function finished(steps, isStale) {
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    await aMoment();
+    if (isStale()) return null;
   }
 }
 

@@ -1,0 +1,193 @@
+"""The front door of a decoder in a live page: what comes next, and from what it is read, as in Python."""
+
+import re
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import expect
+
+import regard
+from integration.axe import axe
+from integration.live_models import live_model
+from regard.tracing.edits import unseen
+from regard.tracing.pages._live_page import live_model as packed
+
+OPENING = "a man on the river bank in"
+OTHER = "the man on a money bank, fishing on"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> regard.Model:
+    return live_model(tmp_path_factory.mktemp("writer") / "llama", "llama")
+
+
+@pytest.fixture(scope="module")
+def rounded(model: regard.Model) -> regard.Model:
+    """The model with the weights that the page has."""
+    return regard.Model(packed(model.loaded).rounded)
+
+
+@pytest.fixture
+def page(
+    model: regard.Model, open_page: Callable[..., BrowserPage], tmp_path_factory: pytest.TempPathFactory
+) -> BrowserPage:
+    path = tmp_path_factory.mktemp("page") / "llama.html"
+    model.live_page(OPENING).write(path)
+    found = open_page(path, start=True, viewport={"width": 1280, "height": 800})
+    _settle(found)
+    return found
+
+
+def _settle(page: BrowserPage) -> None:
+    expect(page.locator(".writer-bars > li")).to_have_count(5)
+    expect(page.locator(".live")).not_to_have_class(re.compile("working"))
+
+
+def _type(page: BrowserPage, text: str) -> None:
+    page.get_by_label("Type a sentence").fill(text)
+    _settle(page)
+
+
+def _logits(model: regard.Model, text: str) -> torch.Tensor:
+    with torch.no_grad():
+        logits = model(torch.tensor([model.tokenizer.encode(text).token_ids])).logits
+    assert logits is not None
+    return logits[0, -1].double()
+
+
+def _styles(page: BrowserPage, name: str, of: str = ".writer > .writer-bars .writer-bar") -> list[float]:
+    found: list[float] = page.locator(of).evaluate_all(
+        "(all, name) => all.map(each => Number(each.style.getPropertyValue(name)))", name
+    )
+    return found
+
+
+@pytest.mark.parametrize("text", [OPENING, OTHER, "In 1969, a"])
+def test_what_comes_next_is_pythons(text: str, page: BrowserPage, rounded: regard.Model) -> None:
+    _type(page, text)
+    logits = _logits(rounded, text)
+    likeliest = logits.topk(5).indices
+    np.testing.assert_allclose(_styles(page, "--share"), logits.softmax(0)[likeliest], atol=1e-4)
+    np.testing.assert_allclose(_styles(page, "--tempered"), (logits / 0.7).softmax(0)[likeliest], atol=1e-4)
+
+    # Of each word but the first token and the last, what all heads take from it.
+    trace = rounded.trace(text)
+    taken = sum(trace.norm_weighted(layer)[:, -1].sum(dim=0) for layer in trace.layers_of("decoder"))
+    assert isinstance(taken, torch.Tensor)
+    taken[[0, -1]] = 0
+    words = [
+        [at for at, token in enumerate(trace.stack(None).encoding.tokens) if token.word == word]
+        for word in range(len(trace.stack(None).encoding.words))
+    ]
+    total = sum(float(taken[of].sum()) for of in words)  # white space is no word
+    sums = {str(of[0]): float(taken[of].sum()) / total for of in words if of}
+    drawn = page.locator(".door > .door-sentence g").evaluate_all(
+        "all => all.map(each => [each.dataset.to, Number(each.style.getPropertyValue('--share'))])"
+    )
+    assert dict(drawn) == pytest.approx({to: share for to, share in sums.items() if share >= 0.01}, abs=2e-3)
+    rests = torch.stack([trace.weights(layer)[:, -1, 0] for layer in trace.layers_of("decoder")]).mean()
+    said = f"{round(100 * float(rests))}\u00a0% of all attention rests on the first word"
+    expect(page.locator(".door-note").first).to_contain_text(said)
+    expect(page.locator(".door-said")).to_contain_text(re.compile(r"comes next, with .*: it is read"))
+
+
+def test_a_word_is_taken_by_a_click_and_by_enter(page: BrowserPage, rounded: regard.Model) -> None:
+    field, text = page.get_by_label("Type a sentence"), OPENING
+    for turn in range(4):
+        bars = page.locator(".writer > .writer-bars button")
+        place = 0 if turn % 2 else next(at for at in range(5) if bars.nth(at).is_enabled())
+        token = int(_logits(rounded, text).topk(5).indices[place])
+        was = text
+        if turn % 2 and not bars.first.is_enabled():
+            field.press("Enter")
+            expect(field).to_have_value(was)  # a part of a character cannot be typed
+            continue
+        if turn % 2:
+            field.press("Enter")
+        else:
+            bars.nth(place).click()
+        text = was + rounded.tokenizer.decode([token])
+        expect(field).to_have_value(text)
+        _settle(page)
+
+
+def _greedy(model: regard.Model, text: str) -> str:
+    """What comes next: a token, or as many as a character has; "" if there is none."""
+    ids: list[int] = []
+    while len(ids) < 8:
+        with torch.no_grad():
+            logits = model(torch.tensor([[*model.tokenizer.encode(text).token_ids, *ids]])).logits
+        assert logits is not None
+        ids.append(int(logits[0, -1].argmax()))
+        if "\ufffd" not in (found := model.tokenizer.decode(ids)):
+            return found
+    return ""
+
+
+def test_it_goes_on_as_python_does(page: BrowserPage, rounded: regard.Model) -> None:
+    # Of random numbers few say more than parts of characters.
+    texts = (f"{letter}{other}" for letter in "abcdefghijklmnopqrstuvwxyz" for other in " .in")
+    opening = next(
+        text for text in texts if _greedy(rounded, text) and _greedy(rounded, text + _greedy(rounded, text))
+    )
+    field, slider = page.get_by_label("Type a sentence"), page.get_by_role("slider", name="Temperature")
+    note = page.locator(".writer > .door-note")
+    _type(page, opening)
+    slider.fill("0")
+    expect(note).to_contain_text("it always writes the likeliest word")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)  # it has come to an end
+    _settle(page)
+    written, text = field.input_value(), opening
+    while len(text) < len(written):
+        text += _greedy(rounded, text)
+    assert text == written
+    assert len(written) > len(opening) + 1
+    expect(note).to_contain_text(
+        "What comes next is no character" if not _greedy(rounded, text) else "reads at most"
+    )
+    expect(note).to_contain_text("each was the likeliest")
+    slider.fill("15")
+    expect(note).to_contain_text("At temperature 1.5 unlikely words get their chance")
+
+
+def test_the_questions_are_of_the_next_word(page: BrowserPage, rounded: regard.Model) -> None:
+    for question in ("Why?", "What if not?", "And the other heads?"):
+        page.get_by_role("button", name=question).click()
+    expect(page.locator(".answer-why .writer-bar")).not_to_have_count(0)
+    expect(page.locator(".answer-others .door-card")).not_to_have_count(0)
+    page.locator(".answer-without select").select_option(label="river")
+    trace = rounded.trace(OPENING)
+    tokens = [at for at, token in enumerate(trace.stack(None).encoding.tokens) if token.word == 4]
+    assert trace.stack(None).encoding.words[4].text == "river"
+    with torch.no_grad():
+        output = rounded.edited(unseen(tokens))(torch.tensor([trace.token_ids])).logits
+    assert output is not None
+    before, after = _logits(rounded, OPENING).topk(5).indices, output[0, -1].double().softmax(0)
+    known = after.topk(10).indices  # of others no more is known than that they have less
+    wanted = [float(after[token]) * bool(token in known) for token in before]
+    _poll(lambda: _styles(page, "--without", ".writer-beside .writer-bar")[:5], wanted)
+
+    # A word of the text is followed in one head, and back.
+    page.get_by_role("button", name="What if not?").click()
+    page.evaluate("scrollTo(0, 0)")
+    word = page.locator(".door > .door-sentence .door-word", has_text="bank").bounding_box()
+    assert word
+    page.mouse.click(word["x"] + 20, word["y"] + 20)
+    expect(page.locator(".door-said")).to_contain_text(re.compile("In one of 12 heads, bank"))
+    page.get_by_role("button", name="Back to writing").click()
+    expect(page.locator(".door-said")).to_contain_text("comes next")
+    assert axe(page).violations == []
+
+
+def _poll(found: Callable[[], list[float]], wanted: list[float]) -> None:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if found() and np.allclose(found(), wanted, atol=1e-3):
+            return
+        time.sleep(0.1)
+    assert found() == pytest.approx(wanted, abs=1e-3)
