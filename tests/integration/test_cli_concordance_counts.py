@@ -50,7 +50,7 @@ def test_index(run: Run, tmp_path: Path) -> None:
     assert told[0].startswith("regard: line 7 of rows.jsonl is put aside: the line is not valid JSON")
     assert (len(told), told[-1]) == (11, "regard: 2 more rows are put aside, 12 in all")
     done = run(*command, "--json")
-    assert json.loads(done.out) == {"texts": 6, "words": 53, "put_aside": []}
+    assert json.loads(done.out) == {"texts": 6, "words": 53, "put_aside": [], "undated": []}
     vertical = run(
         "index",
         "-",

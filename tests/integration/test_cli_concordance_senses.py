@@ -107,8 +107,8 @@ def test_drift(run: Run, index: str) -> None:
         (("senses", "bank", "--teach"), "--teach must have a --file"),
         (("senses", "bank", "--page", "-"), "- is not a file to write to"),
         (("senses", "bank", "--file", "{}/broken.json"), "--file must be a JSON file of senses"),
-        (("drift", "bank", "--by", "author"), "--by must be one of date, "),
-        (("drift", "bank", "--bins", "soon"), "--bins must begin with a year"),
+        (("drift", "bank", "--by", "author"), "--by must name a field that the corpus has: source, date"),
+        (("drift", "bank", "--bins", "soon"), "--bins must be dates"),
         (("drift", "bank", "--samples", "0"), "--samples must be"),
     ],
 )

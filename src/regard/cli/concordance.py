@@ -57,7 +57,9 @@ def index(
     output: Path = option("--output -o INDEX", "A new folder, or an index to go on with.", ...),
     text: str = option("--text-column NAME", "The column of the text.", "text"),
     date: str | None = option("--date-column NAME", "The column of the date, such as 1999 or 1999-12-31."),
+    date_order: str | None = option("--date-order ORDER", "dmy or mdy, where dates are as 31/12/1999.", None),
     meta: list[str] | None = option("--meta NAME", "A column to know of each text; give it again for more."),
+    document: str | None = option("--document NAME", "The column that says which rows are of one document."),
     unit: str = option("--unit WHAT", "A text of plain text: line, paragraph or file.", "line"),
     format: str | None = option(
         "--format NAME",
@@ -67,6 +69,7 @@ def index(
         "--vrt-columns NAMES", "What VRT's are, of word, pos, lemma and _.", "word,pos,lemma"
     ),
     lemmas: str | None = option("--lemmas LANG", "Look lemmas up, such as en, where CORPUS has none."),
+    apostrophes: str | None = option("--split-apostrophes LANG", "Part nation's, l'homme: en, fr or it."),
     delimiter: str | None = DELIMITER,
     escape: str | None = ESCAPE,
     no_header: bool = NO_HEADER,
@@ -90,11 +93,14 @@ def index(
         reading = Reading(
             text=text,
             date=date,
+            date_order=date_order,
             meta=tuple(meta or ()),
+            document=document,
             unit=unit,
             format=format,
             columns=tuple(columns.split(",")),
             lemmas=lemmas,
+            apostrophes=apostrophes,
             csv=Csv(delimiter=delimiter, escape=escape, header=not no_header),
             encoding=encoding,
         )
@@ -109,13 +115,18 @@ def index(
             with status("loading the model"):
                 _ = concordance.vectors
             concordance.embed_all(progress.show)
-    for place, why in found.put_aside[:_NAMED]:
-        say(f"{place} is put aside: {why}")
-    if more := found.put_aside[_NAMED:]:
-        say(f"{len(more):,} more rows are put aside, {len(found.put_aside):,} in all")
+    told: dict[str, Any] = {"texts": found.texts, "words": found.words}
+    for name, rows, what in (
+        ("put_aside", found.put_aside, "put aside"),
+        ("undated", found.undated, "without a date"),
+    ):
+        for place, why in rows[:_NAMED]:
+            say(f"{place} is {what}: {why}")
+        if more := rows[_NAMED:]:
+            say(f"{len(more):,} more rows are {what}, {len(rows):,} in all")
+        told[name] = [{"place": place, "reason": why} for place, why in rows]
     if as_json:
-        aside = [{"place": place, "reason": why} for place, why in found.put_aside]
-        print_json({"texts": found.texts, "words": found.words, "put_aside": aside})
+        print_json(told)
         return
     texts, words = (
         f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((found.texts, "text"), (found.words, "word"))
@@ -323,6 +334,7 @@ def drift(
     word: str = WORD,
     by: str = option("--by FIELD", "date, or a field whose values are the parts.", "date"),
     bins: str | None = option("--bins DATES", "Where periods begin: 1950,1980. Default: two halves."),
+    document: str | None = option("--document FIELD", "Which rows are of one document; as the index says."),
     file: Path | None = SENSES,
     where: list[str] | None = WHERE,
     samples: int = option("--samples N", "Bootstrap samples, and permutations.", 999),
@@ -343,6 +355,7 @@ def drift(
             word,
             by,
             bins=dates,
+            document=document,
             where=where or [],
             file=file,
             samples=samples,
@@ -351,7 +364,8 @@ def drift(
         )
     if as_json:
         lines = [[each.to_rows() for each in change.lines] for change in found.changes]
-        print_json({"word": found.word, "left_out": found.left_out, "rows": found.to_rows(), "lines": lines})
+        facts = {"word": found.word, "left_out": found.left_out, "note": found.note}
+        print_json(facts | {"rows": found.to_rows(), "lines": lines})
         return
     console().print(found)
 

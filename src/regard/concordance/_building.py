@@ -1,9 +1,10 @@
 """Making an index: every word of a corpus with its place, in one pass that goes on where it was stopped."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from hashlib import file_digest
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ import regex  # type: ignore[import-untyped, unused-ignore]
 
 from regard.concordance._store import Store, writer
 from regard.concordance._tokens import COLUMNS, packed
+from regard.concordance._values import ORDERS, iso_date
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.core.extras import optional
@@ -38,6 +40,7 @@ ANNOTATED: Final = {".conllu": "conllu", ".conll": "conllu", ".vrt": "vrt", ".ve
 _XML: Final = (".xml", ".tei")
 _TEI: Final = (b"<TEI", b"<teiCorpus", b"http://www.tei-c.org/ns/")
 _BEGINS: Final = 4096  # bytes that are looked at
+_BESIDE: Final = re.compile(r"(?i)(readme|licen[cs]e|copying|changelog|citation)\b")
 _PACKED: Final = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _COLUMNS: Final = ("word", "pos", "lemma", "_")
 
@@ -50,18 +53,24 @@ class Reading:
         text, date, meta: the columns of the text, of its date, and of what else is kept.
         unit: what is a text of plain text: "line", "paragraph" or "file".
         format: of all files; None goes by their names. "conllu" and "vrt" beside those of `regard.data`.
+        date_order: "dmy" or "mdy" where dates are as 31/12/1999 or 12/31/1999.
+        document: the column that says which rows are of one document.
         columns: of VRT, what its columns are, of word, pos, lemma and _.
         lemmas: the language of the texts ("en"), whose lemmas are looked up where the corpus has none.
+        apostrophes: the language, "en", "fr" or "it", by which words are parted there: *nation's*, *l'homme*.
         csv, encoding: as of `regard.data.open_sources`.
     """
 
     text: str = "text"
     date: str | None = None
+    date_order: str | None = None
     meta: tuple[str, ...] = ()
+    document: str | None = None
     unit: str = "line"
     format: str | None = None
     columns: tuple[str, ...] = ("word", "pos", "lemma")
     lemmas: str | None = None
+    apostrophes: str | None = None
     csv: Csv = field(default_factory=Csv)
     encoding: str = "utf-8"
 
@@ -69,16 +78,35 @@ class Reading:
         one_of("unit", self.unit, ("line", "paragraph", "file"))
         if self.format is not None:
             one_of("format", self.format, (*FORMATS, *dict.fromkeys(ANNOTATED.values())))
+        for name, value, known in (
+            ("date_order", self.date_order, ORDERS),
+            ("apostrophes", self.apostrophes, _APART),
+        ):
+            if value is not None:
+                one_of(name, value, known)
         for name in self.columns:
             one_of("columns", name, _COLUMNS)
         if self.columns.count("word") != 1:
             raise InputError(f"columns must name word once; got {','.join(self.columns)}.")
 
-    def sources(self, paths: Sequence[str | Path]) -> list["tuple[Source, str]"]:
-        """The files, each with its format."""
+    def sources(
+        self, paths: Sequence[str | Path], put_aside: Callable[[str, str], object] | None = None
+    ) -> list["tuple[Source, str]"]:
+        """The files, each with its format; what a folder has beside its corpus goes to `put_aside`."""
+        named = list[Path]()
+        for path in map(Path, paths):
+            here = sorted(path.iterdir()) if path.is_dir() else []
+            beside = [each for each in here if _BESIDE.match(each.name)]
+            if put_aside is not None:
+                for each in beside:
+                    put_aside(str(each), "by its name it is no text")
+            texts = [
+                each for each in here if each.is_file() and each.name[0] not in "._" and each not in beside
+            ]
+            named += texts if beside else [path]
         format = "text" if self.format in ANNOTATED.values() else self.format
         found = []
-        for source in open_sources(paths, format=format, csv=self.csv, encoding=self.encoding):
+        for source in open_sources(named, format=format, csv=self.csv, encoding=self.encoding):
             ends = Path(source.opened.label.lower()).suffixes
             ending = next((each for each in reversed(ends) if each not in _PACKED), "")
             kind = self.format or ANNOTATED.get(ending) or source.opened.format
@@ -97,7 +125,8 @@ class Reading:
 
     @property
     def _names(self) -> list[str]:
-        return [self.text, *([self.date] if self.date else []), *self.meta]
+        document = [self.document] if self.document and self.document not in self.meta else []
+        return [self.text, *([self.date] if self.date else []), *self.meta, *document]
 
     def entries(self, source: Source, kind: str, put_aside: Callable[[str, str], object]) -> Iterator[Tagged]:
         """The texts of a file; rows that are none go to `put_aside`, with their place and the reason."""
@@ -106,7 +135,10 @@ class Reading:
             yield from conllu(lines, date) if kind == "conllu" else vrt(lines, self.columns, date)
             return
         if isinstance(source, TextSource) and self.unit == "file":
-            yield Tagged(source.whole(), None, "line 1")
+            try:
+                yield Tagged(source.whole(), None, "line 1")
+            except InputError as error:
+                put_aside("all", str(error))
             return
         names = self._names
         records = source.records((self.text,), names[1:])
@@ -123,12 +155,35 @@ class Reading:
 
     def splitter(self) -> Callable[[str], list[Word]]:
         """How the words of a text are found where the corpus does not give them."""
-        if self.lemmas is None:
-            return lambda body: [Word(start, stop) for start, stop in split_words(body)]
-        return _lemmatised(self.lemmas)
+        cut = split_words if self.apostrophes is None else partial(_apart, self.apostrophes)
+        lemma = _lemma if self.lemmas is None else _lemmatised(self.lemmas)
+        return lambda body: [Word(start, stop, lemma(body[start:stop])) for start, stop in cut(body)]
 
 
-def _lemmatised(language: str) -> Callable[[str], list[Word]]:
+_APART: Final = {
+    "en": regex.compile(r"(?i).+?(?=(?:n['’ʼ]t|['’ʼ](?:s|re|ve|ll|d|m))$)"),
+    "fr": regex.compile(r"(?i)(?:\p{L}{1,2}|jusqu|lorsqu|puisqu|quoiqu|quelqu|presqu)['’ʼ](?=\p{L})"),
+    "it": regex.compile(r"\p{L}+['’ʼ](?=\p{L})"),
+}
+"""The first part of a word with an apostrophe."""
+
+
+def _apart(language: str, body: str) -> list[tuple[int, int]]:
+    """The words of a text, those with an apostrophe in two: "nation" and "'s", "l'" and "homme"."""
+    found = list[tuple[int, int]]()
+    for start, stop in split_words(body):
+        first = _APART[language].match(body[start:stop]) if stop - start > 2 else None
+        middle = [start + first.end()] if first else []
+        found += zip([start, *middle], [*middle, stop], strict=True)
+    return found
+
+
+def _lemma(form: str) -> str:
+    """That of a corpus without lemmas."""
+    return ""
+
+
+def _lemmatised(language: str) -> Callable[[str], str]:
     lemmatizer = optional("lemmas need", "simplemma", "simplemma")[0].Lemmatizer()
     try:
         lemmatizer.lemmatize("a", lang=language)
@@ -136,8 +191,7 @@ def _lemmatised(language: str) -> Callable[[str], list[Word]]:
         raise InputError(
             f"lemmas must be a language that simplemma knows, such as en; got {language!r}."
         ) from error
-    lemma = cache(lambda form: lemmatizer.lemmatize(form, lang=language).lower())
-    return lambda body: [Word(start, stop, lemma(body[start:stop])) for start, stop in split_words(body)]
+    return cache(lambda form: lemmatizer.lemmatize(form, lang=language).lower())
 
 
 def _lines(source: Source) -> Iterator[str]:
@@ -162,11 +216,13 @@ class Indexed:
         texts: how many texts the index has.
         words: how many words, without punctuation.
         put_aside: the rows that are no text: where, and why.
+        undated: the rows whose date has no form that is known, and so are without one: where, and why.
     """
 
     texts: int = 0
     words: int = 0
     put_aside: list[tuple[str, str]] = field(default_factory=list)
+    undated: list[tuple[str, str]] = field(default_factory=list)
 
 
 def build_index(
@@ -200,11 +256,11 @@ def build_index(
         >>> folder = Path(tempfile.mkdtemp())
         >>> _ = (folder / "a.txt").write_text("She sat on the bank of the river.\\nThe bank lent money.\\n")
         >>> build_index([folder / "a.txt"], folder / "index")
-        Indexed(texts=2, words=12, put_aside=[])
+        Indexed(texts=2, words=12, put_aside=[], undated=[])
     """
     reading = Reading() if reading is None else reading
     found = Indexed()
-    sources = _identified(reading.sources(paths))
+    sources = _identified(reading.sources(paths, lambda *why: found.put_aside.append(why)))
     with writer(Path(folder)) as store:
         known = _check_same(store, reading, sources)
         for mark, (label, source, kind) in sources.items():
@@ -218,7 +274,8 @@ def build_index(
             def put_aside(place: str, why: str, file: str = label) -> None:
                 found.put_aside.append((f"{place} of {file}", why))
 
-            entries = islice(reading.entries(source, kind, put_aside), state["entries"], None)
+            read = (_dated(each, reading, label, found) for each in reading.entries(source, kind, put_aside))
+            entries = islice(read, state["entries"], None)
             for texts in _added(store, entries, reading, state, known):
                 if progress is not None:
                     progress(texts, label)
@@ -229,6 +286,18 @@ def build_index(
         if not found.words:
             raise InputError("corpus must have a word; these files have none.")
     return found
+
+
+def _dated(entry: Tagged, reading: Reading, file: str, found: Indexed) -> Tagged:
+    """A text with its date in the one form, and without what is blank."""
+    meta = {name: value for name, value in entry.meta.items() if value is not None and str(value).strip()}
+    date = (entry.date or "").strip()
+    iso = iso_date(date, reading.date_order) if date else None
+    if date and iso is None:
+        numbers = re.fullmatch(r"\d\d?([-/.])\d\d?\1\d{4}", date)
+        way = "; say what comes first by --date-order" if numbers and reading.date_order is None else ""
+        found.undated.append((f"{entry.place} of {file}", f"{date!r} is in no form that is known{way}"))
+    return replace(entry, date=iso, meta=meta)
 
 
 def _identified(sources: Sequence[tuple[Source, str]]) -> dict[str, tuple[str, Source, str]]:
@@ -316,8 +385,7 @@ def _added(
                 columns["texts"].append(at - first)
                 start = end
             columns["docs"].append(text - before)
-            meta = json.dumps({name: value for name, value in entry.meta.items() if value is not None})
-            docs.append((doc, state["name"], entry.place, entry.date, meta, count))
+            docs.append((doc, state["name"], entry.place, entry.date, json.dumps(entry.meta), count))
         state |= {"entries": state["entries"] + len(block), "whole": len(block) < _TEXTS_AT_ONCE}
         with store.writing():
             store.db.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?, ?)", docs)

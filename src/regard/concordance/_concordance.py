@@ -15,15 +15,15 @@ from regard.concordance import _senses, _teach
 from regard.concordance._anyword import AnyWord, make_any
 from regard.concordance._building import Reading
 from regard.concordance._counts import UNITS, Counts, by_field, collocates, frequencies, keywords
-from regard.concordance._drift import Drift, drift, parts_of
+from regard.concordance._drift import Drift, beside, drift, parts_of, units_of
 from regard.concordance._lines import Line, Lines, scored
 from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
-from regard.concordance._query import Spelling
+from regard.concordance._query import Spelling, with_apostrophe
 from regard.concordance._senses import Senses
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, single, sort_order
 from regard.concordance._vectors import Progress, UsageEmbedder, VectorCache, Vectors, span_at
-from regard.concordance._where import save_subcorpus
+from regard.concordance._where import save_subcorpus, values_of
 from regard.core.arguments import one_of, whole
 from regard.core.errors import InputError
 from regard.text import fold
@@ -186,6 +186,8 @@ class Concordance:
             raise InputError("less and why go with a sentence, or with more.")
         order = sort_order(self._store, found, sort) if sort else np.arange(total)
         about = f"sorted by {', '.join(sort)}" if sort else "in the order of the corpus"
+        if stands := with_apostrophe(self._store, word):
+            about += f"; without {stands}"
         return Lines(self._lines(found.at(order[:k])), total, about)
 
     def _ranked(
@@ -396,6 +398,7 @@ class Concordance:
         by: str = "date",
         *,
         bins: Sequence[str] = (),
+        document: str | None = None,
         where: Sequence[str] = (),
         file: str | os.PathLike[str] | None = None,
         samples: int = 999,
@@ -406,8 +409,9 @@ class Concordance:
 
         Args:
             word, where, progress: as of `find`.
-            by: "date", or a field of the corpus, whose values are the parts.
+            by: "date", or what parts of the corpus have: "year", "decade", "source", or one of its fields.
             bins: dates at which periods begin; without any, a date that halves the uses.
+            document: the field that says which rows are of one document; None for that of the index.
             file: of the senses; without it, they are the groups that `senses` finds.
             samples: of the bootstrap, and permutations.
             seed: of the draws.
@@ -416,13 +420,28 @@ class Concordance:
             InputError: as of `find`; no such field; or it parts the uses in fewer than two, or in too many.
         """
         samples = whole("samples", samples, least=1)
-        one_of("by", by, ["date", *self._store.manifest.get("fields", [])])
+        fields = self._store.manifest.get("fields", [])
+        if document is not None:
+            one_of("document", document, fields)
+        unit = document or self._store.manifest["reading"]["document"]
+        unit = unit or ("document" if "document" in fields else None)
         found = select(self._store, word, where)
-        parts, names = parts_of(places(self._store, found), by, bins)
+        parts, names = parts_of(values_of(self._store, self._store.tokens.doc_of(found.uses), by), by, bins)
         known = {use: part for use, part in zip(found.uses.tolist(), parts, strict=True) if part is not None}
         senses = self.senses(word, where=where, file=file, seed=seed, progress=progress)
         rows = [row for row, line in enumerate(senses.lines) if line.place.use in known]
         lines = [senses.lines[row] for row in rows]
         of = [known[line.place.use] for line in lines]
-        changes = drift(lines, senses.vectors[rows], of, names, samples=samples, seed=seed)
-        return Drift(word, changes, len(parts) - len(rows))
+        there = [line.place for line in lines]
+        units = units_of(there, unit)
+        changes = drift(lines, senses.vectors[rows], of, names, units=units, samples=samples, seed=seed)
+        together = beside(there, of) if unit is None else None
+        note = (
+            ""
+            if together is None
+            else (
+                f"Each row counts as a document, and rows of {together} stand together. If they are of one "
+                "document, p is too small: say which are by document (--document FIELD)."
+            )
+        )
+        return Drift(word, changes, len(parts) - len(rows), note)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.concordance._query import Spelling
-from regard.concordance._store import Store, numbers
+from regard.concordance._store import Store
 from regard.concordance._uses import Found, keys_of, neighbours, select
-from regard.concordance._where import column_of, limits, of_documents
+from regard.concordance._where import column_of, limits, of_documents, values_of
 from regard.core.arguments import one_of
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
@@ -165,9 +165,8 @@ def by_field(
         return Counts(_ordered(rows, "share")[:k], len(rows), _told(None, size, size, where), bar="share")
     chosen = select(store, word, where, spelling=spelling).uses
     docs, uses = np.unique(store.tokens.doc_of(chosen), return_counts=True)
-    every = "json_each(?) w CROSS JOIN doc d ON d.id = w.value ORDER BY w.key"
-    query, counts = f"SELECT {column_of(store, by, 'by')} FROM {every}", Counter[Any]()
-    for (value,), n in zip(store.rows(query, [numbers(docs)]), uses.tolist(), strict=True):
+    counts = Counter[Any]()
+    for value, n in zip(values_of(store, docs, by), uses.tolist(), strict=True):
         counts[value] += n
     rows = [
         {name: value, "count": counts[value], "words": n, "per_million": 1e6 * counts[value] / n}

@@ -1,7 +1,6 @@
 """How the use of a word differs between periods or parts of a corpus."""
 
 import json
-import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from regard.concordance._lines import Line, Lines
 from regard.concordance._uses import Place
+from regard.concordance._values import iso_date
 from regard.concordance._vectors import Vectors
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
@@ -80,11 +80,13 @@ class Drift(Displayable):
         word: whose uses they are.
         changes: of each pair of parts, in their order.
         left_out: how many uses have no date, or no such field; or no vector, where the tokenizer drops them.
+        note: what to mind, in words.
     """
 
     word: str
     changes: tuple[Change, ...]
     left_out: int
+    note: str = ""
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each measure of each pair."""
@@ -100,6 +102,8 @@ class Drift(Displayable):
         from rich.text import Text
 
         yield Text(self.word + f", without {self.left_out:,} uses that have none" * (self.left_out > 0))
+        if self.note:
+            yield Text(self.note)
         for each in self.changes:
             here, there = each.uses
             yield Text(f"\n{each.first}, {here:,} uses | {each.second}, {there:,} uses", style="bold")
@@ -114,24 +118,22 @@ class Drift(Displayable):
                     yield from lines._parts()
 
 
-def parts_of(places: Sequence[Place], by: str, bins: Sequence[str]) -> tuple[list[str | None], list[str]]:
-    """The part that each use is in, None where it has none; and the parts in their order: see `drift`."""
+def parts_of(values: Sequence[Any], by: str, bins: Sequence[str]) -> tuple[list[str | None], list[str]]:
+    """The part of each use by its date or value, None where it has none; and the parts in their order."""
     if by == "date":
-        dates = [None if each.date is None else _date("date", each.date) for each in places]
-        known = sorted(each for each in dates if each is not None)
-        begins = {_date("bins", each): each.strip() for each in bins}
+        known = sorted(each for each in values if each is not None)
+        begins = {_date(each): each.strip() for each in bins}
         if not bins and known:
             middle = known[len(known) // 2]
             middle = middle if middle > known[0] else next((each for each in known if each > middle), middle)
-            begins = {middle: "-".join(f"{number:02d}" for number in middle)}
+            begins = {middle: middle}
         starts = sorted(begins)
         names = [f"before {begins[starts[0]]}"] if starts else []
         names += [f"from {begins[each]}" for each in starts]
-        parts = [None if each is None else names[bisect_right(starts, each)] for each in dates]
+        parts = [None if each is None else names[bisect_right(starts, each)] for each in values]
     elif bins:
         raise InputError("bins must be left out where by is not date: they are where periods begin.")
     else:
-        values = [json.loads(each.meta).get(by) for each in places]
         parts = [None if each is None else str(each) for each in values]
         names = sorted({each for each in parts if each is not None})
     names = [name for name in names if name in parts]
@@ -146,10 +148,29 @@ def parts_of(places: Sequence[Place], by: str, bins: Sequence[str]) -> tuple[lis
     return parts, names
 
 
-def _date(name: str, text: str) -> tuple[int, ...]:
-    if re.match(r"\s*\d{3,}", text) is None:
-        raise InputError(f"{name} must begin with a year, as in 1950 or 1950-03-01; got {text!r}.")
-    return tuple(map(int, re.findall(r"\d+", text)))
+def _date(text: str) -> str:
+    found = iso_date(text)
+    if found is None:
+        raise InputError(f"bins must be dates, as 1950 or 1950-03-01; got {text!r}.")
+    return found
+
+
+def units_of(places: Sequence[Place], field: str | None) -> list[Any]:
+    """What is drawn and dealt as one: the documents that a field says, else the rows of the corpus."""
+    if field is None:
+        return [each.doc for each in places]
+    named = [json.loads(each.meta).get(field) for each in places]
+    own = field == "document"  # as the corpus counts them, in each of its files
+    return [
+        each.doc if name is None else (each.source if own else "", str(name))
+        for each, name in zip(places, named, strict=True)
+    ]
+
+
+def beside(places: Sequence[Place], parts: Sequence[str]) -> str | None:
+    """A source of which rows of one part stand together; None where there is none."""
+    rows = {each.doc: (each.source, part) for each, part in zip(places, parts, strict=True)}
+    return next((what[0] for doc, what in rows.items() if rows.get(doc + 1) == what), None)
 
 
 def drift(
@@ -158,17 +179,21 @@ def drift(
     parts: Sequence[str],
     names: Sequence[str],
     *,
+    units: Sequence[Any] | None = None,
     samples: int = 999,
     seed: int = 0,
 ) -> tuple[Change, ...]:
     """The change between each two parts, of uses with the labels of their senses.
 
-    Documents are drawn and dealt, for uses in one document are not independent.
+    Units, as of `units_of`, are drawn and dealt, for uses in one document are not independent.
     """
     unit = np.asarray(vectors, np.float64)
     unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
     kinds, sense = np.unique([str(line.label) for line in lines], return_inverse=True)
-    docs = np.array([line.place.doc for line in lines])
+    places = [line.place for line in lines]
+    numbers: dict[Any, int] = {}
+    own_units = units_of(places, None) if units is None else units
+    docs = np.array([numbers.setdefault(each, len(numbers)) for each in own_units])
     features = np.c_[np.ones(len(unit)), unit, np.eye(len(kinds))[sense]]
     found = []
     for pair in combinations(names, 2):

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
+from unicodedata import bidirectional
 
 from regard.concordance._meaning import Calibration, Reason
 from regard.concordance._uses import Place
@@ -124,9 +125,10 @@ class Lines(Displayable):
             left, right = (_one_line(each) for each in (line.left[-2 * _WIDTH :], line.right[:_WIDTH]))
             node = excerpt(line.place.node, _SHOWN)
             shown = Text(f"{line.place.use:>{gutter}}  ", style="dim", no_wrap=True, overflow="crop")
-            shown.append(_before(left), style="not dim").append(node, style="not dim bold")
+            shown.append(_isolated(_before(left)), style="not dim")
+            shown.append(_isolated(node), style="not dim bold")
             rest = _WIDTH - gutter - 2 - _SHOWN - cell_len(node)
-            yield shown.append(set_cell_size(right, rest).rstrip(), style="not dim")
+            yield shown.append(_isolated(set_cell_size(right, rest).rstrip()), style="not dim")
             if line.similarity is None and line.label is None:
                 continue
             chance = line.probability and f"{line.answer or 'likely'}, {100 * line.probability:.0f} %"
@@ -139,6 +141,12 @@ class Lines(Displayable):
                 words = ", ".join(f"{each.word} {each.drop:+.3f}" for each in line.reasons)
                 told = excerpt(f"{indent}because of {words}", _WIDTH)
                 yield Text(told, style="dim")
+
+
+def _isolated(text: str) -> str:
+    """A text whose letters run to the left, so that they do not move those around it (UAX #9)."""
+    to_left = any(bidirectional(each) in ("R", "AL") for each in text)
+    return f"\u2068{text}\u2069" if to_left else text
 
 
 def _one_line(text: str) -> str:

@@ -234,15 +234,19 @@ def _forms(store: Store, readings: Mask) -> Mask:
     return found
 
 
-def _nearest(store: Store, key: str) -> str:
+def with_apostrophe(store: Store, word: str) -> str:
+    """The words that are this one with an apostrophe before or after it, with their numbers; "" of none."""
     rows = store.rows(
-        "SELECT key, n FROM form WHERE substr(key, 1, length(?1) + 1) = ?1 || '''' "
-        "OR substr(key, -length(?1) - 1) = '''' || ?1 ORDER BY n DESC LIMIT 3",
-        [key],
+        "SELECT key, sum(n) FROM form WHERE substr(key, 1, length(?1) + 1) = ?1 || '''' "
+        "OR substr(key, -length(?1) - 1) = '''' || ?1 GROUP BY key ORDER BY 2 DESC LIMIT 3",
+        [fold(word)],
     )
-    if rows:
-        named = ", ".join(f"{form!r} ({n:,})" for form, n in rows)
-        return f" It stands in {named}: index with --split-apostrophes to part these."
+    return ", ".join(f"{form} ({n:,})" for form, n in rows)
+
+
+def _nearest(store: Store, key: str) -> str:
+    if stands := with_apostrophe(store, key):
+        return f" It stands in {stands}, which `regard index --split-apostrophes` parts."
     rows = store.rows(
         "SELECT key, sum(n) FROM form WHERE is_word AND abs(length(key) - ?) <= 2 GROUP BY key", [len(key)]
     )

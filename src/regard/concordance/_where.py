@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 import regex  # type: ignore[import-untyped, unused-ignore]
 
-from regard.concordance._store import Store
-from regard.concordance._tokens import Mask
+from regard.concordance._store import Store, numbers
+from regard.concordance._tokens import Mask, Numbers
 from regard.concordance._values import iso_date, number
 from regard.core.errors import InputError
 
@@ -75,9 +75,9 @@ def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
             value = _begins(name, value, each)
         elif sign not in ("=", "!=") and name not in OF_USE:
             query = f"SELECT DISTINCT {column} FROM doc d LIMIT 1000"
-            numbers = any(number(own) is not None for (own,) in store.rows(query) if own is not None)
-            if numbers != (number(value) is not None):
-                what = "a number, as its values are" if numbers else "a word: it has no numbers"
+            are = any(number(own) is not None for (own,) in store.rows(query) if own is not None)
+            if are != (number(value) is not None):
+                what = "a number, as its values are" if are else "a word: it has no numbers"
                 raise InputError(f"where must compare {name} with {what}; got {each!r}.")
         found.append((name, sign, value))
     return found
@@ -161,6 +161,13 @@ def column_of(store: Store, name: str, argument: str) -> str:
         known = ", ".join([*_names(argument), *store.manifest.get("fields", [])])
         raise InputError(f"{argument} must name a field that the corpus has: {known}; got {name!r}.")
     return found
+
+
+def values_of(store: Store, docs: Numbers, by: str) -> list[Any]:
+    """What documents have of a field, or as a date, a year, ..."""
+    every = "json_each(?) w CROSS JOIN doc d ON d.id = w.value ORDER BY w.key"
+    rows = store.rows(f"SELECT {column_of(store, by, 'by')} FROM {every}", [numbers(docs)])
+    return [value for (value,) in rows]
 
 
 def _names(argument: str) -> list[str]:

@@ -48,19 +48,21 @@ def conllu(lines: Iterator[str], date: str = "date") -> Iterator[Tagged]:
 
     Words of a multiword token ("del" for "de el") are one, as written, with these as its parts; their lemmas
     are joined by "+".
-    What a comment `# meta::NAME = VALUE` says holds for all of its document.
+    What a comment `# meta::NAME = VALUE` says holds for all of its document, which is `document`: as `newdoc`
+    calls it, or else its number.
 
     Source: https://universaldependencies.org/format.html
     """
     about: dict[str, str] = {}
     of_document: dict[str, str] = {}
     tokens: list[list[str]] = []
-    first = 0
+    first = count = 0
     for number, line in enumerate(chain(lines, [""]), 1):
         if line.startswith("#"):
             name, _, value = (part.strip() for part in line[1:].partition("="))
             if name.startswith("newdoc"):
-                of_document = {"document": value}
+                count += 1
+                of_document = {"document": value or str(count)}
             elif name.startswith("newpar"):
                 of_document["paragraph"] = value
             elif name.startswith("meta::"):
@@ -130,17 +132,18 @@ _ATTRIBUTE: Final = re.compile(r"""([\w:.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 def vrt(lines: Iterator[str], columns: Sequence[str], date: str = "date") -> Iterator[Tagged]:
     """The sentences of vertical text: a word a line with its columns, between tags; `<g/>` glues two words.
 
-    The attributes of tags are what is known. Where an inner tag has a name that an outer one has, it is
-    called TAG_NAME: the `id` of `<s>` within a `<text id="...">` is `s_id`.
+    The attributes of tags are what is known, and as `document` the number of the <text> or <doc>. Where an
+    inner tag has a name that an outer one has, it is called TAG_NAME: the `id` of `<s>` within a
+    `<text id="...">` is `s_id`.
 
     Source: https://cwb.sourceforge.io/files/CWB_Encoding_Tutorial.pdf, section 2
     """
     open_tags: dict[str, dict[str, str]] = {}
-    body, glue, first = "", False, 0
+    body, glue, first, count = "", False, 0, 0
     words: list[Word] = []
 
     def made() -> Tagged:
-        known: dict[str, str] = {}
+        known: dict[str, str] = {"document": str(count)} if count else {}
         for tag, attributes in open_tags.items():
             known |= {f"{tag}_{name}" if name in known else name: each for name, each in attributes.items()}
         return Tagged(body, words, f"line {first}", known.pop(date, None), known)
@@ -172,6 +175,7 @@ def vrt(lines: Iterator[str], columns: Sequence[str], date: str = "date") -> Ite
         if closes:
             open_tags.pop(name, None)
         elif not empty:
+            count += name in ("text", "doc")
             attributes = _ATTRIBUTE.findall(rest)
             open_tags[name] = {key: _entities(double or single) for key, double, single in attributes}
     if words:

@@ -235,7 +235,7 @@ def fold(text: str) -> str:
     with straight apostrophes.
     """
     canonical = unicodedata.normalize("NFD", str(_IGNORABLE.sub("", text))).casefold()
-    return unicodedata.normalize("NFC", canonical).replace("’", "'")
+    return unicodedata.normalize("NFC", canonical).translate({0x2019: "'", 0x2BC: "'"})
 
 
 def single_spaced(text: str) -> str:

@@ -2,17 +2,20 @@
 
 import itertools
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import kstest
 
-from regard.concordance._drift import Change, drift, parts_of
+from regard.concordance import Concordance, Reading, build_index
+from regard.concordance._drift import Change, drift, parts_of, units_of
 from regard.concordance._lines import Line
 from regard.concordance._uses import Place
 from regard.core.errors import InputError
 from tolerances import FP64
+from unit.concordance.conftest import Make
 
 
 def place(use: int, date: str | None = None, doc: int = 0, **meta: str) -> Place:
@@ -98,6 +101,43 @@ def test_documents_are_dealt_whole() -> None:
     assert changed(vectors.astype(np.float32), "a" * 20 + "b" * 20, samples=199).apd.p == 1 / 200
 
 
+def test_which_rows_are_one_document(made: Make, tmp_path: Path) -> None:
+    """A row for each sentence, of two documents on either side: by rows nothing seems to be by chance."""
+    river, money = "They sat on the bank of the stream with {}.", "He asked the bank for a loan of {}."
+    rows = [
+        {"text": text.format(n), "part": part, "doc": f"{part}{n % 2}"}
+        for part, text in (("a", river), ("b", money))
+        for n in range(9)
+    ]
+    rows.sort(key=lambda row: row["doc"])
+    text = "\n".join(map(json.dumps, rows))
+    index = made(text, "a.jsonl", meta=("part", "doc"))
+    by_row, by_document = (index.drift("bank", "part", document=each, samples=199) for each in (None, "doc"))
+    assert by_row.changes[0].apd.p == 1 / 200
+    assert by_document.changes[0].apd.p > 1 / 6
+    assert by_row.note.startswith("Each row counts as a document, and rows of a.jsonl stand together.")
+    assert by_row.note in " ".join(str(by_row).split())
+    assert by_document.note == ""
+    build_index([tmp_path / "a.jsonl"], tmp_path / "told", Reading(meta=("part",), document="doc"))
+    told = Concordance(tmp_path / "told").drift("bank", "part", samples=199)
+    assert told.to_rows() == by_document.to_rows()
+    with pytest.raises(InputError, match="document must be one of doc, part"):
+        index.drift("bank", "part", document="author")
+
+
+def test_documents_that_the_format_names(made: Make) -> None:
+    rows = [(doc, row) for doc in "aabb" for row in range(5)]
+    sentence = "1\ta\ta\tDET\n2\tbank\tbank\tNOUN\n\n"
+    text = "".join(
+        (f"# newdoc\n# meta::part = {'xy'[at // 10]}\n" if not row else "") + sentence
+        for at, (_, row) in enumerate(rows)
+    )
+    lines = made(text, "a.conllu").find("bank", k=None)
+    units = units_of([line.place for line in lines], "document")
+    assert [units.count(each) for each in dict.fromkeys(units)] == [5, 5, 5, 5]
+    assert len(set(units_of([line.place for line in lines], None))) == 20
+
+
 @pytest.mark.parametrize(
     ("bins", "dates", "names"),
     [
@@ -106,13 +146,13 @@ def test_documents_are_dealt_whole() -> None:
         (["1960"], ["1959-12-31", "1960-01-01", "1970"], ["before 1960", "from 1960"]),
         (
             ["1960-06", "1950"],
-            ["900", "1950", "1960-05-31", "1960-06-01"],
+            ["0900", "1950", "1960-05-31", "1960-06-01"],
             ["before 1950", "from 1950", "from 1960-06"],
         ),
     ],
 )
 def test_periods(bins: list[str], dates: list[str | None], names: list[str]) -> None:
-    parts, found = parts_of([place(at, date) for at, date in enumerate(dates)], "date", bins)
+    parts, found = parts_of(dates, "date", bins)
     assert found == names
     assert [each is None for each in parts] == [date is None for date in dates]
     assert [each for each in parts if each] == sorted(filter(None, parts), key=names.index)
@@ -122,7 +162,7 @@ def test_periods(bins: list[str], dates: list[str | None], names: list[str]) -> 
     ("by", "bins", "message"),
     [
         ("date", [], "by must part the uses into 2 to 6; 'date' gives 1: before 2000."),
-        ("date", ["May 1950"], "bins must begin with a year"),
+        ("date", ["in 1950"], "bins must be dates"),
         ("date", ["1990"], "'date' gives 1: before 1990"),
         ("genre", ["1950"], "bins must be left out where by is not date"),
         ("genre", [], "none of these has a genre"),
@@ -130,7 +170,7 @@ def test_periods(bins: list[str], dates: list[str | None], names: list[str]) -> 
     ],
 )
 def test_refused(by: str, bins: list[str], message: str) -> None:
-    uses = [place(at, "1950", file=str(at)) for at in range(7)]
+    values = {"date": ["1950"] * 7, "genre": [None] * 7, "file": [*map(str, range(7))]}
     with pytest.raises(InputError) as error:
-        parts_of(uses, by, bins)
+        parts_of(values[by], by, bins)
     assert message.replace("before 2000", "from 1950") in str(error.value)

@@ -100,9 +100,9 @@ def test_vrt() -> None:
     first, second, third = vrt(iter(VERTICAL.splitlines()), ("word", "pos", "lemma"))
     assert first.body == "R&D, yes"
     assert told(first) == [("R&D", "r&d", "NN"), (",", ",", ","), ("yes", "yes", "UH")]
-    assert first.meta == {"id": "A1", "title": 'He said "x > y" & left', "s_id": "7"}
+    assert first.meta == {"document": "1", "id": "A1", "title": 'He said "x > y" & left', "s_id": "7"}
     assert (first.place, first.date) == ("line 5", "1990")
     assert (second.body, second.meta["s_id"], told(second)[1]) == ("no more", "8", ("more", "", "RB"))
-    assert (third.body, third.meta, third.date) == ("end", {"id": "A2"}, None)
+    assert (third.body, third.meta, third.date) == ("end", {"document": "2", "id": "A2"}, None)
     with pytest.raises(InputError, match="line 1 must have a word in its columns"):
         list(vrt(iter(["one"]), ("pos", "word")))

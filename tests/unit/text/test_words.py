@@ -201,6 +201,7 @@ def test_only_strings_have_words(text: object) -> None:
         ("co\u00adop", "coop", True),
         ("bank\u200f", "bank", True),
         ("Don’t", "don't", True),
+        ("canʼt", "can't", True),
         ("cafe", "café", False),
         ("fish", "ﬂsh", False),
         ("o", "0", False),
