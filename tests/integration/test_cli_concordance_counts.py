@@ -72,7 +72,7 @@ def test_find(run: Run, index: str, tmp_path: Path) -> None:
     done = run("find", index, "--word", "bank", "--sort", "L1,R1", "--where", "genre=news", "-k", "2")
     assert done == (
         0,
-        "2 of 3 uses, sorted by L1, R1\n\n"
+        "2 of 3 uses, sorted by L1, R1; 100,000.0 per million words\n\n"
         "11                              The bank lent money to the Bank of England.\n"
         "43  hey gave it up; she gave up the bank loan.\n",
         "",
@@ -109,7 +109,7 @@ def test_find_by_meaning(run: Run, index: str) -> None:
     )
     assert "because" not in shown.out
     assert columns(shown.out) <= 80
-    assert shown.out.splitlines()[0].endswith("the likest in meaning first")
+    assert shown.out.splitlines()[0].startswith("2 of 6 uses, the likest in meaning first; ")
 
 
 def test_saved_conditions(run: Run, index: str) -> None:
@@ -134,7 +134,11 @@ def test_count(run: Run, index: str, tmp_path: Path) -> None:
     near = run(
         "count", index, "-w", "bank", "--collocates", "--span", "0,1", "-o", str(tmp_path / "near.csv")
     )
-    assert (tmp_path / "near.csv").read_text().startswith("form,left,right,count,other,log_ratio,g2\n")
+    assert (
+        (tmp_path / "near.csv")
+        .read_text()
+        .startswith("form,left,right,count,other,log_ratio,g2,p,log_dice,mi,mi3,t\n")
+    )
     assert near.out == f"27 of 27 rows in {tmp_path / 'near.csv'}\n"
 
 

@@ -11,7 +11,7 @@ BUDGET = {
     "blocks": (1_680, 16),
     "checkpoints": (2_020, 0),
     "cli": (2_760, 0),
-    "concordance": (2_780, 12),
+    "concordance": (3_080, 12),
     "core": (2_770, 29),
     "data": (910, 3),
     "decoding": (1_810, 31),

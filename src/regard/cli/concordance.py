@@ -197,8 +197,8 @@ def find(
             diacritics=not bare,
             progress=progress.show,
         )
-    told = {"total": found.total, "about": found.about, "lines": found.to_rows()} if as_json else None
-    print_table(found, "uses", output, told)
+    facts = {"total": found.total, "about": found.about, "per_million": found.per_million}
+    print_table(found, "uses", output, facts | {"lines": found.to_rows()} if as_json else None)
 
 
 def _one_word(word: str | None, given: str | None) -> str | None:
@@ -211,14 +211,19 @@ def count(
     index: Path = INDEX,
     word: str | None = QUERY,
     given: str | None = GIVEN,
-    by: str | None = option("--by NAME", "form, lemma, pos, year, decade, or a field of the corpus."),
+    by: str | None = option("--by NAME", "form, lemma, pos, year, source, a field; or L1, R1, node: groups."),
     where: list[str] | None = WHERE,
     against: list[str] | None = option(
         "--against COND", "Keywords of --where against these texts, or against rest."
     ),
     collocates: bool = flag("--collocates", "The words that stand near --word more than elsewhere."),
     span: str | None = option("--span N|L,R", "With --collocates: words on each side; 5."),
+    measure: str = option(
+        "--measure NAME", "Sort collocates by g2, log_ratio, log_dice, mi, mi3 or t.", "g2"
+    ),
+    least: int = option("--least N", "Only collocates and keywords that are there so often.", 0),
     lemmas: bool = flag("--lemmas", "Short for --by lemma."),
+    plot: bool = flag("--plot", "Show where WORD stands in the texts of each value of --by."),
     k: int | None = option("-k N", "At most so many rows; 30, or with -o all."),
     case: bool = CASE,
     bare: bool = DIACRITICS,
@@ -229,7 +234,8 @@ def count(
 
     Case does not count, and neither does punctuation. A rate is per million words of the texts that --where
     allows. The dispersion over a field is Gries' normalised DP: 0 is even, 1 in one part only. Keywords and
-    collocates come with the log-likelihood G2, by which they are sorted, and with the log ratio, of base 2.
+    collocates come with the log-likelihood G2, by which they are sorted, its p by Holm's correction for
+    so many words, and the log ratio, of base 2; collocates in a file also with logDice, MI, MI3 and t.
     """
     word = _one_word(word, given)
     if collocates and (word is None or against):
@@ -239,7 +245,7 @@ def count(
     if lemmas and by is not None:
         raise InputError("give --lemmas or --by, not both.")
     check_table(output)
-    unit = "lemma" if lemmas else "form" if by is None else by
+    unit = "lemma" if lemmas else by or ("source" if plot else "form")
     sides = re.fullmatch(r"(\d+)(?:,(\d+))?", "5" if span is None else span)
     if sides is None:
         raise InputError(f"--span must be a number of words, or two such as 0,3; got {span!r}.")
@@ -248,7 +254,17 @@ def count(
     if collocates:
         assert word is not None
         around = int(sides[1]), int(sides[2] or sides[1])
-        found = concordance.collocates(word, span=around, by=unit, where=where or (), k=most)
+        found = concordance.collocates(
+            word,
+            span=around,
+            by=unit,
+            where=where or (),
+            k=most,
+            least=least,
+            measure=measure,
+            case=case,
+            diacritics=not bare,
+        )
     else:
         found = concordance.count(
             word,
@@ -256,6 +272,8 @@ def count(
             where=where or (),
             against=against or (),
             k=most,
+            least=least,
+            plot=plot,
             case=case,
             diacritics=not bare,
         )

@@ -1,6 +1,5 @@
 """The concordance: what can be asked of an index."""
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -13,11 +12,10 @@ import numpy as np
 
 from regard.concordance import _senses, _teach
 from regard.concordance._anyword import AnyWord, make_any
-from regard.concordance._building import Reading
-from regard.concordance._counts import UNITS, Counts, by_field, collocates, frequencies, keywords
-from regard.concordance._drift import Drift, beside, drift, parts_of, units_of
+from regard.concordance._counts import Counts, collocates, counted, keywords, size_of
+from regard.concordance._drift import Drift, doubt, drift, parts_of, units_of
 from regard.concordance._lines import Line, Lines, scored
-from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of
+from regard.concordance._meaning import Calibration, reasons, refined, shipped, span_of, words_in
 from regard.concordance._query import Spelling, with_apostrophe
 from regard.concordance._senses import Senses
 from regard.concordance._store import Store
@@ -26,7 +24,6 @@ from regard.concordance._vectors import Progress, UsageEmbedder, VectorCache, Ve
 from regard.concordance._where import save_subcorpus, values_of
 from regard.core.arguments import one_of, whole
 from regard.core.errors import InputError
-from regard.text import fold
 
 
 class Concordance:
@@ -156,7 +153,7 @@ class Concordance:
         k = None if k is None else whole("k", k, least=1)
         sample = None if sample is None else whole("sample", sample, least=1)
         whole("seed", seed, least=0)
-        span = None if sentence is None else span_of(sentence, word, self._words)
+        span = None if sentence is None else span_of(sentence, word, partial(words_in, self._store))
         if word is None:
             if span is None:
                 raise InputError("word must be given, or a sentence in which it is marked.")
@@ -175,20 +172,22 @@ class Concordance:
         spelling = Spelling(case, diacritics)
         found = select(self._store, word, where, spelling=spelling, sample=sample, seed=seed)
         total = len(found.uses)
+        rate = None if sample is not None else 1e6 * total / size_of(self._store, where)
         if by_meaning:
             if sort:
                 raise InputError("sort does not go with a sentence, by whose meaning lines are ranked.")
             found, vectors, left_out = self.vectors.there(found, progress)
             query = self._query(span, found, vectors, more, less)
             lines = self._ranked(found, vectors, query, self.calibration, k, why=why)
-            return Lines(lines, total, "; ".join(filter(None, ("the likest in meaning first", left_out))))
+            about = "; ".join(filter(None, ("the likest in meaning first", left_out)))
+            return Lines(lines, total, about, rate)
         if less or why:
             raise InputError("less and why go with a sentence, or with more.")
         order = sort_order(self._store, found, sort) if sort else np.arange(total)
         about = f"sorted by {', '.join(sort)}" if sort else "in the order of the corpus"
         if stands := with_apostrophe(self._store, word):
             about += f"; without {stands}"
-        return Lines(self._lines(found.at(order[:k])), total, about)
+        return Lines(self._lines(found.at(order[:k])), total, about, rate)
 
     def _ranked(
         self,
@@ -221,6 +220,8 @@ class Concordance:
         where: Sequence[str] = (),
         against: Sequence[str] = (),
         k: int | None = 50,
+        least: int = 0,
+        plot: bool = False,
         case: bool = False,
         diacritics: bool = True,
     ) -> Counts:
@@ -229,10 +230,13 @@ class Concordance:
         Args:
             word: as of `find`; None for all words.
             by: "form", "lemma", "pos", or what `where` may name: a field of the corpus, "date", "year", ...
+                Or what groups the uses of a word: "L1", "R2", "node", or several, "L1,R1".
             where: as of `find`. Rates are those among all words of the texts that it allows.
             against: other conditions, or "rest". Then the keywords: the words that are more frequent where
                 `where` holds than where these do, by log-likelihood.
             k: the most rows; None for all.
+            least: keywords are there so often.
+            plot: whether rows by a field tell where in its texts the uses stand, in 40 parts.
             case, diacritics: as of `find`.
 
         Raises:
@@ -253,9 +257,9 @@ class Concordance:
         if against:
             if word is not None:
                 raise InputError("against must be left out with a word: it is for all words.")
-            return keywords(self._store, where, against, by=by, k=k)
-        counted = frequencies if by in UNITS else by_field
-        return counted(self._store, word, where, by=by, k=k, spelling=Spelling(case, diacritics))
+            return keywords(self._store, where, against, by=by, k=k, least=least)
+        spelling = Spelling(case, diacritics)
+        return counted(self._store, word, where, by=by, k=k, plot=plot, spelling=spelling)
 
     def collocates(
         self,
@@ -265,22 +269,29 @@ class Concordance:
         by: str = "form",
         where: Sequence[str] = (),
         k: int | None = 50,
+        least: int = 0,
+        measure: str = "g2",
+        case: bool = False,
+        diacritics: bool = True,
     ) -> Counts:
-        """The words that stand near a word more often than elsewhere, by log-likelihood.
+        """The words that stand near a word more often than elsewhere, with how much they keep to it.
 
         Args:
-            word, where, k: as of `count`.
+            word, where, k, case, diacritics: as of `count`.
             span: so many words before and after it.
             by: "form" or "lemma".
+            least: they stand near it so often.
+            measure: by which they are sorted: "g2", "log_ratio", "log_dice", "mi", "mi3" or "t".
 
         Raises:
             InputError: as of `count`.
         """
         span = whole("span", span[0], least=0, most=50), whole("span", span[1], least=0, most=50)
-        found = select(self._store, word, where)
+        found = select(self._store, word, where, spelling=Spelling(case, diacritics))
         near = f"{span[0]} words" if span[0] == span[1] else f"{span[0]} words before and {span[1]} after"
         about = f"within {near} of {word}, {len(found.uses):,} uses, and elsewhere"
-        return collocates(self._store, found, span=span, by=by, where=where, k=k, about=about)
+        options: dict[str, Any] = {"by": by, "where": where, "k": k, "least": least, "measure": measure}
+        return collocates(self._store, found, span=span, about=about, **options)
 
     def save_subcorpus(self, name: str, where: Sequence[str]) -> None:
         """Keep conditions under a name, so that "@NAME" stands for them; one of that name is replaced.
@@ -308,18 +319,6 @@ class Concordance:
         """
         self.__dict__.pop("_any", None)
         make_any(self._store, self.vectors, progress)
-
-    def _words(self, sentence: str) -> list[tuple[int, int, set[str]]]:
-        """The words of a sentence, each with its spelling and the lemmas that it may have."""
-        language = self._store.manifest["reading"]["lemmas"]
-        found = Reading(lemmas=language).splitter()(sentence)
-        keys = {fold(sentence[each.start : each.stop]) for each in found}
-        lemmas: dict[str, set[str]] = {key: {key} for key in keys}
-        query = "SELECT DISTINCT f.key, lemma FROM json_each(?) w JOIN form f ON f.key = w.value"
-        for key, lemma in self._store.rows(query, [json.dumps([*keys])]):
-            lemmas[key].add(lemma)
-        cut = ((each.start, each.stop, fold(each.lemma)) for each in found)
-        return [(start, stop, lemmas[fold(sentence[start:stop])] | {lemma}) for start, stop, lemma in cut]
 
     def _query(
         self, span: Any, found: Found, vectors: Vectors, more: Sequence[int], less: Sequence[int]
@@ -431,17 +430,8 @@ class Concordance:
         senses = self.senses(word, where=where, file=file, seed=seed, progress=progress)
         rows = [row for row, line in enumerate(senses.lines) if line.place.use in known]
         lines = [senses.lines[row] for row in rows]
-        of = [known[line.place.use] for line in lines]
-        there = [line.place for line in lines]
+        of, there = [known[line.place.use] for line in lines], [line.place for line in lines]
         units = units_of(there, unit)
         changes = drift(lines, senses.vectors[rows], of, names, units=units, samples=samples, seed=seed)
-        together = beside(there, of) if unit is None else None
-        note = (
-            ""
-            if together is None
-            else (
-                f"Each row counts as a document, and rows of {together} stand together. If they are of one "
-                "document, p is too small: say which are by document (--document FIELD)."
-            )
-        )
+        note = doubt(there, of) if unit is None else ""
         return Drift(word, changes, len(parts) - len(rows), note)

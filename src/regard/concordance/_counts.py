@@ -1,5 +1,7 @@
 """Counts: of words, over the parts of a corpus, in one part against another, and around a word."""
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +34,12 @@ UNITS: Final = {
 }
 """By what words are counted."""
 
+MEASURES: Final = ("g2", "log_ratio", "log_dice", "mi", "mi3", "t")
+"""By what collocates may be sorted."""
+
 _BAR: Final = 24
+_CELLS: Final = 40
+"""Of a plot of dispersion."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +51,7 @@ class Counts(Displayable):
         about: what was counted, in words.
         dispersion: of a word over a field, from 0, even, to 1, in one part only; else None.
         bar: the column that is drawn as bars too.
+        shown: the columns that are drawn; None for all.
     """
 
     rows: tuple[dict[str, Any], ...]
@@ -51,6 +59,7 @@ class Counts(Displayable):
     about: str
     dispersion: float | None = None
     bar: str | None = None
+    shown: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -67,19 +76,24 @@ class Counts(Displayable):
 
         yield Text(printable(self.about))
         yield Text()
-        lines = [[_cell(value) for value in row.values()] for row in self.rows]
+        columns = self.shown or tuple(next(iter(self.rows), {}))
+        lines = [[_cell(name, row[name]) for name in columns] for row in self.rows]
         longest = max((row[self.bar] for row in self.rows), default=0) if self.bar else 0
         for line, row in zip(lines, self.rows, strict=True):
             line += ["█" * round(_BAR * row[self.bar] / (longest or 1))] if self.bar else []
-        names = [name.replace("_", " ") for name in next(iter(self.rows), {})]
+        names = [name.replace("_", " ") for name in columns]
         yield plain_table([*names, ""][: len(lines[0]) if lines else 0], lines, bar=self.bar is not None)
         if self.total > len(self.rows):
             yield Text(f"\n{self.total - len(self.rows):,} more rows", style="dim")
 
 
-def _cell(value: object) -> str:
+def _cell(name: str, value: object) -> str:
+    if name == "p" and isinstance(value, float):
+        return "<0.001" if value < 0.001 else f"{value:.3f}"
     if isinstance(value, float):
         return f"{value:,.2f}" if abs(value) < 1000 else f"{value:,.0f}"
+    if name == "plot":
+        return str(value)
     return "-" if value is None else f"{value:,}" if type(value) is int else excerpt(str(value), 30)
 
 
@@ -100,6 +114,39 @@ def log_likelihood(a: Any, b: Any, size_a: float, size_b: float) -> tuple[Number
         terms = np.where(observed > 0, observed * np.log(observed / expected), 0.0)
     ratio = np.log2(np.maximum(a, 0.5) / size_a) - np.log2(np.maximum(b, 0.5) / size_b)
     return np.copysign(np.maximum(2 * terms.sum(0), 0), a * size_b - b * size_a), ratio
+
+
+def holm(p: Numbers) -> Numbers:
+    """The p of m tests together: the i-th smallest times m - i + 1, and at least that of those before it.
+
+    Where nothing differs, the least of them is below .05 in at most 5 of 100 such lists.
+
+    Source: Holm 1979, "A simple sequentially rejective multiple test procedure".
+
+    >>> holm(np.array([0.01, 0.04, 0.03])).round(2).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p, kind="stable")
+    out = np.empty(len(p))
+    out[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1)
+    return out
+
+
+def associations(near: Numbers, every: Numbers, words_near: int, words: int, uses: int) -> dict[str, Numbers]:
+    """How much words keep to a word: O of their C places are near it, E = C words_near / words by chance.
+
+        log_dice = 14 + log2(2 O / (uses + C)), mi = log2(O / E), mi3 = log2(O^3 / E), t = (O - E) / sqrt(O)
+
+    NaN where O is 0. Source: Rychlý 2008; Church and Hanks 1990; Daille 1994; Church et al. 1991.
+    """
+    o = np.where(near > 0, near, np.nan)
+    expected = every * (words_near / words)
+    return {
+        "log_dice": 14 + np.log2(2 * o / (uses + every)),
+        "mi": np.log2(o / expected),
+        "mi3": np.log2(o**3 / expected),
+        "t": (o - expected) / np.sqrt(o),
+    }
 
 
 def dispersion(counts: Any, sizes: Any) -> float:
@@ -138,6 +185,31 @@ def _counted(store: Store, by: str, where: Sequence[str], **of: bool) -> Counter
     return found
 
 
+def counted(
+    store: Store,
+    word: str | None,
+    where: Sequence[str],
+    *,
+    by: str,
+    k: int | None,
+    plot: bool,
+    spelling: Spelling,
+) -> Counts:
+    """The counts of `Concordance.count`, but for keywords."""
+    keys = by.split(",")
+    if grouped := all(re.fullmatch("(?i)node|[LR][1-9]", key) for key in keys):
+        if word is None:
+            raise InputError(f"word must be given for by={by}: its uses are grouped.")
+        found = select(store, word, where, spelling=spelling)
+    if plot and (grouped or by in UNITS or word is None):
+        raise InputError(f"plot goes with a word by a field, as source; got by={by}.")
+    if grouped:
+        return groups(store, found, keys, k=k, about=f"{word}: {len(found.uses):,} uses by {by}")
+    if by in UNITS:
+        return frequencies(store, word, where, by=by, k=k, spelling=spelling)
+    return by_field(store, word, where, by=by, k=k, spelling=spelling, plot=plot)
+
+
 def frequencies(
     store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None, spelling: Spelling
 ) -> Counts:
@@ -147,14 +219,21 @@ def frequencies(
     else:
         of, names = keys_of(store, select(store, word, where, spelling=spelling), "node", _unit(store, by))
         counts = Counter(dict(zip(names, np.bincount(of, minlength=len(names)).tolist(), strict=True)))
-    size = sum(_sizes(store, None, where).values())
+    size = size_of(store, where)
     found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = tuple({by: name, "count": n, "per_million": 1e6 * n / size} for name, n in found[:k])
     return Counts(rows, len(found), _told(word, counts.total(), size, where))
 
 
 def by_field(
-    store: Store, word: str | None, where: Sequence[str], *, by: str, k: int | None, spelling: Spelling
+    store: Store,
+    word: str | None,
+    where: Sequence[str],
+    *,
+    by: str,
+    k: int | None,
+    spelling: Spelling,
+    plot: bool = False,
 ) -> Counts:
     """How often a word is used in the texts with each value of a field; without one, their words."""
     sizes = _sizes(store, by, where)
@@ -172,13 +251,42 @@ def by_field(
         {name: value, "count": counts[value], "words": n, "per_million": 1e6 * counts[value] / n}
         for value, n in sizes.items()
     ]
+    if plot:
+        _plotted(store, chosen, by, where, rows, name)
     spread = dispersion([row["count"] for row in rows], list(sizes.values())) if len(rows) > 1 else None
     told = _told(word, counts.total(), size, where)
     told += "" if spread is None else f"; dispersion over {by} {spread:.2f}"
-    return Counts(_ordered(rows, "per_million")[:k], len(rows), told, spread, "per_million")
+    bar = None if plot else "per_million"
+    return Counts(_ordered(rows, "per_million")[:k], len(rows), told, spread, bar)
 
 
-def keywords(store: Store, where: Sequence[str], against: Sequence[str], *, by: str, k: int | None) -> Counts:
+def _plotted(
+    store: Store, uses: Any, by: str, where: Sequence[str], rows: list[dict[str, Any]], name: str
+) -> None:
+    """Into each row a strip of its words, the first at the left, higher where more of them are the uses."""
+    condition, values = of_documents(store, where)
+    column = column_of(store, by, "by")
+    query = f"SELECT d.id, {column}, d.words FROM doc d WHERE {condition} ORDER BY d.id"
+    begins, sizes = dict[int, tuple[Any, int]](), Counter[Any]()
+    for doc, value, words in store.rows(query, values):
+        begins[doc] = value, sizes[value]
+        sizes[value] += words
+    tokens = store.tokens
+    docs = tokens.doc_of(uses)
+    within = np.searchsorted(tokens.words, uses) - np.searchsorted(tokens.words, tokens.doc_first[docs - 1])
+    cells: dict[Any, Counter[int]] = {value: Counter() for value in sizes}
+    for doc, at in zip(docs.tolist(), within.tolist(), strict=True):
+        value, begin = begins[doc]
+        cells[value][min(_CELLS - 1, _CELLS * (begin + at) // sizes[value])] += 1
+    for row in rows:
+        own = cells[row[name]]
+        most = max(own.values(), default=1)
+        row["plot"] = "".join("·▁▂▃▄▅▆▇█"[-(-8 * own[cell] // most)] for cell in range(_CELLS))
+
+
+def keywords(
+    store: Store, where: Sequence[str], against: Sequence[str], *, by: str, k: int | None, least: int = 0
+) -> Counts:
     """The words that are more frequent in one part of a corpus than in another, the surest first."""
     rest, every = list(against) == [REST], _counted(store, by, ())
     if rest and not where:
@@ -187,7 +295,8 @@ def keywords(store: Store, where: Sequence[str], against: Sequence[str], *, by: 
     b = every - a if rest else _counted(store, by, against)
     if where and not rest and _counted(store, by, [*where, *against]):
         raise InputError("against must have no text that where has; rest stands for all others.")
-    return _compared(by, {}, a, b, k, f"{', '.join(where) or REST} against {', '.join(against)}")
+    about = f"{', '.join(where) or REST} against {', '.join(against)}"
+    return _compared(by, {}, a, b, k, about, least=least)
 
 
 def collocates(
@@ -199,6 +308,8 @@ def collocates(
     by: str = "form",
     where: Sequence[str] = (),
     k: int | None = 50,
+    least: int = 0,
+    measure: str = "g2",
     about: str = "",
 ) -> Counts:
     """The words that stand more often around some uses than others, or than elsewhere under `where`."""
@@ -217,25 +328,71 @@ def collocates(
         b = before + after
     else:
         b = _counted(store, by, where, of_use=False) - left - right
-    return _compared(by, {"left": left, "right": right}, left + right, b, k, about)
+    uses = len(found.uses) if against is None else 0
+    sides = {"left": left, "right": right}
+    return _compared(by, sides, left + right, b, k, about, uses=uses, least=least, measure=measure)
 
 
 def _compared(
-    by: str, columns: dict[str, Counter[str]], a: Counter[str], b: Counter[str], k: int | None, about: str
+    by: str,
+    columns: dict[str, Counter[str]],
+    a: Counter[str],
+    b: Counter[str],
+    k: int | None,
+    about: str,
+    *,
+    uses: int = 0,
+    least: int = 0,
+    measure: str = "g2",
 ) -> Counts:
-    """The words of two samples, those first that are surest to be more frequent in the first."""
+    """The words of two samples, those first that are surest to be more frequent in the first.
+
+    With `uses`, of a word, how much they keep to it too.
+    """
+    one_of("measure", measure, MEASURES)
     sizes = a.total(), b.total()
     if not all(sizes):
         raise InputError("against must leave words on both sides; one of them has none.")
-    names, columns = sorted(a.keys() | b.keys()), {**columns, "count": a, "other": b}
-    g2, ratio = log_likelihood([a[name] for name in names], [b[name] for name in names], *sizes)
+    names = sorted(name for name in a.keys() | b.keys() if a[name] >= least)
+    if not names:
+        raise InputError(f"least must be fewer: no word is there {least} times.")
+    columns = {**columns, "count": a, "other": b}
+    here, there = (np.array([each[name] for name in names], np.float64) for each in (a, b))
+    g2, ratio = log_likelihood(here, there, *sizes)
+    found = {"log_ratio": ratio, "g2": g2, "p": holm(np.array([*map(_p, g2.tolist())]))}
+    if uses:
+        found |= associations(here, here + there, sizes[0], sum(sizes), uses)
+    order = np.argsort(-np.nan_to_num(found[measure], nan=-np.inf), kind="stable")[:k].tolist()
+    values = {
+        name: [None if math.isnan(each) else each for each in of[order].tolist()]
+        for name, of in found.items()
+    }
     rows = [
         {by: names[at]}
         | {column: of[names[at]] for column, of in columns.items()}
-        | {"log_ratio": float(ratio[at]), "g2": float(g2[at])}
-        for at in np.argsort(-g2, kind="stable")[:k].tolist()
+        | {name: of[row] for name, of in values.items()}
+        for row, at in enumerate(order)
     ]
-    return Counts(tuple(rows), len(names), f"{about}: {sizes[0]:,} and {sizes[1]:,} words")
+    shown = (by, *columns, *dict.fromkeys(("log_ratio", measure, "g2", "p")))
+    return Counts(tuple(rows), len(names), f"{about}: {sizes[0]:,} and {sizes[1]:,} words", shown=shown)
+
+
+def _p(g2: float) -> float:
+    """Of a log-likelihood, by chi squared with one degree of freedom."""
+    return math.erfc(math.sqrt(abs(g2) / 2))
+
+
+def groups(store: Store, found: Found, keys: Sequence[str], *, k: int | None, about: str) -> Counts:
+    """How many uses have the same words at L1, R1, node, ... together, the most first."""
+    columns = [keys_of(store, found, key) for key in keys]
+    distinct, counts = np.unique(np.stack([of for of, _ in columns]), axis=1, return_counts=True)
+    names = [key if key == "node" else key.upper() for key in keys]
+    rows = [
+        {name: own[at] for name, (_, own), at in zip(names, columns, distinct[:, row].tolist(), strict=True)}
+        | {"count": int(counts[row]), "percent": 100 * float(counts[row]) / len(found.uses)}
+        for row in np.argsort(-counts, kind="stable")[:k].tolist()
+    ]
+    return Counts(tuple(rows), len(counts), about, bar="percent")
 
 
 def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]:
@@ -244,6 +401,11 @@ def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]
     column = "1" if by is None else column_of(store, by, "by")
     query = f"SELECT {column} name, sum(d.words) n FROM doc d WHERE {condition} GROUP BY 1 HAVING n > 0"
     return dict(store.rows(f"{query} ORDER BY name IS NULL, name", values))
+
+
+def size_of(store: Store, where: Sequence[str]) -> int:
+    """The words of the texts that conditions allow."""
+    return sum(_sizes(store, None, where).values())
 
 
 def _ordered(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], ...]:

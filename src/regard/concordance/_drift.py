@@ -167,10 +167,16 @@ def units_of(places: Sequence[Place], field: str | None) -> list[Any]:
     ]
 
 
-def beside(places: Sequence[Place], parts: Sequence[str]) -> str | None:
-    """A source of which rows of one part stand together; None where there is none."""
+def doubt(places: Sequence[Place], parts: Sequence[str]) -> str:
+    """What is to be said where rows of one source and part stand together; "" where none do."""
     rows = {each.doc: (each.source, part) for each, part in zip(places, parts, strict=True)}
-    return next((what[0] for doc, what in rows.items() if rows.get(doc + 1) == what), None)
+    together = next((what[0] for doc, what in rows.items() if rows.get(doc + 1) == what), None)
+    if together is None:
+        return ""
+    return (
+        f"Each row counts as a document, and rows of {together} stand together. If they are of one document, "
+        "p is too small: say which are by document (--document FIELD)."
+    )
 
 
 def drift(

@@ -58,11 +58,13 @@ class Lines(Displayable):
         lines: each of them.
         total: how many uses there are, of which these are a part.
         about: how they were ordered, in words.
+        per_million: how many uses there are in a million words; None of a sample, and of other words.
     """
 
     lines: tuple[Line, ...]
     total: int
     about: str = ""
+    per_million: float | None = None
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -118,7 +120,8 @@ class Lines(Displayable):
         from rich.text import Text
 
         told = f"{len(self):,} of {self.total:,} use{'s' * (self.total != 1)}"
-        yield Text(f"{told}, {self.about}" if self.about else told)
+        told += f", {self.about}" if self.about else ""
+        yield Text(told if self.per_million is None else f"{told}; {self.per_million:,.1f} per million words")
         yield Text()
         gutter = max((len(str(line.place.use)) for line in self.lines), default=0)
         for line in self.lines:

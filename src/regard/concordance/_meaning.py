@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from regard.concordance._building import Reading
 from regard.concordance._store import Store
 from regard.concordance._vectors import Span, UsageEmbedder, Vectors
 from regard.core.errors import InputError
@@ -105,6 +106,18 @@ def span_of(
         )
     first, last = found[0], found[0] + len(asked) - 1
     return Span(sentence, cut[first][0], cut[last][1])
+
+
+def words_in(store: Store, sentence: str) -> list[tuple[int, int, set[str]]]:
+    """The words of a sentence, each with its spelling and the lemmas that it may have."""
+    reading = store.manifest["reading"]
+    cut = Reading(lemmas=reading["lemmas"], apostrophes=reading["apostrophes"]).splitter()(sentence)
+    found = []
+    for each in cut:
+        key = fold(sentence[each.start : each.stop])
+        lemmas = {lemma for (lemma,) in store.rows("SELECT lemma FROM form WHERE key = ?", [key])}
+        found.append((each.start, each.stop, {key, fold(each.lemma), *lemmas}))
+    return found
 
 
 def refined(query: Vectors, more: Vectors, less: Vectors) -> Vectors:

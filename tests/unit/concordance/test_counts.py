@@ -1,13 +1,17 @@
 """Counts by hand, and by scipy."""
 
+import json
 import math
+import random
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from regard.concordance import Concordance
-from regard.concordance._counts import collocates, dispersion, log_likelihood
+from regard.concordance._counts import collocates, dispersion, holm, log_likelihood
 from regard.concordance._uses import select
 from regard.core.errors import InputError
 from regard.text import split_words
@@ -142,6 +146,94 @@ def test_collocates(small: Concordance) -> None:
     assert rows["bank"] == (0, 0, 0, 6)  # it stands beside no other one
     assert found.about == "within 1 words of bank, 6 uses, and elsewhere: 12 and 41 words"
     assert sum(row[2] + row[3] for row in rows.values()) == 53
+
+
+def test_what_they_keep_to(made: Make) -> None:
+    """By the formulas, word by word; and p by scipy's chi squared and a loop."""
+    draw = random.Random(2)
+    text = draw.choices(["very", "good", "bad", "so", "then"], [3, 2, 2, 5, 7], k=701)
+    concordance = made(" ".join(text), unit="file")
+    found = concordance.collocates("good", span=(1, 2), k=None)
+    places = [at for at, word in enumerate(text) if word == "good"]
+    spans = {at + shift for at in places for shift in (-1, 1, 2)} & set(range(len(text)))
+    near, every = Counter(text[at] for at in spans), Counter(text)
+    assert {row["form"]: (row["count"], row["other"]) for row in found.rows} == {
+        word: (near[word], n - near[word]) for word, n in every.items()
+    }
+    for row in found.rows:
+        o, c = near[row["form"]], every[row["form"]]
+        expected = len(spans) * c / len(text)
+        wanted = {
+            "log_dice": 14 + math.log2(2 * o / (len(places) + c)),
+            "mi": math.log2(o / expected),
+            "mi3": math.log2(o**3 / expected),
+            "t": (o - expected) / math.sqrt(o),
+        }
+        assert {name: row[name] for name in wanted} == pytest.approx(wanted, rel=FP64)
+    alone = sorted(chi2.sf(abs(row["g2"]), 1) for row in found.rows)
+    held: list[float] = []
+    for rank, p in enumerate(alone):
+        held.append(max([min(1, p * (len(alone) - rank)), *held]))
+    assert sorted(row["p"] for row in found.rows) == pytest.approx(held, rel=1e-9)
+    for measure in ("log_ratio", "log_dice", "mi", "mi3", "t"):
+        rows = concordance.collocates("good", span=(1, 2), measure=measure).rows
+        assert [row[measure] for row in rows] == sorted((row[measure] for row in rows), reverse=True)
+    least = concordance.collocates("good", span=(1, 2), least=near.most_common(2)[1][1])
+    assert {row["form"] for row in least.rows} == {word for word, _ in near.most_common(2)}
+    with pytest.raises(InputError, match="least must be fewer: no word is there 999 times"):
+        concordance.collocates("good", least=999)
+    with pytest.raises(InputError, match="measure must be one of"):
+        concordance.collocates("good", measure="dice")
+
+
+def test_p_of_a_list_is_rarely_small_by_chance(made: Make) -> None:
+    """Two halves of one urn: of 99 lists of 50 words, few have a p of .05 or less; alone nearly all would."""
+    draw = np.random.default_rng(0)
+    shares = draw.dirichlet(np.full(50, 2.0))
+    small = alone = 0
+    for _ in range(99):
+        a, b = draw.multinomial(2000, shares, size=2)
+        p = np.array(
+            [math.erfc(math.sqrt(abs(g2) / 2)) for g2 in log_likelihood(a, b, 2000, 2000)[0].tolist()]
+        )
+        small += holm(p).min() <= 0.05
+        alone += p.min() <= 0.05
+    assert small <= 11  # 99 of 100 such counts, of a binomial of p = .05
+    assert alone > 70
+
+
+def test_groups_of_hits(small: Concordance) -> None:
+    found = small.count("/banks?/", by="L1,node")
+    pairs = Counter[tuple[str, str]]()
+    for text, _, _ in ROWS:
+        row = ["", *(text[a:b].lower() for a, b in split_words(text) if text[a].isalnum())]
+        pairs.update(pair for pair in pairwise(row) if pair[1].startswith("bank"))
+    assert {(row["L1"], row["node"]): row["count"] for row in found.rows} == pairs
+    assert sum(row["percent"] for row in found.rows) == pytest.approx(100, rel=FP64)
+    assert [row["R1"] for row in small.count("bank", by="r1", k=1).rows] == ["of"]
+    with pytest.raises(InputError, match="word must be given for by=R1"):
+        small.count(by="R1")
+
+
+def test_where_in_its_texts_a_word_stands(made: Make) -> None:
+    def row(marked: range, genre: str) -> dict[str, str]:
+        return {"text": " ".join("bank" if n in marked else "x" for n in range(400)), "genre": genre}
+
+    rows = [row(range(10), "a"), row(range(200, 400), "a"), row(range(399, 400), "b")]
+    found = made("\n".join(map(json.dumps, rows)), "a.jsonl", meta=("genre",)).count(
+        "bank", by="genre", plot=True
+    )
+    plots = {each["genre"]: each["plot"] for each in found.rows}
+    # Of "a" each cell has 20 words: half of the first, and all from word 600 on.
+    assert plots == {"a": "▄" + "·" * 29 + "█" * 10, "b": "·" * 39 + "█"}
+    assert plots["a"] in str(found)
+
+
+def test_the_rate_stands_beside_hits(small: Concordance) -> None:
+    assert small.find("bank").per_million == pytest.approx(1e6 * 6 / 53, rel=FP64)
+    news = small.find("bank", where=["genre=news"], k=1)
+    assert str(news).startswith("1 of 3 uses, in the order of the corpus; 100,000.0 per million words\n")
+    assert small.find("bank", sample=2).per_million is None
 
 
 def test_a_place_near_two_uses_counts_once(made: Make) -> None:

@@ -132,7 +132,7 @@ def test_lines_as_they_are_drawn(made: Make) -> None:
     ]
     found = made("\n".join(texts)).find("/bank.*/")
     title, blank, *lines = str(found).splitlines()
-    assert (title, blank) == ("6 of 6 uses, in the order of the corpus", "")
+    assert (title, blank) == ("6 of 6 uses, in the order of the corpus; 43,478.3 per million words", "")
     assert len(lines) == 6
     assert {cell_len(line[: line.index("bank")]) for line in lines} == {3 + 2 + 32}
     assert max(map(cell_len, lines)) <= 80
