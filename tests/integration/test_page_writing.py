@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
 import regard
+from integration.axe import axe
 from integration.head_page import address, state
 from regard.decoding import Watched
 from tolerances import PAGE
@@ -210,3 +211,21 @@ def test_lines_go_to_what_was_read(open_page: OpenPage, drawn: tuple[Watched, Pa
     page = open_page(path, "#layer=1&head=2&word=5")
     row = written.trace.weights(layer=1, head=2, query=written.first + 4)[0]
     assert page.locator(".reading-lines path").count() == min(12, int((row >= 0.02).sum()))
+
+
+def test_a_chat_is_drawn_message_by_message(open_page: OpenPage, tmp_path: Path) -> None:
+    said = [{"role": "user", "content": "What is the capital of France?"}]
+    answer = regard.load("smollm2").chat(said, max_length=20, trace=True)
+    answer.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html")
+    expect(page.locator("h1 .badge")).to_have_text(["user", "assistant"])
+    expect(page.locator("h1 .part bdi")).to_have_text([said[0]["content"], answer.text])
+    messages = page.locator(".written .message")
+    expect(messages).to_have_count(2)
+    for message, content in zip(messages.all(), (said[0]["content"], answer.text), strict=True):
+        words = message.locator(".word:not(.frame)").all_text_contents()
+        assert "".join(words).replace(" ", "") == content.replace(" ", "")
+        assert message.locator(".word.frame").first.inner_text() == "<|im_start|>"
+    one, other = (message.bounding_box() or {} for message in messages.all())
+    assert other["y"] >= one["y"] + one["height"]
+    assert axe(page).violations == []

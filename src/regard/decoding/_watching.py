@@ -19,7 +19,7 @@ from regard.decoding._rules import Rules
 from regard.decoding._speculation import Speculation
 from regard.decoding._steps import Decoded, Written
 from regard.models import Loaded
-from regard.text import Tokenizer, read_back
+from regard.text import Chat, Tokenizer, read_back
 
 if TYPE_CHECKING:
     from regard.tracing import Keep, Trace
@@ -102,7 +102,8 @@ class Watched(Written):
         """
         from regard.tracing import writing_page
 
-        return writing_page(self.trace, self.facts(), **options)
+        chat = self.prompt if isinstance(self.prompt, Chat) else None
+        return writing_page(self.trace, self.facts(), chat=chat, **options)
 
     def write_page(self, path: str | PathLike[str], **options: Any) -> Page:
         """Write the page, whole or not at all; other arguments as in `page`.

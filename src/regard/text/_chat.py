@@ -21,6 +21,7 @@ SECONDS: Final = 10.0
 
 _SUCH_AS: Final = 'such as [{"role": "user", "content": "Why is the sky blue?"}]'
 _ANSWER: Final = "An answer, 7e1d."  # words that no template has
+_CONTENT: Final = "Content {}, 7e1d."
 _SEAMS: Final = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # no characters, says Unicode
 
 
@@ -34,19 +35,30 @@ class Chat(str):
         messages: the messages.
         seams: places inside special tokens that a message spells: no token goes on there.
         ends: the special token that the template puts behind an answer, which ends it; () for none.
+        places: of each message, and of the answer to come: its role, and the places at which what introduces
+            it begins, its content begins, and its content ends; () where the template changes a content.
     """
 
     messages: tuple[dict[str, Any], ...]
     seams: tuple[int, ...]
     ends: tuple[str, ...]
+    places: tuple[tuple[str, int, int, int], ...]
 
-    def __new__(cls, text: str, messages: Iterable[Any], seams: Iterable[int], ends: Iterable[str]) -> Self:
+    def __new__(
+        cls,
+        text: str,
+        messages: Iterable[Any],
+        seams: Iterable[int],
+        ends: Iterable[str],
+        places: Iterable[tuple[str, int, int, int]] = (),
+    ) -> Self:
         made = super().__new__(cls, text)
         made.messages, made.seams, made.ends = tuple(messages), tuple(seams), tuple(ends)
+        made.places = tuple(places)
         return made
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return str(self), self.messages, self.seams, self.ends
+        return str(self), self.messages, self.seams, self.ends, self.places
 
 
 class Chats:
@@ -129,10 +141,12 @@ def _laid_out(template: str, messages: Any, roles: Mapping[str, str | None], spe
     given, spelled = _checked(messages), sorted(special, key=len, reverse=True)
     seam, marked = _marked(given, spelled)
     answered = [*given, {"role": "assistant", "content": _ANSWER}]
-    prompt, whole = _rendered(
+    bare = [{**each, "content": _CONTENT.format(place)} for place, each in enumerate(given)]
+    prompt, whole, frames = _rendered(
         template,
         {"messages": marked, "add_generation_prompt": True, **roles},
         {"messages": answered, "add_generation_prompt": False, **roles},
+        {"messages": bare, "add_generation_prompt": True, **roles},
     )
     for kind, told in prompt.items():
         told = printable(" ".join(told.split()))
@@ -145,7 +159,28 @@ def _laid_out(template: str, messages: Any, roles: Mapping[str, str | None], spe
     places = [sum(map(len, parts[:count])) for count in range(1, len(parts))]
     _, _, behind = whole.get("text", "").rpartition(_ANSWER)
     end = [each for each in spelled if behind.lstrip().startswith(each)][:1]
-    return Chat("".join(parts), given, places, end)
+    text = "".join(parts)
+    return Chat(text, given, places, end, _placed(text, frames.get("text", ""), given, spelled))
+
+
+def _placed(
+    text: str, frames: str, messages: Sequence[dict[str, Any]], special: Sequence[str]
+) -> list[tuple[str, int, int, int]]:
+    """Where the messages stand in a text; `frames` is what the template makes of other contents."""
+    found, at = [], 0
+    for place, message in enumerate([*messages, {"role": "assistant", "content": ""}]):
+        frame, _, frames = frames.partition(_CONTENT.format(place))
+        begin, content = at + len(frame), message.get("content")
+        if not isinstance(content, str) or not text.startswith(frame, at):
+            return []
+        head = begin if (named := frame.rfind(message["role"])) < 0 else at + named
+        before = next((each for each in special if text.endswith(each, at, head)), "")
+        whole = content if text.startswith(content, begin) else content.strip()
+        at = begin + len(whole)
+        if text[begin:at] != whole:
+            return []
+        found.append((message["role"], head - len(before), begin, at))
+    return found if at == len(text) else []
 
 
 def _checked(messages: Any) -> list[dict[str, Any]]:

@@ -91,6 +91,7 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
         if record.names is None
         else {name: record.names[name] for name in ("said", "patterns")},
         "without": list(record.without),
+        "messages": list(record.messages),
         "apart": record.apart,
     }
     return facts, blocks

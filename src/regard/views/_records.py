@@ -217,6 +217,8 @@ class AttentionRecord:
         without: What is left of the run without a head (`kind`, `layer`, `head`), or where no other word
             looks at one (`kind`, `unseen`, its first token), as plain values: `cosine` of each last hidden
             state to what it becomes; and of a decoder `next`, what it goes on with `before` and `after`.
+        messages: Of a chat, each message and the answer, as plain values: `role`, `text`, and its tokens:
+            `frame`, the first of what introduces it, and those of its content from `first` to `last`.
         apart: How far two different words of the text are apart, 1 - cosine: what to hold both against; None
             where there are no two.
     """
@@ -231,6 +233,7 @@ class AttentionRecord:
     names: Mapping[str, Any] | None = None
     story: Mapping[Literal["encoder", "decoder"], StoryRecord] = field(default_factory=dict)
     without: Sequence[Mapping[str, Any]] = ()
+    messages: Sequence[Mapping[str, Any]] = ()
     apart: float | None = None
 
     @property

@@ -38,6 +38,49 @@ def test_a_chat_is_a_text_whose_special_tokens_are_the_templates() -> None:
     assert (again, again.messages, again.seams, again.ends) == (chat, chat.messages, chat.seams, chat.ends)
 
 
+SAID = [
+    {"role": "user", "content": "user"},
+    {"role": "assistant", "content": "  a <|im_end|> b\n"},
+    {"role": "user", "content": "a"},
+]
+STRIPS = CHATML.replace("message['content']", "message['content'].strip()")
+SHOUTS = CHATML.replace("message['content']", "message['content'].upper()")
+# As Llama 3 lays them out: no line ends between messages, and another name of the one who answers.
+TIGHT = """{% for each in messages %}<|im_start|>{{ each.role }}<|im_start|>
+
+{{ each.content }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>model<|im_start|>
+
+{% endif %}"""
+
+
+@pytest.mark.parametrize(
+    ("template", "framed", "answered"),
+    [
+        (CHATML, "<|im_start|>{}\n", "<|im_start|>assistant\n"),
+        (STRIPS, "<|im_start|>{}\n", "<|im_start|>assistant\n"),
+        (TIGHT, "<|im_start|>{}<|im_start|>\n\n", ""),
+    ],
+)
+def test_where_messages_stand(template: str, framed: str, answered: str) -> None:
+    chat = tokenizer(template).chat(SAID)
+    found = [(role, chat[frame:begin], chat[begin:end]) for role, frame, begin, end in chat.places]
+    contents = [each["content"].strip() if template == STRIPS else each["content"] for each in SAID]
+    assert found == [
+        *(
+            (each["role"], framed.format(each["role"]), said)
+            for each, said in zip(SAID, contents, strict=True)
+        ),
+        ("assistant", answered, ""),
+    ]
+    assert chat.places[-1][3] == len(chat)
+    assert pickle.loads(pickle.dumps(chat)).places == chat.places
+
+
+def test_where_a_template_changes_messages_nothing_is_said_of_places() -> None:
+    assert tokenizer(SHOUTS).chat(SAID).places == ()
+    assert tokenizer("{% for each in messages %}{{ each.role }}{% endfor %}").chat(SAID).places == ()
+
+
 def test_a_chat_has_no_frame_and_no_pair() -> None:
     framed = backend()
     framed.post_processor = tokenizers.processors.TemplateProcessing(

@@ -1,14 +1,17 @@
 """The pages of a trace, of how two differ, of one word in several sentences; and its widget in a notebook."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 from regard.core.errors import InputError
 from regard.models import Kind
+from regard.text import Chat
 from regard.tracing.comparison import difference, movement
 from regard.tracing.edits import Zero, ablation, unseen_word
 from regard.tracing.measures import Scalar
+from regard.tracing.pages._messages import messages_of
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS
 from regard.tracing.pages._page import page_record, words_apart
 from regard.tracing.pages._page_measures import head_statistics, live_measures
@@ -136,6 +139,7 @@ def writing_page(
     trace: Trace,
     writing: dict[str, Any],
     *,
+    chat: Chat | None = None,
     heads: Iterable[PageHead] = (),
     max_mb: float | None = MOST_MB,
 ) -> Page:
@@ -144,12 +148,13 @@ def writing_page(
     Args:
         trace: of all that was read and written.
         writing: how it was written, see views/static/writing/steps.js.
+        chat: the messages that the text answers.
         heads, max_mb: as in `Trace.page`.
 
     Raises:
         InputError: as `Trace.page`.
     """
-    record = page_record(trace, story=True, names=MOST_WEIGHTS)
+    record = replace(page_record(trace, story=True, names=MOST_WEIGHTS), messages=messages_of(trace, chat))
     return render_page(record, writing=writing, heads=_page_heads(trace, heads, "heads"), max_mb=max_mb)
 
 

@@ -23,7 +23,7 @@ function counted(count, one) {
 
 // The texts, for makeTitle: of a pair A and B, of two stacks what each reads.
 function textsOf(source, run) {
-  const { movement, compared, senses, sides } = source.facts;
+  const { movement, compared, senses, sides, messages } = source.facts;
   const several = movement ? movement.texts : compared?.between === "texts" ? compared.names : null;
   if (several) {
     // Of several runs, only that on show has its tokens here; of two that are compared, run 0 is their difference.
@@ -44,6 +44,8 @@ function textsOf(source, run) {
       { badge: label, text: title, stack: "encoder", sequence: 0 },
     ];
   }
+  if (messages?.length > 0)
+    return messages.map(({ role, ...each }) => ({ badge: role, ...each, stack: "decoder", sequence: 0 }));
   const { encoder, decoder } = sides;
   const stack = encoder ? "encoder" : "decoder";
   const side = encoder || decoder;

@@ -34,22 +34,25 @@ export function placeOf(text, asked) {
 }
 
 // A text in parts, in order: strings, and its words, with their tokens.
-export function partsOf(source, state, { text, stack, sequence }) {
+export function partsOf(source, state, { text, stack, sequence, first = 0, last = Infinity }) {
   const parts = [];
   let done = 0;
-  for (const place of stack ? placesOf(text, wordsOf(source, state, stack, sequence)) : []) {
+  const words = stack ? wordsOf(source, state, stack, sequence) : [];
+  const some = words.filter((word) => first <= word.first && word.last <= last);
+  for (const place of placesOf(text, some)) {
     parts.push(text.slice(done, place.from), place);
     done = place.to;
   }
   return [...parts, text.slice(done)];
 }
 
-// texts: [{ badge, text, stack, sequence, asked }]: whose tokens its words are, "encoder" or "decoder" (null: nobody's on
-// this page), of which text of a pair, and the word that the page is about.
+// texts: [{ badge, text, stack, sequence, first, last, asked }]: whose tokens its words are, "encoder" or "decoder" (null:
+// nobody's on this page), of which text of a pair, from which token to which, and the word that the page is about.
 /**
  * @param {import("./types").Source} source
  * @param {import("./state.js").State} state
- * @param {{ badge: string, text: string, stack: string | null, sequence: number, asked?: string }[]} texts
+ * @param {{ badge: string, text: string, stack: string | null, sequence: number, first?: number, last?: number,
+ *   asked?: string }[]} texts
  */
 export function makeTitle(source, state, texts) {
   const long = texts.reduce((sum, { text }) => sum + text.length, 0) > LONG;

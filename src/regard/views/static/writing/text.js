@@ -50,18 +50,21 @@ export class WrittenText {
     const gaps = gapsOf(this.source, kind, side, units);
     const element = make("p", { class: `written ${side}` });
     if (kind === "cross") element.append(make("span", { class: "written-by" }, label));
-    let begun = false;
+    const messages = side === "query" ? this.source.facts.messages : [];
+    let [begun, into] = [false, element];
     for (const { first: index, special, sink, continues, continued } of units.all) {
       const hidden = sink || (special && !values.specials);
       const step = side === "query" ? index - this.steps.facts.first : -1;
       const word = make("span", { class: "word", "data-step": step >= 0 ? step : null }, units.element(index));
-      const looks = { prompt: side === "query" && step < 0, continues, continued };
+      if (messages.some(({ frame }) => frame === index)) element.append((into = make("span", { class: "message" })));
+      const frame = messages.length > 0 && !messages.some((of) => of.first <= index && index <= of.last);
+      const looks = { prompt: side === "query" && step < 0, frame, continues, continued };
       for (const [look, on] of Object.entries(looks)) word.classList.toggle(look, on);
       this.words[side][index] = hidden ? null : word;
       if (hidden) continue;
-      if (begun) element.append(gaps.get(index));
+      if (begun) into.append(gaps.get(index));
       begun = true;
-      element.append(word);
+      into.append(word);
     }
     return element;
   }
