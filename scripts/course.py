@@ -1,6 +1,6 @@
 """The course as notebooks, and as pages that show what its cells print and draw.
 
-    make course                                   all thirteen chapters, into build/course/
+    make course                                   all fourteen chapters, into build/course/
     .venv/bin/python scripts/course.py 03 10      those whose names begin so
 
 A chapter is one Markdown file in docs/learn/course: its Python blocks are the cells, so it reads well as it

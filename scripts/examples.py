@@ -1,4 +1,4 @@
-"""Write the example pages, docs/examples: seven texts, each with what is to be seen in it.
+"""Write the example pages, docs/examples: eleven texts, each with what is to be seen in it.
 
     make pictures                       these and the pictures of the documentation
     .venv/bin/python scripts/examples.py [--to FOLDER]
@@ -45,6 +45,17 @@ def default_page(*texts: str) -> Page:
     return first.difference_page(model.trace(texts[1])) if len(texts) > 1 else first.page()
 
 
+def decoder_page(text: str) -> Page:
+    """The page of a text in the default decoder."""
+    return regard.load("smollm2").trace(text).page(max_mb=MOST_MB)
+
+
+def answer_page(*messages: tuple[str, str]) -> Page:
+    """The page of its answer to messages, (role, content)."""
+    said = [{"role": role, "content": content} for role, content in messages]
+    return regard.load("smollm2").chat(said, max_length=40, trace=True).page(max_mb=MOST_MB)
+
+
 def long_page() -> Page:
     """The page of the long text, with a few heads, so that the file is small; pictures of the others."""
     return regard.load().trace(LONG).page(heads=[(5, 2), (3, 1)], max_mb=1.5)
@@ -67,6 +78,7 @@ def _small(train: Callable[[Path], float], folder: Path) -> regard.Model:
     return regard.load(name)
 
 
+MOST_MB = 2.5
 LIST = "moon table wolf paper river stone moon table wolf paper river"
 ENGLISH, GERMAN = "four thousand two hundred thirty seven", "vier tausend zwei hundert sieben und dreißig"
 TROPHY = "The trophy does not fit in the suitcase because it is too {}."
@@ -105,6 +117,54 @@ EXAMPLES = (
         ),
         fragment="",
         make=lambda folder: trained(examples_models.repeater, LIST, folder),
+    ),
+    Example(
+        name="copying",
+        title="A name, once more",
+        text=(
+            "SmolLM2 reads “Dursley” in three pieces. After “Mr D” it expects “urs”: head 18.6, one of eight "
+            "induction heads, looks for the last “D”, and at what came after it. Without the eight, random "
+            "tokens that are said twice are no easier the second time: "
+            "[what was measured](../learn/findings.md)."
+        ),
+        fragment="view=heads&layer=18&head=6&pin=query-13",
+        make=lambda folder: decoder_page("Mr Dursley was thin. Mrs Potter was tall. Mr D"),
+    ),
+    Example(
+        name="rest",
+        title="At rest",
+        text=(
+            "The same model on a sentence in which little is said twice: most of its 270 heads rest on the "
+            "first word, whatever that is. Attention goes there that is not needed elsewhere: "
+            "[what happens without it](../learn/findings.md#the-sink-213-heads-at-rest)."
+        ),
+        fragment="view=model&stat=to_first&by=most&layer=24&head=0",
+        make=lambda folder: decoder_page("The old man sat on the bench and looked at the sea."),
+    ),
+    Example(
+        name="mary",
+        title="Who gets the drink?",
+        text=(
+            "The model goes on with “Mary”, and head 23.3 has the largest part in it. But it looks at the "
+            "second “John”, and takes John away; head 24.4, which looks at “Mary”, writes against her: "
+            "[patching, attribution and ablation]"
+            "(../learn/findings.md#the-indirect-object-which-heads-say-mary)."
+        ),
+        fragment="view=heads&layer=23&head=3&pin=query-13",
+        make=lambda folder: decoder_page("When Mary and John went to the store, John gave a drink to"),
+    ),
+    Example(
+        name="answer",
+        title="A question, and its answer",
+        text=(
+            "A chat, as the model reads it: what is small is its template's. Before “Paris” head 23.4 reads "
+            "“France” in the question, with 54 %, and of all heads it adds most to “Paris”. Press Play to "
+            "see it written."
+        ),
+        fragment="word=5&layer=23&head=4",
+        make=lambda folder: answer_page(
+            ("system", "You answer in one short sentence."), ("user", "What is the capital of France?")
+        ),
     ),
     Example(
         name="emergence",
@@ -162,7 +222,7 @@ def index(examples: tuple[Example, ...]) -> str:
             f'<iframe title="{each.title}" src="{page}#bare&amp;{opened}" loading="lazy"></iframe>\n'
         )
     shown = "\n".join(cards)
-    return f"""# Seven texts, and what attention does in them
+    return f"""# Eleven texts, and what attention does in them
 
 Each frame is a page of its own, which works without a network. Its title opens it. `make pictures` writes
 all of them.
