@@ -139,6 +139,7 @@ SHOTS = (
         phone=True,
         typed=MONEY,
     ),
+    Shot(name="answer", page="answer", fragment="word=5&layer=23&head=4", size=(1280, 800)),
     Shot(name="decoder", page="induction", fragment="view=heads", size=(1280, 860)),
 )
 
