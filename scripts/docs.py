@@ -5,7 +5,8 @@
 
 The pages keep the places that they have in the repository, so their links need no change. The navigation is
 that of docs/README.md: its headings, and its links in their order. Zensical aborts on a link or an anchor
-that leads nowhere. Beside the home page stands the live page of the default model, live.html, to which the
+that leads nowhere. Beside the home page stand the page of a model that writes, writes.html, whose weights
+a browser gets when somebody asks for them, and the live page of the default model, live.html, to which the
 picture of the home page leads.
 """
 
@@ -30,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("*.md", "CITATION.cff", "docs/**/*", "benchmarks/results/*")
 CONTENTS = Path("docs/README.md")
 LIVE = "live.html"
+WRITES = "writes.html"
 
 
 def live_page() -> Page:
@@ -37,12 +39,32 @@ def live_page() -> Page:
     return regard.load().live_page(OPENING)
 
 
-def build(folder: Path, reference: Reference, live: Callable[[], Page] = live_page) -> Path:
+def page_that_writes() -> Page:
+    """The live page of the default decoder, with its weights beside it."""
+    return regard.load("smollm2").live_page("The capital of France is", beside="writes.bin")
+
+
+def build(
+    folder: Path,
+    reference: Reference,
+    live: Callable[[], Page] = live_page,
+    writes: Callable[[], Page] = page_that_writes,
+) -> Path:
     """Build the site in a folder, and give its first page."""
     pages = folder / "docs"
     shutil.rmtree(pages, ignore_errors=True)
     stage(pages, reference)
     live().write(pages / LIVE)
+    written = writes()
+    written.write(pages / WRITES)
+    assert written.beside is not None
+    size = f"{len(written.beside[1]) / 1e6:.0f} MB"
+    home = pages / "README.md"
+    text = home.read_text(encoding="utf-8")
+    said = f"[Or see a model write]({WRITES}), and from which words it reads the next ({size}, when you ask)."
+    picture = re.search(r"^\[!\[.*\]\[live\]$", text, re.MULTILINE)
+    assert picture is not None
+    home.write_text(f"{text[: picture.end()]}\n\n{said}{text[picture.end() :]}", encoding="utf-8")
     nav = navigation(pages)
     settings = (ROOT / "zensical.toml").read_text(encoding="utf-8")
     config = folder / "zensical.toml"

@@ -2,17 +2,23 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
-from playwright.sync_api import expect
 
 import regard
 from integration.axe import axe
 from integration.live_models import live_model
+from regard.core.errors import InputError
 from regard.tracing.edits import unseen
 from regard.tracing.pages._live_page import live_model as packed
 
@@ -191,3 +197,65 @@ def _poll(found: Callable[[], list[float]], wanted: list[float]) -> None:
             return
         time.sleep(0.1)
     assert found() == pytest.approx(wanted, abs=1e-3)
+
+
+@pytest.fixture
+def served(model: regard.Model, tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The address of a page whose weights are beside it, and what is asked of its server."""
+    asked: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_request(self, *_: Any) -> None:
+            asked.append(self.path)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    model.live_page(OPENING, beside="model.bin").write(tmp_path / "page.html")
+    server = ThreadingHTTPServer(("localhost", 0), partial(Handler, directory=str(tmp_path)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://localhost:{server.server_port}/page.html", asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_weights_beside_the_page_come_when_they_are_asked_for_and_stay(
+    served: tuple[str, list[str]], browser: Browser, rounded: regard.Model, tmp_path: Path
+) -> None:
+    address, asked = served
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address)
+    expect(page.locator(".door-said")).to_contain_text("comes next")  # Python's word
+    assert not any("model.bin" in each for each in asked)
+    page.get_by_role("button", name="Load the model").click()
+    _settle(page)
+    np.testing.assert_allclose(
+        _styles(page, "--share"), _logits(rounded, OPENING).softmax(0).topk(5).values, atol=1e-4
+    )
+    assert len([each for each in asked if "model.bin" in each]) == 1
+    again = context.new_page()
+    again.goto(address)
+    _settle(again)  # unasked, from the browser's cache
+    assert len([each for each in asked if "model.bin" in each]) == 1
+    context.close()
+
+    # Cut short, and from a folder: it says so, and can be tried again.
+    (tmp_path / "model.bin").write_bytes((tmp_path / "model.bin").read_bytes()[:-1])
+    context = browser.new_context()
+    page = context.new_page()
+    for where, said in (
+        (address, "cut short, at"),
+        ((tmp_path / "page.html").as_uri(), "from a server alone"),
+    ):
+        page.goto(where)
+        page.get_by_role("button", name="Load the model").click()
+        expect(page.locator(".live-load")).to_contain_text(said)
+        expect(page.get_by_role("button", name="Load the model")).to_be_visible()
+    context.close()
+
+
+def test_a_file_beside_has_a_plain_name(model: regard.Model) -> None:
+    for name in ("../model.bin", "a/b", "", ".hidden", "a b"):
+        with pytest.raises(InputError, match="beside must be a file name"):
+            model.live_page(OPENING, beside=name)

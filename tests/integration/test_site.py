@@ -27,7 +27,12 @@ def described() -> reference.Reference:
 @pytest.fixture(scope="module")
 def index(described: reference.Reference, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    return docs.build(folder, described, lambda: live_model(folder / "bert", "bert").live_page("a man"))
+    return docs.build(
+        folder,
+        described,
+        lambda: live_model(folder / "bert", "bert").live_page("a man"),
+        lambda: live_model(folder / "llama", "llama").live_page("a man", beside="writes.bin"),
+    )
 
 
 class Page(HTMLParser):
@@ -77,6 +82,16 @@ def test_the_picture_of_the_home_page_becomes_the_live_page(index: Path, browser
     door = page.frame_locator("iframe.live-frame")
     expect(door.get_by_label("Type a sentence")).to_have_value("a man", timeout=60_000)
     expect(door.locator(".door-said")).to_contain_text("In one of")
+    page.close()
+
+
+def test_the_home_page_leads_to_a_model_that_writes(index: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    page.goto(index.as_uri())
+    page.get_by_role("link", name="Or see a model write").click()
+    expect(page.locator(".door-said")).to_contain_text("comes next", timeout=60_000)
+    expect(page.get_by_role("button", name="Load the model")).to_be_visible()
+    assert (index.parent / "writes.bin").stat().st_size > 1000
     page.close()
 
 

@@ -203,7 +203,7 @@ class Tracing(HasNetwork):
             raise InputError(f"texts must be a list of two texts or more; got {type(texts).__name__}.")
         return tracing.compare(self.trace(list(texts)), word)
 
-    def live_page(self, text: str, pair: str | None = None) -> Page:
+    def live_page(self, text: str, pair: str | None = None, *, beside: str | None = None) -> Page:
         """Make a page that holds the model itself: type any sentence, offline, and every view follows.
 
         On the page you can switch off heads and drag weights. It says which words' contextual embeddings
@@ -214,6 +214,8 @@ class Tracing(HasNetwork):
         Args:
             text: the first sentence on the page, with Python's own numbers.
             pair: a second text, which the model reads with the first.
+            beside: a name for a file beside the page that holds the weights, such as "model.bin", for a page
+                that a server sends: it asks for them when somebody wants them, and the browser keeps them.
 
         Returns:
             The page: `model.live_page("...").write("live.html")`. With the default model it takes 33 MB.
@@ -228,4 +230,4 @@ class Tracing(HasNetwork):
             (True, True)
         """
         settings = read_sentence_settings(self.loaded.source.folder)
-        return tracing.live_page(self.loaded, text, pair, pooling=settings.plain_pooling)
+        return tracing.live_page(self.loaded, text, pair, beside=beside, pooling=settings.plain_pooling)

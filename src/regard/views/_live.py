@@ -120,6 +120,7 @@ class LiveRecord:
         embedding: The smallest cosine of a contextual embedding in them.
         pooling: How one vector of a text is made; None where regard does not know it.
         sentences: Of some words, in which they mean something else; under "*" one for any other.
+        beside: The file beside the page that holds the weights; None for the page itself.
     """
 
     description: dict[str, Any]
@@ -131,10 +132,18 @@ class LiveRecord:
     embedding: float
     pooling: LivePooling | None = None
     sentences: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    beside: str | None = None
 
-    # It compiles the module that it has put together, and starts its own worker.
-    policy: ClassVar[str] = " 'wasm-unsafe-eval'; worker-src blob:"
     asks: ClassVar[str] = "It makes no network request."
+
+    @property
+    def policy(self) -> str:
+        """It compiles the module that it has put together, and starts its own worker."""
+        return " 'wasm-unsafe-eval'; worker-src blob:" + ("; connect-src 'self'" if self.beside else "")
+
+    def binary(self) -> bytes:
+        """The blocks, one after the other."""
+        return b"".join(self.weights.blocks.values())
 
     def script(self) -> str:
         """The page's JavaScript."""
@@ -142,8 +151,13 @@ class LiveRecord:
 
     def facts(self) -> dict[str, Any]:
         """What the page's facts say of the model, but for its weights."""
+        beside = None
+        if self.beside is not None:
+            binary = self.binary()
+            beside = {"name": self.beside, "bytes": len(binary), "crc": zlib.crc32(binary)}
         return {
             "description": self.description | {"pooling": self.pooling},
+            "beside": beside,
             "stored": self.stored,
             "texts": self.texts,
             "weight": self.weight,
@@ -161,6 +175,7 @@ class LiveRecord:
             *(
                 block(f"live-{name}", "text/plain", base64.b64encode(data).decode("ascii"))
                 for name, data in self.weights.blocks.items()
+                if self.beside is None
             ),
             block("live-end", "text/plain", "end"),
         ]

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from regard.core.errors import InputError
@@ -37,6 +38,7 @@ class Page:
         held: The heads that it holds, of each (kind, layer).
         records, movement, difference, writing, senses: What it was made from, for a notebook.
         left_out: Measures that it does not have, though they were asked for or are always wanted, and why.
+        beside: Of a live page whose model is in a file of its own, that file's name and content; else None.
         live_difference: Of a live page the largest difference of an attention weight between its model and
             Python's, over some texts; else None.
     """
@@ -55,9 +57,10 @@ class Page:
     senses: Facts | None = field(default=None, repr=False, compare=False)
     left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
     live_difference: float | None = None
+    beside: tuple[str, bytes] | None = field(default=None, repr=False)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the page, whole or not at all.
+        """Writes the page, whole or not at all, and before it the file beside it, where there is one.
 
         Args:
             path: The file. An existing file is replaced; a link is followed.
@@ -65,6 +68,9 @@ class Page:
         Raises:
             OutputError: The file could not be written; what was there before is still there.
         """
+        if self.beside is not None:
+            name, content = self.beside
+            write_whole(Path(path).parent / name, content)
         write_whole(path, self.html.encode("utf-8"))
 
     def widget(self) -> Any:
@@ -218,6 +224,7 @@ def render_page(
         senses=senses,
         left_out={name: reason for each in left for name, reason in each.items()},
         live_difference=live.weight if isinstance(live, LiveRecord) else None,
+        beside=(live.beside, live.binary()) if isinstance(live, LiveRecord) and live.beside else None,
     )
 
 

@@ -1,5 +1,6 @@
 """The live page: a model packed for the browser, what its 8 bits cost, and one text worked out by Python."""
 
+import re
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -217,7 +218,12 @@ SENTENCES = (
 
 
 def live_page(
-    loaded: Loaded, text: str, pair: str | None = None, *, pooling: LivePooling | None = None
+    loaded: Loaded,
+    text: str,
+    pair: str | None = None,
+    *,
+    beside: str | None = None,
+    pooling: LivePooling | None = None,
 ) -> Page:
     """A page that holds the model itself, and works out whatever is typed into it.
 
@@ -225,6 +231,8 @@ def live_page(
         loaded: a model of the BERT, DistilBERT, GPT-2 or Llama family, with its tokenizer.
         text: what the page opens with, worked out by Python.
         pair: a second text beside it, which the model reads too.
+        beside: a name for a file beside the page that holds the weights, for a page that a server sends; None
+            puts them into the page.
         pooling: how one vector of a text is made, for how alike two texts are; None leaves that out.
 
     Returns:
@@ -235,6 +243,8 @@ def live_page(
         InputError: a model of another family, or too large, or a tokenizer that a page does not have.
         CheckpointError: a model without a tokenizer.
     """
+    if beside is not None and not re.fullmatch(r"[\w-][\w.-]*", beside, re.ASCII):
+        raise InputError(f"beside must be a file name of letters, digits, - and .; got {beside!r}.")
     live = live_model(loaded)
     tokenizer, most = loaded.require_tokenizer(), live.description["positions"]
     portable = tokenizer.portable(most)
@@ -252,6 +262,7 @@ def live_page(
         weight=weight,
         embedding=embedding,
         pooling=pooling,
+        beside=beside,
         sentences=sentences(),
     )
     return render_page(page_record(trace, story=True, names=MOST_WEIGHTS), live=record)

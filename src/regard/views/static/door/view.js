@@ -4,7 +4,7 @@ import { makeButton } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { whereIsFocus } from "../base/focus.js";
 import { ACROSS, onKeys, placeIn } from "../base/keys.js";
-import { remark, rowOf, sharedBy } from "../base/said.js";
+import { remark, rowOf, sharedBy, writtenSaid } from "../base/said.js";
 import { mostOf, sharesOf, wordsOf } from "../base/shares.js";
 import { oneOf } from "../base/state.js";
 import { partsOf } from "../base/title.js";
@@ -136,7 +136,10 @@ function open(page) {
   function write() {
     edited.replaceChildren(...(source.makeEdits?.() ?? []));
     if (!writer.written) {
-      said.replaceChildren("The model is on its way.");
+      // Until the model is here, Python's word.
+      const [best] = source.facts.story?.[kind]?.ending?.next ?? [];
+      const text = best?.text.replace(/^␣(?=.)/u, "");
+      said.replaceChildren(...(best ? written(writtenSaid({ ...best, text }, 0, [])) : ["The model is on its way."]));
       return;
     }
     const { text } = writer.written;

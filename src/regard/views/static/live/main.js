@@ -12,6 +12,7 @@ import { present } from "../present.js";
 import { USUAL } from "../usual.js";
 import { readSaid, withSaid } from "./address.js";
 import { LiveBar } from "./bar.js";
+import { BesidePage } from "./beside_page.js";
 import { LiveClient, servers } from "./client.js";
 import { makeDrag } from "./drag.js";
 import { between } from "./facts.js";
@@ -405,14 +406,28 @@ performance.mark("regard-interactive");
 // The rest of the file, which holds the model, may still be on its way.
 function open() {
   const names = Object.keys(live.description.blocks);
-  const blocks = Object.fromEntries(names.map((name) => [name, readBlock(`live-${name}`)]));
-  for (const name of names) document.getElementById(`regard-live-${name}`)?.remove();
   const tokenizer = readBlock("live-tokenizer");
   if (!tokenizer || !readBlock("live-end")) {
     return broken("This file was cut short: its end, with the model in it, is not there.");
   }
-  const opened = { description: live.description, tokenizer: JSON.parse(tokenizer), blocks };
-  client = new LiveClient(readBlock("live-worker"), opened, answered);
+  const start = (blocks) => {
+    const opened = { description: live.description, tokenizer: JSON.parse(tokenizer), blocks };
+    client = new LiveClient(readBlock("live-worker"), opened, answered);
+  };
+  if (live.beside) {
+    // One block after the other.
+    const sizes = names.map((name) => live.description.blocks[name].bytes);
+    const at = (place) => sizes.slice(0, place).reduce((sum, each) => sum + each, 0);
+    const load = new BesidePage(live.beside, (bytes) =>
+      start(Object.fromEntries(names.map((name, i) => [name, bytes.subarray(at(i), at(i + 1))]))),
+    );
+    root.querySelector(".door-note")?.after(load.element);
+    bar.say("");
+    return;
+  }
+  const blocks = Object.fromEntries(names.map((name) => [name, readBlock(`live-${name}`)]));
+  for (const name of names) document.getElementById(`regard-live-${name}`)?.remove();
+  start(blocks);
 }
 if (!live.served && document.readyState === "loading") document.addEventListener("DOMContentLoaded", open);
 else if (!live.served) open();

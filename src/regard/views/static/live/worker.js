@@ -78,10 +78,11 @@ export function serve(port) {
 }
 
 class Session {
-  /** @param {{ description: any, tokenizer: any, blocks: Record<string, string> }} given */
+  /** @param {{ description: any, tokenizer: any, blocks: Record<string, string | Uint8Array> }} given in base64, or as bytes */
   static async open({ description, tokenizer, blocks }) {
     const read = (/** @type {string} */ name) => {
-      const bytes = fromBase64(blocks[name] ?? "");
+      const block = blocks[name] ?? "";
+      const bytes = typeof block === "string" ? fromBase64(block) : block;
       delete blocks[name]; // as bytes it takes less
       return bytes;
     };
