@@ -151,6 +151,11 @@ def test_count(run: Run, index: str, tmp_path: Path) -> None:
             "WORD must be in the corpus; 'bnak' is not. Did you mean 'bank'",
         ),
         (("find", "INDEX", "-w", "bank", "--why"), "--less and --why go with --in or --more"),
+        (
+            ("find", "INDEX", "-w", "bank", "--any-word", "--more", "198822"),
+            "--more must be a whole number, from 0 to ",
+        ),
+        (("find", "INDEX", "-w", "bank", "--more=-1"), "--more must be a whole number, from 0 to "),
         (("find", "INDEX", "--in", "A *bank*.", "--sort", "L1"), "--sort does not go with --in"),
         (("find", "INDEX", "--in", "A bank, a bank.", "-w", "bank"), "is there 2 times. Mark the one meant"),
         (("find", "INDEX", "-w", "bank", "--where", "genr=x"), "--where must name a field"),

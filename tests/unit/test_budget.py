@@ -23,7 +23,7 @@ BUDGET = {
     "positions": (460, 12),
     "pruning": (290, 6),
     "scaling": (460, 4),
-    "serving": (1_920, 3),
+    "serving": (2_070, 3),
     "text": (3_000, 9),
     "tracing": (8_720, 63),
     "training": (4_090, 20),

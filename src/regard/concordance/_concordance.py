@@ -153,6 +153,9 @@ class Concordance:
         k = None if k is None else whole("k", k, least=1)
         sample = None if sample is None else whole("sample", sample, least=1)
         whole("seed", seed, least=0)
+        for name, uses in (("more", more), ("less", less)):
+            for use in uses:
+                whole(name, use, least=0, most=len(self._store.tokens) - 1)
         span = None if sentence is None else span_of(sentence, word, partial(words_in, self._store))
         if word is None:
             if span is None:
@@ -176,6 +179,7 @@ class Concordance:
         if by_meaning:
             if sort:
                 raise InputError("sort does not go with a sentence, by whose meaning lines are ranked.")
+            _examples(found, more, less)  # before anything is computed
             found, vectors, left_out = self.vectors.there(found, progress)
             query = self._query(span, found, vectors, more, less)
             lines = self._ranked(found, vectors, query, self.calibration, k, why=why)
@@ -323,16 +327,9 @@ class Concordance:
     def _query(
         self, span: Any, found: Found, vectors: Vectors, more: Sequence[int], less: Sequence[int]
     ) -> Vectors:
-        at = {use: place for place, use in enumerate(found.uses.tolist())}
-        examples = []
-        for name, uses in (("more", more), ("less", less)):
-            if odd := [use for use in uses if use not in at]:
-                raise InputError(
-                    f"{name} must be uses of this word, by the number that a line has; got {odd[0]}."
-                )
-            examples.append(vectors[[at[use] for use in uses]])
+        examples = _examples(found, more, less)
         start = np.zeros(1, np.float32) if span is None else self.vectors.embed([span])[0]
-        return refined(start, *examples)
+        return refined(start, *(vectors[each] for each in examples))
 
     def senses(
         self,
@@ -435,3 +432,14 @@ class Concordance:
         changes = drift(lines, senses.vectors[rows], of, names, units=units, samples=samples, seed=seed)
         note = doubt(there, of) if unit is None else ""
         return Drift(word, changes, len(parts) - len(rows), note)
+
+
+def _examples(found: Found, more: Sequence[int], less: Sequence[int]) -> list[list[int]]:
+    """The places of uses among those that were found; InputError where one is none of them."""
+    at = {use: place for place, use in enumerate(found.uses.tolist())}
+    for name, uses in (("more", more), ("less", less)):
+        if odd := [use for use in uses if use not in at]:
+            raise InputError(
+                f"{name} must be uses of this word, by the number that a line has; got {odd[0]}."
+            )
+    return [[at[use] for use in uses] for uses in (more, less)]

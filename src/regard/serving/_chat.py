@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from regard.core.errors import CheckpointError
 from regard.decoding import Added
 from regard.model import Model
-from regard.serving._completions import CompletionsBody, Form, Told, WritingBody, answer
+from regard.serving._completions import CompletionsBody, Form, WritingBody, answer
 from regard.serving._limits import ApiError, Body, answers
 from regard.text import Chat
 
@@ -35,7 +35,7 @@ def _of_text(content: Any) -> Any:
     return content
 
 
-class Message(Told):
+class Message(Body):
     """A message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from regard.core.errors import InputError
 from regard.decoding import Added, Rules, Sampling, along
@@ -30,32 +30,28 @@ Prompts = Callable[[Model], Sequence[str | Sequence[int]]]
 """What a model is given to read."""
 
 
-class StreamOptions(BaseModel):
+def _not_0(given: Any) -> Any:
+    """What is no number: to Python 0 is False."""
+    return given if isinstance(given, bool) else str(given)
+
+
+class StreamOptions(Body, extra="ignore"):
     """How a stream ends."""
 
     include_usage: bool = False
     include_obfuscation: Annotated[bool, Field(description="Not used.")] = False
 
 
-class Told(Body):
-    """Takes null for what is left out: clients send it."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_nulls(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if value is not None}
-
-
-class WritingBody(Told):
+class WritingBody(Body):
     """How a text is to be written."""
 
     model: ModelName = None
     temperature: Annotated[float, Field(ge=0, le=2, description="0 takes the likeliest token.")] = 1.0
     top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES, description="So many of each prompt.")] = 1
-    seed: Annotated[int | None, Field(ge=0, le=2**63 - 1, description="The same one writes the same.")] = None
+    seed: Annotated[
+        int | None, Field(description="The same one, modulo 2^63, writes the same.", examples=[7])
+    ] = None
     stop: Annotated[Stop | Stops | None, Field(description="Texts before which it ends.")] = None
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -74,9 +70,9 @@ class CompletionsBody(WritingBody):
     ]
     max_tokens: Annotated[int, Field(ge=1, le=2**16)] = 16
     logprobs: Annotated[int | None, Field(ge=0, le=5, description="So many likely tokens a step.")] = None
-    echo: Annotated[Literal[False], Field(description="Not there.")] = False
+    echo: Annotated[Literal[False], BeforeValidator(_not_0), Field(description="Not there.")] = False
     suffix: Annotated[None, Field(description="Not there.")] = None
-    best_of: Annotated[Literal[1] | None, Field(description="Not there.")] = None
+    best_of: Annotated[int | None, Field(ge=1, le=1, description="Not there.")] = None
 
     def prompts(self) -> list[str | list[int]]:
         """One or several, as a list."""
@@ -160,7 +156,7 @@ def written(
     model: Model, body: CompletionsBody, form: Form, prompts: Prompts
 ) -> Generator[list[list[int]] | list[Added], None, None]:
     """The ids of each prompt, then what each step adds."""
-    seed = secrets.randbits(63) if body.seed is None else body.seed
+    seed = secrets.randbits(63) if body.seed is None else body.seed % 2**63
     choice = Sampling(temperature=body.temperature, top_p=body.top_p, seed=seed) if body.temperature else None
     try:
         read, steps = along(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 import orjson
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, Strict, model_validator
 
 from regard.core.arguments import whole
 from regard.core.errors import InputError
@@ -18,6 +18,11 @@ ModelName = Annotated[
     str | None,
     Field(description="A name of /v1/models; by default the first.", examples=["all-MiniLM-L6-v2"]),
 ]
+
+FILLED: Final = {"minLength": 1, "pattern": r"\S"}
+"""A text that is not blank, in a description: what is blank is refused by a plainer message."""
+
+Filled = Annotated[str, Field(json_schema_extra=dict(FILLED))]
 
 Format = Annotated[
     Literal["float", "base64"], Field(description="base64: of float32, little-endian, in order.")
@@ -113,9 +118,42 @@ class ApiError(Exception):
 
 
 class Body(BaseModel):
-    """The body of a request. Fields that nobody knows are refused: a wrong name must not pass unseen."""
+    """The body of a request, with the types of JSON Schema: "2" is no number, 2.0 is a whole one.
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    Fields that nobody knows are refused: a wrong name must not pass unseen. An optional field may be null,
+    which clients send for what is left out.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: _whole(value) for name, value in given.items() if value is not None}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """As pydantic tells it, with null where a field may be left out."""
+        told = handler.resolve_ref_schema(handler(core))
+        for name, field in told["properties"].items():
+            if name not in told.get("required", ()) and {"type": "null"} not in field.get("anyOf", ()):
+                kept = {key: field.pop(key) for key in ("description", "examples") if key in field}
+                told["properties"][name] = kept | {"anyOf": [field, {"type": "null"}]}
+        return told
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list) and value and not isinstance(value[0], str):  # of texts there may be many
+        return list(map(_whole, value))
+    return value
+
+
+Pair = Annotated[tuple[int, int], Strict(False)]
+"""A layer and a head: a list in JSON."""
 
 
 class ErrorDetail(BaseModel):

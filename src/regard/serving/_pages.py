@@ -17,7 +17,16 @@ from regard.embedding import read_sentence_settings
 from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._jobs import estimate
-from regard.serving._limits import PAGE_ERRORS, PAGE_HEADERS, ApiError, Body, ModelName, answered, answers
+from regard.serving._limits import (
+    PAGE_ERRORS,
+    PAGE_HEADERS,
+    ApiError,
+    Body,
+    ModelName,
+    Pair,
+    answered,
+    answers,
+)
 from regard.serving._service import service_of
 from regard.serving._traces import MOST_MB
 from regard.text import read_back
@@ -67,8 +76,8 @@ class PageBody(Body):
 
     text: Annotated[Text, Field(examples=["A man sat on the river bank."])]
     model: ModelName = None
-    pair: Text | None = None
-    off: Annotated[list[tuple[int, int]], Field(max_length=4096, examples=[[[3, 5]]])] = []
+    pair: Annotated[Text, Field(min_length=1)] | None = None
+    off: Annotated[list[Pair], Field(max_length=4096, examples=[[[3, 5]]])] = []
     weights: Annotated[list[Weight], Field(max_length=256)] = []
     unseen: Annotated[list[int], Field(max_length=64, description="Tokens that no other may look at.")] = []
     second: Annotated[Text, Field(description="A text to compare with.")] = ""

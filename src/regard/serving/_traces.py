@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.model import Model
 from regard.serving._jobs import estimate
-from regard.serving._limits import ApiError, Body, Format, ModelName, answered, answers
+from regard.serving._limits import ApiError, Body, Format, ModelName, Pair, answered, answers
 from regard.serving._service import service_of
 from regard.text import Encoding, Token
 from regard.tracing import Trace, Zero
@@ -39,7 +39,7 @@ class TracedBody(Body):
     target: Annotated[Text | None, Field(description="What the decoder of an encoder-decoder reads.")] = None
     model: ModelName = None
     off: Annotated[
-        list[tuple[int, int]], Field(max_length=1024, description="[layer, head], off.", examples=[[[3, 5]]])
+        list[Pair], Field(max_length=1024, description="[layer, head], off.", examples=[[[3, 5]]])
     ] = []
 
     def tokens(self) -> int:

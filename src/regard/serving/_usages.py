@@ -45,7 +45,7 @@ class UsagesBody(Body):
     k: Annotated[int, Field(ge=1, le=1000, description="The most lines.")] = 20
     sort: Annotated[Shorts, Field(description="By words around: L1, R2, node.", examples=[["R1", "L1"]])] = []
     sample: Annotated[int | None, Field(ge=1, description="So many uses, drawn at random.")] = None
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     more: Annotated[Uses, Field(description="Numbers of uses that are what is looked for.")] = []
     less: Annotated[Uses, Field(description="Numbers of uses that are not.")] = []
     why: Annotated[bool, Field(description="Whether each line tells which words make it fit.")] = False

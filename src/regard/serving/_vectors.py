@@ -16,7 +16,7 @@ from regard.embedding import Embeddings, Truncate, Windows, WordKind
 from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._jobs import Overlong, estimate, too_long
-from regard.serving._limits import ApiError, Body, Format, ModelName, answered, answers
+from regard.serving._limits import FILLED, ApiError, Body, Filled, Format, ModelName, answered, answers
 from regard.serving._service import Service, service_of
 
 router = APIRouter()
@@ -38,7 +38,7 @@ def _list(items: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": items, "minItems": 1}
 
 
-_TEXT: Final = {"type": "string"}
+_TEXT: Final = {"type": "string"} | FILLED
 _ID: Final = {"type": "integer"}
 
 
@@ -164,7 +164,7 @@ class WordsBody(Body):
     """Texts whose words want a vector each."""
 
     input: Annotated[
-        str | Annotated[list[str], Field(min_length=1)],
+        Filled | Annotated[list[Filled], Field(min_length=1)],
         Field(description="A text, or a list of texts.", examples=["a river bank", ["a river bank"]]),
     ]
     model: ModelName = None

@@ -125,6 +125,21 @@ def test_what_does_not_go_with_other_words_is_refused(found: Concordance) -> Non
         found.find("bank", any_word=True)
 
 
+@pytest.mark.parametrize("any_word", [False, True])
+def test_numbers_of_uses_are_checked_before_anything_is_computed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, any_word: bool
+) -> None:
+    concordance = Concordance(make(tmp_path))
+    monkeypatch.setattr(vectors.VectorCache, "of", lambda *_, **__: pytest.fail("it was computed"))
+    other = select(concordance._store, "river").uses[0]
+    for uses in ({"more": [-1]}, {"more": [10**6]}, {"more": [], "sentence": SENTENCE, "less": [2**70]}):
+        with pytest.raises(InputError, match=r"(more|less) must be a whole number, from 0 to"):
+            concordance.find("bank", any_word=any_word, **uses)  # type: ignore[arg-type]
+    if not any_word:
+        with pytest.raises(InputError, match="more must be uses of this word"):
+            concordance.find("bank", more=[other])
+
+
 def test_added_texts_ask_for_their_vectors(tmp_path: Path) -> None:
     index = make(tmp_path)
     Concordance(index).embed_all()

@@ -108,7 +108,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": [[1], [-1]]}, "prompt", ""),
     ({"prompt": [1, 99_999]}, "prompt", r"prompt\[0\] must be ids from 0 to"),
     ({"prompt": "a " * 60}, "prompt", r"prompt\[0\] must"),
-    ({"prompt": "a", "max_tokens": 500}, "max_tokens", "max_tokens must be at most 40"),
+    ({"prompt": "a", "max_tokens": 500}, "max_tokens", "max_tokens must be at most 79"),
     ({"prompt": "a", "max_tokens": 0}, "max_tokens", ""),
     ({"prompt": "a", "max_tokens": 60_000, "n": 60}, "max_tokens", "a request may have"),
     ({"prompt": "a", "temperature": 3}, "temperature", ""),

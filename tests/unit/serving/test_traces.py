@@ -95,7 +95,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("trace", {"input": ""}, 400, "input"),
     ("trace", {"input": " \n"}, 400, "text"),
     ("trace", {"input": "x" * 20_001}, 400, "20000"),
-    ("trace", {"input": "bank " * 50}, 400, "52 tokens"),
+    ("trace", {"input": "bank " * 90}, 400, "92 tokens"),
     ("trace", {"input": "a", "off": [[9, 0]]}, 400, "layer"),
     ("trace", {"input": "a", "target": "b"}, 400, "target"),
     ("attention", {"input": "a", "layers": []}, 400, "layers"),
