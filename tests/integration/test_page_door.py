@@ -70,7 +70,7 @@ def test_the_first_screen_is_short(open_page: OpenPage, bank: tuple[Path, Any], 
 
 
 def test_the_page_of_the_readme_is_small(bank: tuple[Path, Any]) -> None:
-    assert bank[0].stat().st_size < 500_000
+    assert bank[0].stat().st_size < 505_000
 
 
 def test_the_remark_is_true(open_page: OpenPage, bank: tuple[Path, regard.Trace]) -> None:
@@ -199,6 +199,14 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
     worked = page.locator(".answer-why .story-worked strong")
     share = 100 * float(weights[1:-1].max())
     assert abs(float(worked.inner_text().split()[0]) - share) < 0.06
+
+    # What wrote the word that it looks at: the largest part of trace.why.
+    found = trace.why(layer, head, query, 3)
+    part = max(found.key_parts, key=lambda each: each.value)
+    said = (
+        f"Above all {part}: +{part.value:.2f} of the +{found.value:.2f} by which its score is above the mean."
+    )
+    expect(page.locator(".answer-why")).to_contain_text(f"What makes poem stand out here? {said}")
 
     # What moves, beside how far two different words are apart; it begins with the word that gets most.
     pairs = [

@@ -13,6 +13,7 @@ import torch
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
+import regard
 from integration import head_page, tiny
 from integration.tiny import TOKENS
 from regard.core import Additive, Causal, Cosine, Padding, Scorer, reference_attention
@@ -501,3 +502,16 @@ def test_rows_in_view_are_kept_and_others_go(open_page: OpenPage, tmp_path: Path
     listed.evaluate("e => (e.scrollTop = 0)")
     expect(page.locator("#regard-key-210")).not_to_be_attached()
     assert rows.evaluate_all("all => all.map(e => e.id).sort()") == sorted(first)
+
+
+def test_what_wrote_the_key_is_told_where_the_page_knows_it(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = regard.load().trace("Write a poem about a man fishing on a river bank.")
+    trace.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=neuron&layer=5&head=11&pin=query-1&key=3")
+    found = trace.why(5, 11, 1, 3)
+    best = sorted(found.key_parts, key=lambda part: -part.value)[:3]
+    told = page.locator(".step-reasons")
+    expect(told.locator("li")).to_have_text([f"{part} +{part.value:.2f}" for part in best])
+    expect(told).to_contain_text(f"Of +{found.value:.2f}")
+    page.get_by_label("Layer").select_option("4")
+    expect(told).to_have_count(0)

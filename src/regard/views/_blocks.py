@@ -93,6 +93,7 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
         "without": list(record.without),
         "messages": list(record.messages),
         "apart": record.apart,
+        "why": None if record.why is None else dict(record.why),
     }
     return facts, blocks
 

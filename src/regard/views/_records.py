@@ -221,6 +221,9 @@ class AttentionRecord:
             `frame`, the first of what introduces it, and those of its content from `first` to `last`.
         apart: How far two different words of the text are apart, 1 - cosine: what to hold both against; None
             where there are no two.
+        why: Of one head (`kind`, `layer`, `head`), what raises its scores over their row's mean, as plain
+            values: `parts` in words, and `pairs`, each [query, key, difference, [[part, source token, value],
+            ...]].
     """
 
     model: str
@@ -235,6 +238,7 @@ class AttentionRecord:
     without: Sequence[Mapping[str, Any]] = ()
     messages: Sequence[Mapping[str, Any]] = ()
     apart: float | None = None
+    why: Mapping[str, Any] | None = None
 
     @property
     def kinds(self) -> tuple[RecordKind, ...]:

@@ -44,6 +44,7 @@ from regard.tracing.pages._page_measures import (
 )
 from regard.tracing.pages._story import MOST_TOKENS, story_record
 from regard.tracing.pages._without import left_by
+from regard.tracing.reasons import pairs_of_head
 from regard.tracing.record import Trace
 from regard.views import (
     AttentionRecord,
@@ -98,8 +99,8 @@ def page_record(
         names: how many weights may be read to name the heads by what they do; 0 for no names.
         all_positions: whether it has what the model adds at all its positions, not only at the text's.
         check: whether, with the story, it has what more runs of the model say: what becomes of the tokens
-            without the head that the page opens on, or without its word; words beside themselves in another
-            sentence. A page that can ask its model needs none of it.
+            without the head that the page opens on, or without its word; what wrote the words that this head
+            looks at; words beside themselves in another sentence. A page that can ask its model needs none.
 
     Raises:
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
@@ -135,11 +136,14 @@ def _without(trace: Trace, start: _Start) -> dict[str, Any]:
         return {}
     kind, layer, head, key = (start[name] for name in ("kind", "layer", "head", "key"))
     edit = Zero("head", layer=layer, head=head, kind=kind)
-    without = [{"kind": kind, "layer": layer, "head": head} | left_by(trace, edit)]
+    here = {"kind": kind, "layer": layer, "head": head}
+    without, why = [here | left_by(trace, edit)], None
+    with suppress(InputError):  # of a model whose scores are no sums
+        why = here | pairs_of_head(trace, layer, head, kind)
     if (apart := words_apart(trace)) is not None:
         with suppress(InputError):  # of a model whose scores cannot be written
             without.append({"kind": kind, "unseen": key} | left_by(trace, unseen_word(trace, key)))
-    return {"without": without, "apart": apart}
+    return {"without": without, "apart": apart, "why": why}
 
 
 def words_apart(trace: Trace) -> float | None:

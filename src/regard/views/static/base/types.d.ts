@@ -62,6 +62,12 @@ export interface Source {
     | { cosine: number[]; apart?: number | null; next?: Record<"before" | "after", Next[]>; error?: string }
     | null
     | undefined;
+  /** What raises the score of a query and a key over the mean of its row; undefined where it is not known. */
+  why?(
+    head: { kind: Kind; layer: number; head: number },
+    query: number,
+    key: number,
+  ): { total: number; parts: { said: string; source: number | null; value: number }[] } | undefined;
   /** What stands in the header beside what is in every page's. */
   links?: HTMLElement;
   /** A word of the text, by its first token, beside one of another sentence: see movement/beside.js. */

@@ -4,6 +4,7 @@ import { makeButton, makeChoice, makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { allHeads, heldOf } from "../base/held.js";
 import { nameOf, saidOf } from "../base/names.js";
+import { reasonLine } from "../base/reasons.js";
 import { deepest, movedSaid, nextSaid, othersSaid, rowOf, targetOf } from "../base/said.js";
 import { isRead, wordsOf } from "../base/shares.js";
 import { makeShares } from "../neuron/shares.js";
@@ -36,6 +37,7 @@ const WHY = {
       makeShares(chosen, (key) => state.set({ key })),
       worked(at),
       last > first ? note(pieces) : "",
+      ...reason(page, at, head),
     ];
   },
 };
@@ -52,6 +54,13 @@ export function whyNext(writer) {
     writer.why(),
     note("The last word itself and the first, on which attention rests, are left out. To see one head, click a word."),
   ];
+}
+
+// What wrote the word that it looks at, where the page knows it.
+function reason({ source }, { chosen }, head) {
+  const name = (token) => chosen.nameOf("key", token);
+  const parts = reasonLine(source.why?.(head, chosen.query, chosen.key), bold(name(chosen.key), "to"), name);
+  return parts.length > 0 ? [line(...parts)] : [];
 }
 
 // --- What if not: the words where none of them may look at the word that gets most, or without the head

@@ -2,6 +2,7 @@
 
 import { makeSlider } from "../base/controls.js";
 import { formatDifference, make, makeNote, onClicks } from "../base/dom.js";
+import { reasonList } from "../base/reasons.js";
 import { saidOf } from "../base/scorers.js";
 import { formatNumber, printed, scaleOf, times } from "./figures.js";
 import { makeShares } from "./shares.js";
@@ -54,7 +55,7 @@ export class Worked {
     vdim.element.hidden = !steps.v;
     dim.update(chosen.dim, steps.dim);
     if (steps.v) vdim.update(chosen.vdim, steps.vDim);
-    this.steps.replaceChildren(...(chosen.isSink() ? this.sink() : this.lines()), ...this.result());
+    this.steps.replaceChildren(...(chosen.isSink() ? this.sink() : this.lines()), ...this.result(), ...this.reasons());
   }
 
   token(side, index) {
@@ -74,6 +75,14 @@ export class Worked {
     if (steps.bias) lines.push(this.bias());
     if (steps.allowed.some((allowed) => !allowed)) lines.push(this.mask());
     return [...lines, this.softmax()];
+  }
+
+  // What wrote the key, where the page knows it.
+  reasons() {
+    const { chosen } = this;
+    const found = this.source.why?.(chosen, chosen.query, chosen.key);
+    if (!found) return [];
+    return [this.step("reasons", "What wrote the key", ...reasonList(found, (token) => chosen.nameOf("key", token)))];
   }
 
   step(name, title, ...parts) {

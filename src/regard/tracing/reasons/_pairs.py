@@ -1,0 +1,54 @@
+"""Why one head looks from each word at each: the largest parts of every pair of tokens, for a page."""
+
+from typing import Any
+
+import torch
+
+from regard.models import Kind
+from regard.tracing.reasons._scores import Scores
+from regard.tracing.reasons._side import Side
+from regard.tracing.record import Trace
+
+_LEAST = 0.05
+"""Weights below this are not asked about."""
+
+_MOST = 3
+"""Parts that are told of a pair."""
+
+
+def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, Any]:
+    """What raises, or lowers, each score of a head over the mean of its row, by what wrote the key.
+
+    Returns:
+        Plain values: `parts`, in words; and `pairs`, each with the query, the key, the difference, and a list
+        of its largest parts in that direction, each the number of a part, the token that a head took it from
+        (else None) and its value, as `why` has them. Pairs with less than 5 % of the weight are left out.
+
+    Raises:
+        InputError: as `why`.
+    """
+    with torch.no_grad():
+        of_head = Scores(trace, layer, head, kind)
+        scores, ratios, bias = of_head.rows(torch.arange(len(of_head.q), device=of_head.q.device))
+        keys = Side(trace, layer, head, kind, "k", range(len(of_head.k)))
+        written, tables = [], []
+        for part in keys.parts():
+            written.append(part)
+            tables.append(ratios * of_head.factor * (of_head.q @ keys.turned(part.values).mT))
+        seen = scores.isfinite()
+        table = torch.stack([*tables, bias]).masked_fill(~seen, 0.0)
+        table = table - table.sum(dim=2, keepdim=True) / seen.sum(dim=1, keepdim=True)
+        pairs, parts = [], dict[str, int]()
+        for query, key in (torch.softmax(scores, dim=1) >= _LEAST).nonzero().tolist():
+            total = float(table[:, query, key].sum())
+            sign = 1.0 if total >= 0 else -1.0
+            toward = sign * of_head.factor * float(ratios[query, key]) * of_head.q[query]
+            told = []
+            for place in (sign * table[:, query, key]).topk(min(_MOST, len(table))).indices.tolist():
+                taken = written[place].taken if place < len(written) else None
+                source = None if taken is None else int(taken(key, toward).argmax())
+                said = str(written[place].writer) if place < len(written) else "their distance"
+                value = round(float(table[place, query, key]), 2)
+                told.append([parts.setdefault(said, len(parts)), source, value])
+            pairs.append([query, key, round(total, 2), told])
+    return {"parts": [*parts], "pairs": pairs}
