@@ -58,8 +58,8 @@ class Embedder:
         computed: what the model computes in, and what that costs, measured before anything is embedded.
 
     Raises:
-        InputError: a model with edits; a layer or an engine that it does not have, or steps of the checkpoint
-            that do not fit the request.
+        InputError: a model with edits that mean certain positions; a layer or an engine that it does not
+            have, or steps of the checkpoint that do not fit the request.
         CheckpointError: no tokenizer, or damaged files beside the model.
 
     Example:
@@ -77,11 +77,10 @@ class Embedder:
         self._bulk = self._tokenizer.bulk
         self._frame = self._bulk.frame()
         network = loaded.network
-        if network.plain is not network:
+        if network.bound is not None:
             raise InputError(
-                "model must be without edits to embed texts: many texts share a pass, and an edit may name "
-                "words or positions of one. Take an edited model's vectors from its traces: "
-                "edited.trace(text).embeddings(layer)."
+                "model must have no edits that mean certain positions, to embed any text; "
+                f"{network.bound} does. Take its vectors from traces: edited.trace(text).embeddings(layer)."
             )
         self._layers = request.layers(network.depth(stack_of(network)))
         self._of_sentences = request.level == "sentence"

@@ -78,12 +78,12 @@ class Loaded:
         return self.tokenizer
 
     def mark(self) -> str:
-        """A hash of the config, and of the names, shapes, types and bytes of all parameters and buffers."""
+        """A hash of the config, of edits, and of all parameters and buffers: name, shape, type, bytes."""
         # Buffers that are not stored follow from the config; some grow with the texts that were seen.
         stored = self.network.state_dict().keys()
         buffers = ((name, buffer) for name, buffer in self.network.named_buffers() if name in stored)
         # Of a lens only what it has seen: the config of a transformers model also holds names and paths.
-        told = f"{self.network.config!r}{choice_of(self.network.config) or ''}"
+        told = f"{self.network.config!r}{choice_of(self.network.config) or ''}{''.join(self.network.edits)}"
         return fingerprint(told, chain(self.network.named_parameters(), buffers))
 
 

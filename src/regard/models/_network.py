@@ -167,6 +167,16 @@ class Network(nn.Module, ABC):
         return ()
 
     @property
+    def edits(self) -> tuple[str, ...]:
+        """What is written at which tap, as the edits write themselves; () without edits."""
+        return ()
+
+    @property
+    def bound(self) -> str | None:
+        """The first edit that means certain positions or words of a text; None where all fit any text."""
+        return None
+
+    @property
     def untraced(self) -> str | None:
         """Why no trace can be made of it, in words; None where one can."""
         return None

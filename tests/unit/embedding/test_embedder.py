@@ -536,8 +536,35 @@ def test_a_gpu_is_asked_for_its_own_arithmetic(monkeypatch: pytest.MonkeyPatch, 
     assert _engine_choice._has_bfloat16(torch.device("cpu")) is not has
 
 
-def test_a_model_with_edits_is_refused(model: regard.Model) -> None:
-    edited = model.edited(regard.Zero("weights", layer=3, key="bank"))
+def test_edits_that_fit_any_text_embed(model: regard.Model) -> None:
+    """Many texts share a pass, each as its own trace has it."""
+    mean = regard.Mean("head", layer=1, head=2, reference=model.trace(list(TEXTS[:2])))
+    edited = model.edited(
+        regard.Zero("weights", layer=0, head=1), regard.Scale("neuron", factor=0.5, layer=1), mean
+    )
+    words = edited.embed(TEXTS, level="word", layer=[1, 2])
+    for number, text in enumerate(TEXTS):
+        for place, layer in enumerate((1, 2)):
+            _, wanted = _of_trace(edited, text, layer)
+            found = torch.from_numpy(words.vectors[np.asarray(words.rows) == number][:, place])
+            assert_close_to_largest(found, wanted, PARITY_FP32)
+    assert not np.allclose(edited.embed(TEXTS), model.embed(TEXTS), atol=1e-3)
+    assert edited.loaded.mark() != model.loaded.mark()  # by which a job and an index know their model
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        regard.Zero("weights", layer=3, key="bank"),
+        regard.Zero("head", layer=3, query=0),
+    ],
+    ids=repr,
+)
+def test_edits_that_mean_certain_positions_are_refused(model: regard.Model, edit: regard.Edit) -> None:
+    edited = model.edited(edit)
     edited.trace(TEXTS[0])
-    with pytest.raises(InputError, match=r"model must be without edits"):
+    with pytest.raises(InputError, match=r"no edits that mean certain positions, to embed any text; Zero\("):
         edited.embed(TEXTS[:1], level="word")
+    replaced = model.edited(regard.Replace("residual", value=model.trace(TEXTS[0]), layer=1))
+    with pytest.raises(InputError, match=r"to embed any text; Replace\("):
+        replaced.embed(TEXTS[:1])

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.core import Causal, Mask, Padding, Window, padding_of
 from regard.core.arguments import check_function, number, whole
 from regard.core.errors import InputError
-from regard.tracing.edits._edit import Axis, Edit, Part, Positions, stack_along
+from regard.tracing.edits._edit import Axis, Edit, Part, Positions, Site, stack_along
 from regard.tracing.record import Trace
 
 
@@ -228,6 +228,9 @@ class Mean(Edit):
 
     def traces(self) -> Sequence[Trace]:
         return _traces(self.reference)
+
+    def lies_at_positions(self, site: Site) -> bool:
+        return site.is_matrix
 
     def change(self, part: Part) -> Tensor:
         if part.target.site.is_matrix:

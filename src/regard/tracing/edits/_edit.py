@@ -246,6 +246,11 @@ class Edit(ABC):
         """The traces of whose texts this edit puts something in."""
         return ()
 
+    def lies_at_positions(self, site: Site) -> bool:
+        """Whether what is put in differs from position to position."""
+        del site
+        return bool(self.traces())
+
     @abstractmethod
     def change(self, part: "Part") -> Tensor:
         """What takes the place of `part.x`, of its dtype, on its device, and of a shape that broadcasts."""
@@ -271,6 +276,12 @@ class Target:
     tap: str
     sources: tuple[Captured, ...] = ()  # of each of `edit.traces()`, its tensor at the same tap
     row: int | None = None  # of the batch; None for all
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it means certain positions, so that it fits texts of some lengths or words alone."""
+        chosen = self.edit.query is not None or self.edit.key is not None
+        return chosen or self.edit.lies_at_positions(self.site)
 
     def __str__(self) -> str:
         return self.tap if not self.site.axes else f"{self.kind} {self.site.name} of layer {self.layer}"

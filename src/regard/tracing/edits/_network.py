@@ -122,6 +122,17 @@ class EditedNetwork(Network):
         """What the edits of a network `for_texts` did in its pass, in order."""
         return (*self.inner.changes, *self._changes)
 
+    @property
+    def edits(self) -> tuple[str, ...]:
+        """See `Network.edits`."""
+        return (*self.inner.edits, *(f"{target.edit!r} at {target.tap}" for target in self._targets))
+
+    @property
+    def bound(self) -> str | None:
+        """See `Network.bound`."""
+        own = (repr(target.edit) for target in self._targets if target.is_bound)
+        return self.inner.bound or next(own, None)
+
     def written_heads(self, tap: str, count: int) -> tuple[int, ...]:
         """See `Network.written_heads`."""
         own = [target.edit.head for target in self._targets if target.tap == tap]
