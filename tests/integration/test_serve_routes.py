@@ -259,6 +259,27 @@ def test_the_page_runs_the_servers_model(server: Server, open_served: BrowserPag
     _check(page, server.models["gpt2"].trace("the man"))
 
 
+def test_a_served_decoder_writes(server: Server, open_served: BrowserPage) -> None:
+    page, model = open_served, server.models["gpt2"]
+    page.goto(f"{server.url}/?model=gpt2#text=the+man")
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator(".writer > .writer-bars > li")).to_have_count(5)
+    _settle(page)
+    with torch.no_grad():
+        logits = model(torch.tensor([model.tokenizer.encode("the man").token_ids])).logits
+    assert logits is not None
+    written = model.tokenizer.decode(
+        [*model.tokenizer.encode("the man").token_ids, int(logits[0, -1].argmax())]
+    )
+    page.get_by_role("slider", name="Temperature").fill("0")
+    page.get_by_label("Type a sentence").press("Enter")
+    expect(page.get_by_label("Type a sentence")).to_have_value(written)
+    _settle(page)
+    _check(page, model.trace(written))
+    assert _violations(page) == []
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_link_to_a_served_sentence_opens_it_and_no_bar_lies_over_it(
     server: Server, open_served: BrowserPage, width: int

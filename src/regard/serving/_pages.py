@@ -30,7 +30,7 @@ from regard.serving._limits import (
 from regard.serving._service import service_of
 from regard.serving._traces import MOST_MB
 from regard.text import read_back
-from regard.tracing import DraggedWeight, PageRequest, page_answer, served_page, trace_read
+from regard.tracing import DraggedWeight, PageRequest, WriteRequest, page_answer, served_page, trace_read
 from regard.views import ServedRecord
 
 router = APIRouter(tags=["pages"])
@@ -71,6 +71,13 @@ class Weight(Body):
     value: Annotated[float, Field(ge=0, le=1)]
 
 
+class Write(Body):
+    """How the next word is chosen."""
+
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    drawn: Annotated[float | None, Field(ge=0, le=1, description="By which one is written first.")] = None
+
+
 class PageBody(Body):
     """What the page asks: a text, heads that are off, and weights that were dragged."""
 
@@ -83,10 +90,14 @@ class PageBody(Body):
     second: Annotated[Text, Field(description="A text to compare with.")] = ""
     word: Annotated[int | None, Field(description="A token of the word that is drawn in both texts.")] = None
 
+    write: Annotated[Write | None, Field(description="What comes next, and nothing else.")] = None
+
     def asked(self) -> PageRequest:
         """The same, for the model."""
         weights = [DraggedWeight(**each.model_dump()) for each in self.weights]
-        return PageRequest(**self.model_dump(exclude={"model", "weights"}), weights=weights)
+        write = None if self.write is None else WriteRequest(**self.write.model_dump())
+        plain = self.model_dump(exclude={"model", "weights", "write"})
+        return PageRequest(**plain, weights=weights, write=write)
 
 
 @router.get("/", response_class=HTMLResponse, responses=PAGE_ERRORS)

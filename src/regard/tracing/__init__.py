@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Explanation,
         PageRequest,
         Step,
+        WriteRequest,
         comparison_page,
         difference_page,
         explain,
@@ -167,8 +168,9 @@ __getattr__, __dir__ = _lazy_exports(
         ),
         "regard.tracing.measures": "DirectAttribution IntegratedGradients LogitLens Statistics TokenLens",
         "regard.tracing.pages": (
-            "DraggedWeight Explanation PageRequest Step comparison_page difference_page explain live_page "
-            "page_answer page_record senses_page served_page writing_bundle writing_page writing_widget"
+            "DraggedWeight Explanation PageRequest Step WriteRequest comparison_page difference_page explain "
+            "live_page page_answer page_record senses_page served_page writing_bundle writing_page "
+            "writing_widget"
         ),
         "regard.tracing.patterns": (
             "Alignment Broadcast DelimiterSink DuplicateToken HeadCard HeadExample HeadFinding "

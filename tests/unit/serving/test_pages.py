@@ -195,3 +195,51 @@ def test_every_route_is_described_by_examples_that_hold(client: TestClient) -> N
         told = post["responses"]["200"]["content"]["application/json"]
         wanted = told["example"] if "example" in told else of(told)["properties"]
         assert answer.keys() == wanted.keys()
+
+
+def test_what_comes_next(ask: Ask, models: dict[str, regard.Model]) -> None:
+    model = models["gpt2"]
+
+    def logits_of(text: str) -> torch.Tensor:
+        with torch.no_grad():
+            logits = model(torch.tensor([model.tokenizer.encode(text).token_ids])).logits
+        assert logits is not None
+        return logits[0, -1].double()
+
+    told = ask("/v1/page", model="gpt2", text=TEXT, write={"temperature": 0.5})
+    written, trace, logits = told["written"], model.trace(TEXT), logits_of(TEXT)
+    assert set(told) == {"written"}
+    assert (written["text"], written["chosen"], written["ended"]) == (TEXT, None, "")
+    best = logits.topk(5).indices
+    for name, shares in (("probability", logits.softmax(0)), ("tempered", (2 * logits).softmax(0))):
+        assert [each[name] for each in written["best"]] == pytest.approx(shares[best].tolist(), abs=1e-5)
+    taken = torch.stack([trace.norm_weighted(layer)[:, -1].sum(dim=0) for layer in range(2)]).sum(dim=0)
+    np.testing.assert_allclose(written["taken"], taken, rtol=1e-4)
+    rests = torch.stack([trace.weights(layer)[:, -1, 0] for layer in range(2)]).mean()
+    assert written["rests"] == pytest.approx(float(rests), abs=1e-6)
+    assert [TEXT[slice(*span)] for span in written["encoded"]["wordSpans"]] == written["encoded"]["words"]
+
+    # A word is written first: the likeliest, or the one up to which the shares come to a number.
+    sums = (logits / 0.5).softmax(0).cumsum(0)
+    for temperature, drawn in ((0.0, 0.9), (0.5, 0.0), (0.5, 0.37), (0.5, 1.0)):
+        place = min(int((sums <= drawn).sum()), len(sums) - 1)
+        id = place if temperature else int(logits.argmax())
+        new = model.tokenizer.decode([*trace.token_ids, id])
+        told = ask("/v1/page", model="gpt2", text=TEXT, write={"temperature": temperature, "drawn": drawn})
+        written = told["written"]
+        assert written["text"] == TEXT + written["chosen"]["text"] == new
+        assert written["chosen"]["isLikeliest"] == (id == int(logits.argmax()))
+        after = logits_of(new).softmax(0).topk(5).values.tolist()
+        assert [each["probability"] for each in written["best"]] == pytest.approx(after, abs=1e-5)
+    off = ask("/v1/page", model="gpt2", text=TEXT, write={}, off=[[0, 1]])["written"]
+    assert off["best"] != ask("/v1/page", model="gpt2", text=TEXT, write={})["written"]["best"]
+
+
+def test_an_encoder_is_asked_for_no_next_word(client: TestClient) -> None:
+    asked = {"text": TEXT, "write": {"temperature": 0.5}}
+    answer = client.post("/v1/page", json=asked | {"model": "bert"})
+    assert answer.status_code == 400
+    assert "write must be asked of a decoder" in answer.json()["error"]["message"]
+    for wrong in ({"temperature": 2.5}, {"drawn": -1}, {"other": 1}):
+        answer = client.post("/v1/page", json=asked | {"model": "gpt2", "write": wrong})
+        assert answer.status_code in (400, 422), wrong

@@ -3,6 +3,7 @@
 from regard.tracing.pages._explain import explain
 from regard.tracing.pages._explanation import Explanation, Step
 from regard.tracing.pages._live_page import live_page
+from regard.tracing.pages._next import WriteRequest
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._pages import (
     comparison_page,

@@ -15,10 +15,11 @@ from regard.core import DenseBias, attention_weights
 from regard.core.errors import InputError
 from regard.core.tensors import cosine
 from regard.models import Loaded
-from regard.text import Tokenizer, is_part
+from regard.text import is_part
 from regard.tracing.edits import Edit, Write, Zero, edited, unseen
 from regard.tracing.measures import logits_of_layers, outermost
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
+from regard.tracing.pages._next import WriteRequest, next_of, spelled
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._story import beside, sentences, word_at
 from regard.tracing.record import KeepPolicy, Trace
@@ -57,6 +58,7 @@ class PageRequest:
         unseen: tokens of a word that no other may look at.
         second: a text to compare with; "" for none.
         word: a token of the word that is shown beside one of the second text; None for any.
+        write: what comes next is asked, and nothing else; None for all else.
     """
 
     text: str
@@ -66,6 +68,7 @@ class PageRequest:
     unseen: Sequence[int] = ()
     second: str = ""
     word: int | None = None
+    write: WriteRequest | None = None
 
     def edits(self) -> list[Edit]:
         """The changes as edits of a model."""
@@ -115,7 +118,8 @@ def page_answer(loaded: Loaded, asked: PageRequest, *, pooling: LivePooling | No
     Returns:
         Plain values, arrays as base64: `facts` and `blocks`, as a page holds them; `encoded`, the tokens with
         their places in UTF-16; `contextual`, their last vectors; `predicted`, what the head expects;
-        `likeness` with the second text, and a word `beside` one of it; `milliseconds`.
+        `likeness` with the second text, and a word `beside` one of it; `milliseconds`. Where `write` is
+        asked, `written`: see static/live/next.js.
 
     Raises:
         InputError: a text or an edit that the model cannot take.
@@ -123,7 +127,11 @@ def page_answer(loaded: Loaded, asked: PageRequest, *, pooling: LivePooling | No
     began = perf_counter()
     check_served(loaded)
     edits = asked.edits()
-    trace = TraceOfRun.of_text(edited(loaded, edits) if edits else loaded, asked.text, asked.pair)
+    model = edited(loaded, edits) if edits else loaded
+    if asked.write is not None:
+        told, trace = next_of(model, asked.text, asked.write)
+        return {"written": told | {"encoded": _encoded(trace)}}
+    trace = TraceOfRun.of_text(model, asked.text, asked.pair)
     count = sum(weights_of(trace, kind) for kind in trace.kinds)
     if count > MOST_READ:
         raise InputError(f"text must have {MOST_READ:,} weights at most, for a page; it has {count:,}.")
@@ -200,6 +208,7 @@ def _encoded(trace: Trace) -> dict[str, Any]:
     return {
         "ids": list(encoding.token_ids),
         "words": [word.text for word in encoding.words],
+        "wordSpans": [_in_utf16(encoding.texts[word.sequence or 0], word.span) for word in encoding.words],
         "tokens": [
             {
                 "text": token.text,
@@ -237,7 +246,7 @@ def _predicted(trace: Trace) -> list[dict[str, Any]]:
         {
             "at": place,
             "best": [
-                _spelled(tokenizer, behind, id) | {"probability": probability}
+                spelled(tokenizer, behind, id) | {"probability": probability}
                 for id, probability in zip(ids, probabilities, strict=True)
             ],
         }
@@ -245,14 +254,6 @@ def _predicted(trace: Trace) -> list[dict[str, Any]]:
             places, before, best.indices.tolist(), best.values.tolist(), strict=True
         )
     ]
-
-
-def _spelled(tokenizer: Tokenizer, before: list[int], id: int) -> dict[str, Any]:
-    """A token as text that can be typed, or as what stands for it."""
-    known, whole = tokenizer.decode(before), tokenizer.decode([*before, id])
-    text = whole.removeprefix(known) if before else whole.strip()
-    is_text = text != "" and "\N{REPLACEMENT CHARACTER}" not in text
-    return {"text": text if is_text else tokenizer.shown(id), "isText": is_text}
 
 
 def _second(loaded: Loaded, asked: PageRequest, trace: Trace, pooling: LivePooling | None) -> dict[str, Any]:

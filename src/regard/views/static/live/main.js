@@ -76,7 +76,7 @@ const bar = new LiveBar(live, side, {
 // A decoder goes on writing; what it expects is asked alone, and all else when it has written.
 const heads = allHeads(written, kind).length;
 const writer =
-  live.head === "next" && bar.fields.length === 1 && !live.served
+  live.head === "next" && bar.fields.length === 1
     ? new Writer(
         { ask: askNext, take: (text) => bar.take(null, text), stopped: () => (later = rest()), isWhole },
         heads,
@@ -149,8 +149,7 @@ function askNext(drawn = null) {
   bar.work();
   isAsked = true;
   checking = null;
-  const { off } = edits;
-  client?.ask({ text, pair: null, ...edits, second: "", write: { text, off, temperature: writer.temperature, drawn } });
+  client?.ask({ text, pair: null, ...edits, second: "", write: { temperature: writer.temperature, drawn } });
 }
 
 function answeredNext(next) {

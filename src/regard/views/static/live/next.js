@@ -7,9 +7,7 @@ import { likeliest, sampled, tempered } from "./arithmetic.js";
  * @typedef {import("./tokenizer.js").Encoded} Encoded
  * @typedef {{ text: string, isText: boolean, probability: number, tempered: number }} Next
  *
- * @typedef {object} WriteRequest
- * @property {string} text
- * @property {[number, number][]} off
+ * @typedef {object} Write
  * @property {number} temperature that the likelier words are divided by; 0 for the likeliest alone
  * @property {number | null} drawn a number from 0 to 1, by which the next word is chosen and written; null for none
  *
@@ -31,14 +29,14 @@ const END = "(the end)";
 /**
  * @param {import("./model.js").LiveModel} model
  * @param {import("./tokenizer.js").LiveTokenizer} tokenizer
- * @param {WriteRequest} asked
+ * @param {Write & Pick<import("./worker.js").Asked, "text" | "off" | "weights" | "unseen">} asked
  * @returns {Generator<number, Written>}
  */
-export function* writing(model, tokenizer, { text, off, temperature, drawn }) {
+export function* writing(model, tokenizer, { text, off, weights, unseen, temperature, drawn }) {
   const began = performance.now();
   const { ends, positions } = model.description;
   let encoded = tokenizer.encode(text);
-  let said = yield* model.next({ ids: encoded.ids, off });
+  let said = yield* model.next({ ids: encoded.ids, off, weights, unseen });
   /** @type {Written["chosen"]} */
   let chosen = null;
   let ended = "";
@@ -56,11 +54,11 @@ export function* writing(model, tokenizer, { text, off, temperature, drawn }) {
       ids.push(id);
       part = tokenizer.readAll(ids);
       chosen = { text: part.text, isLikeliest: (chosen?.isLikeliest ?? true) && id === best };
-      if (!part.isText) said = yield* model.next({ ids: [...encoded.ids, ...ids], off });
+      if (!part.isText) said = yield* model.next({ ids: [...encoded.ids, ...ids], off, weights, unseen });
     }
     if (chosen && !ended) {
       encoded = tokenizer.encode(text + chosen.text);
-      said = yield* model.next({ ids: encoded.ids, off });
+      said = yield* model.next({ ids: encoded.ids, off, weights, unseen });
     } else chosen = null;
   }
   const best = tempered(said.logits, temperature, likeliest(said.logits, BEST)).map(({ id, ...shares }) => ({

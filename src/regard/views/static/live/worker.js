@@ -3,7 +3,7 @@
 //   { open: { description, tokenizer, blocks } }    once; it answers { opened: "wasm" | "js" } or { broken: why }
 //   { number, text, pair, off, weights, unseen, second, word }    of which it answers the newest alone: { number, ...what }, see Answer,
 //                                                   or { number, refused: why }
-//   { number, write: { text, off, temperature, drawn } }    likewise; it answers { number, written }, see next.js
+//   the same with write: { temperature, drawn }    likewise; it answers { number, written }, see next.js
 
 import { besideOf } from "./beside.js";
 import { fromBase64 } from "./blocks.js";
@@ -23,7 +23,7 @@ import { makeTokenizer } from "./tokenizer.js";
  * @property {import("./edits.js").Dragged[]} weights
  * @property {number[]} [unseen] tokens of a word that no other may look at
  * @property {string} second a text to compare with; "" for none
- * @property {import("./next.js").WriteRequest} [write] what comes next is asked alone
+ * @property {import("./next.js").Write} [write] what comes next is asked alone
  * @property {number | null} [word] a token of the word that is shown beside one of the second text; null for any
  *
  * @typedef {object} Answer
@@ -104,7 +104,7 @@ class Session {
    */
   async answer(asked, isStale) {
     if (asked.write) {
-      const written = await finished(writing(this.model, this.tokenizer, asked.write), isStale);
+      const written = await finished(writing(this.model, this.tokenizer, { ...asked, ...asked.write }), isStale);
       return written && { written };
     }
     const began = performance.now();

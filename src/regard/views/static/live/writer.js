@@ -187,7 +187,7 @@ export class Writer {
     const { encoded, rests } = /** @type {Written} */ (this.written);
     const how = "Type; Enter takes the first word, a click any.";
     if (encoded.ids.length < 3) return how;
-    return `${how} ${wholePercent(rests)} of all attention rests on the first word, as in every such model: it is left out here.`;
+    return `${how} ${wholePercent(rests)} of all attention rests on the first word, as in most models that write: it is left out here.`;
   }
 
   /** Of each word what the next one takes from it, the largest first. */

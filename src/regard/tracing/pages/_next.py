@@ -1,0 +1,112 @@
+"""What a decoder says next, for the door that writes: as static/live/next.js tells it in a page."""
+
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Loaded
+from regard.text import Tokenizer
+from regard.tracing.measures import logits_of_layers, norm_weighted
+from regard.tracing.record import Trace
+from regard.tracing.run import TraceOfRun
+
+_BEST = 5
+_LONGEST = 8  # tokens of one character
+_THE_END = {"text": "(the end)", "isText": False}
+_LOSS = "What comes next is no character: the model is at a loss."
+_REPLACED = "\N{REPLACEMENT CHARACTER}"
+
+
+class WriteRequest(NamedTuple):
+    """How the next word is chosen.
+
+    Attributes:
+        temperature: that the logits are divided by; 0 for the likeliest token.
+        drawn: a number from 0 to 1, up to which the tokens' shares are added for the one that is written
+            first; None for none.
+    """
+
+    temperature: float = 0.0
+    drawn: float | None = None
+
+
+def next_of(loaded: Loaded, text: str, asked: WriteRequest) -> tuple[dict[str, Any], Trace]:
+    """What comes next after a text, or after the word that is written behind it, as plain values.
+
+    Raises:
+        InputError: a model that says no next word, or a text that it cannot take.
+    """
+    began = perf_counter()
+    if loaded.network.prefixes.keys() != {"decoder"} or not loaded.network.has_vocabulary_head:
+        raise InputError("write must be asked of a decoder with a language-model head; this model has none.")
+    tokenizer = loaded.require_tokenizer()
+    chosen, ended = None, ""
+    if asked.drawn is not None:
+        chosen, ended = _chosen(loaded, tokenizer.encode(text).token_ids, asked)
+        text += "" if chosen is None else chosen["text"]
+    trace = TraceOfRun.of_text(loaded, text)
+    ids = trace.stack("decoder").encoding.token_ids
+    last = len(ids) - 1
+    (logits,) = logits_of_layers(trace, [len(trace.stack("decoder").hidden) - 1], [last])
+    logits = logits[0].double()
+    shares, tempered = logits.softmax(dim=0), _tempered(logits, asked.temperature)
+    best = [
+        {
+            **(_THE_END if id in tokenizer.end_ids else spelled(tokenizer, list(ids[-1:]), id)),
+            "probability": float(shares[id]),
+            "tempered": float(tempered[id]),
+        }
+        for id in logits.topk(min(_BEST, len(logits))).indices.tolist()
+    ]
+    layers = trace.layers_of("decoder")
+    taken = torch.stack([norm_weighted(trace, layer, query=last)[:, 0].sum(dim=0) for layer in layers])
+    rests = torch.cat([trace.weights(layer, query=last)[:, 0, 0] for layer in layers])
+    told = {
+        "text": text,
+        "best": best,
+        "taken": taken.sum(dim=0).tolist(),
+        "rests": float(rests.mean()),
+        "chosen": chosen,
+        "ended": ended,
+        "milliseconds": 1000 * (perf_counter() - began),
+    }
+    return told, trace
+
+
+def _tempered(logits: Tensor, temperature: float) -> Tensor:
+    if temperature > 0:
+        return (logits / temperature).softmax(dim=0)
+    return torch.nn.functional.one_hot(logits.argmax(), len(logits)).double()
+
+
+def _chosen(loaded: Loaded, ids: tuple[int, ...], asked: WriteRequest) -> tuple[dict[str, Any] | None, str]:
+    """The text of the next token, or of as many as a character has; None with the reason where none comes."""
+    tokenizer, new, is_likeliest = loaded.require_tokenizer(), list[int](), True
+    before = tokenizer.decode(ids)
+    while len(new) < _LONGEST:
+        with torch.no_grad():
+            logits = loaded.network(torch.tensor([[*ids, *new]])).logits
+        assert logits is not None
+        sums = _tempered(logits[0, -1].double(), asked.temperature).cumsum(dim=0)
+        drawn = sums.new_tensor(asked.drawn if not new else 0.0) * sums[-1]
+        best = int(logits[0, -1].argmax())
+        id = best if asked.temperature == 0 else min(int((sums <= drawn).sum()), len(sums) - 1)
+        if id in tokenizer.end_ids:
+            return None, "The model ends its text here."
+        new.append(id)
+        is_likeliest &= id == best
+        text = tokenizer.decode([*ids, *new]).removeprefix(before)
+        if text and _REPLACED not in text:
+            return {"text": text, "isLikeliest": is_likeliest}, ""
+    return None, _LOSS
+
+
+def spelled(tokenizer: Tokenizer, before: list[int], id: int) -> dict[str, Any]:
+    """A token as text that can be typed, or as what stands for it."""
+    known, whole = tokenizer.decode(before), tokenizer.decode([*before, id])
+    text = whole.removeprefix(known) if before else whole.strip()
+    is_text = text != "" and _REPLACED not in text
+    return {"text": text if is_text else tokenizer.shown(id), "isText": is_text}
