@@ -4,7 +4,7 @@
 
 write    SmolLM2-135M-Instruct (Q4_1), 64 tokens after a short prompt, greedily: from its blocks, unpacked to
          float32, by llama.cpp on the same file (`pip install xllamacpp`), and by transformers in float32;
-         in turns, on one thread.
+         in turns, on one thread, by the processor's clock, which a busy machine disturbs less.
 trace    files of the shapes of Llama 3 (Q4_K; the table, which is the head too, and values Q6_K) with random
          blocks, made here: a trace of 512 tokens in a process of its own, from the blocks in float32 and in
          bfloat16, and of the same network held in memory in bfloat16; and the memory of each.
@@ -77,14 +77,15 @@ def write(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     }
     if importlib.util.find_spec("xllamacpp"):
         ways["llama.cpp"] = llama_cpp(file, options.threads)
+    clock = time.process_time if options.threads == 1 else time.perf_counter
     texts = {name: way() for name, way in ways.items()}  # which warms up, too
     assert texts["blocks"] == texts["float32"] == texts["transformers"], texts
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(options.repeats):
         for name, way in ways.items():
-            start = time.perf_counter()
+            start = clock()
             way()
-            times[name].append(time.perf_counter() - start)
+            times[name].append(clock() - start)
     rates = {name: NEW / sorted(each)[len(each) // 2] for name, each in times.items()}
     for name, rate in rates.items():
         same = texts[name] == texts["blocks"]
