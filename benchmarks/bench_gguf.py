@@ -31,7 +31,7 @@ from _harness import finish, machine
 from gguf import GGML_QUANT_SIZES
 from gguf import GGMLQuantizationType as Kind
 
-PROMPT, NEW = "The capital of France is", 64
+PROMPT, NEW = "The three primary colours are", 64  # and no end before
 
 SHAPES: dict[str, dict[str, int]] = {
     "1B": {"layers": 16, "width": 2048, "inner": 8192, "heads": 32, "kv": 8, "vocabulary": 128_256},
@@ -99,7 +99,7 @@ def ours(file: Path, *, packed: bool) -> Callable[[], str]:
     import regard
 
     model = regard.load(file, packed=packed)
-    return lambda: model.generate(PROMPT, max_length=NEW).text
+    return lambda: model.generate(PROMPT, min_length=NEW, max_length=NEW).text
 
 
 def theirs(file: Path) -> Callable[[], str]:
@@ -110,7 +110,7 @@ def theirs(file: Path) -> Callable[[], str]:
     given = tokenizer(PROMPT, return_tensors="pt")
 
     def run() -> str:
-        made = model.generate(**given, max_new_tokens=NEW, do_sample=False)
+        made = model.generate(**given, min_new_tokens=NEW, max_new_tokens=NEW, do_sample=False)
         text: str = tokenizer.decode(made[0, given["input_ids"].shape[1] :])
         return text
 
@@ -125,7 +125,8 @@ def llama_cpp(file: Path, threads: int) -> Callable[[], str]:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.n_ctx, params.warmup = 256, False
     server = xllamacpp.Server(params)
-    asked = {"prompt": PROMPT, "n_predict": NEW, "temperature": 0, "top_k": 1, "cache_prompt": False}
+    asked = {"prompt": PROMPT, "n_predict": NEW, "ignore_eos": True, "temperature": 0, "top_k": 1}
+    asked |= {"cache_prompt": False}
 
     def run() -> str:
         answer = server.handle_completions(asked)
