@@ -258,6 +258,24 @@ def test_the_causal_check_is_that_of_an_edit(lab: BrowserPage, folder: Path) -> 
     shown.get_by_role("tab", name="Heads").click()
 
 
+def test_why_a_head_looks_there_is_asked_of_any_head(lab: BrowserPage, folder: Path) -> None:
+    trace = _trace(folder, "llama")
+    for head in range(2):
+        query, key = divmod(int(trace.weights(1, head)[1:].argmax()), len(trace.tokens))
+        told = widget_of(lab, DECODER).evaluate(
+            f"""async (widget, [kind, layer, head, query, key]) => {{
+                const {{ source }} = widget.regard;{_ARRIVE}
+                await arrive(source, () => source.whyOf(kind, layer, head));
+                return source.why({{ kind, layer, head }}, query, key);
+            }}""",
+            ["decoder", 1, head, query + 1, key],
+        )
+        found = trace.why(1, head, query + 1, key)
+        assert told["total"] == pytest.approx(found.value, abs=0.0051)
+        best = max(found.key_parts, key=lambda part: part.value * (1 if found.value >= 0 else -1))
+        assert told["parts"][0]["said"] == str(best.writer)
+
+
 def test_arrays_have_no_causal_check_and_their_tokens_are_text(lab: BrowserPage) -> None:
     shown = widget_of(lab, GIVEN)
     assert shown.get_by_role("tab").all_inner_texts() == ["Heads", "Model"]

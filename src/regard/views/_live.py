@@ -224,7 +224,7 @@ Statistics = Callable[[RecordKind], HeadStatistics]
 
 Check = Callable[[RecordKind, Mapping[str, int]], Mapping[str, Any]]
 """What becomes of the run without a head (`layer`, `head`), or where no other word looks at that of the token
-`unseen`, as plain values.
+`unseen`; with `pairs`, what wrote the keys of a head: as plain values.
 """
 
 Work = Generator[float, None, MeasureRecord]

@@ -16,6 +16,7 @@ from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS
 from regard.tracing.pages._page import page_record, words_apart
 from regard.tracing.pages._page_measures import head_statistics, live_measures
 from regard.tracing.pages._without import left_by
+from regard.tracing.reasons import pairs_of_head
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import TraceOfRun
 from regard.views import (
@@ -303,6 +304,8 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
         if "unseen" in of:
             return left_by(trace, unseen_word(trace, of["unseen"])) | {"apart": words_apart(trace)}
         layer, head = of["layer"], of["head"]
+        if "pairs" in of:
+            return pairs_of_head(trace, layer, head, kind)
         found = ablation(trace, layer, head, kind=kind)
         edit = Zero("head", layer=layer, head=head, kind=kind)
         left = left_by(trace, edit) if len(trace.kinds) == 1 else {}

@@ -81,8 +81,9 @@ class WhyHeads(Displayable):
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each writer of each side."""
         return [
-            {"side": side, "part": each.writer.name, "layer": each.writer.layer, "head": each.writer.head}
-            | {"kind": each.writer.kind, "value": each.value, "chance": each.chance, "spread": each.spread}
+            {"side": side}
+            | each.writer.columns()
+            | {"value": each.value, "chance": each.chance, "spread": each.spread}
             for side, feeds in (("query", self.query_feeds), ("key", self.key_feeds))
             for each in feeds
         ]

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.reasons._scores import Scores
 from regard.tracing.reasons._side import Side
@@ -11,6 +12,9 @@ from regard.tracing.record import Trace
 
 _LEAST = 0.05
 """Weights below this are not asked about."""
+
+_LONGEST = 256
+"""Tokens: every part has a number for each pair of them."""
 
 _MOST = 3
 """Parts that are told of a pair."""
@@ -25,8 +29,10 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
         (else None) and its value, as `why` has them. Pairs with less than 5 % of the weight are left out.
 
     Raises:
-        InputError: as `why`.
+        InputError: as `why`; or a text of more than 256 tokens.
     """
+    if max(len(side.tokens) for side in trace.sides(kind)) > _LONGEST:
+        raise InputError(f"pairs are split of texts of at most {_LONGEST} tokens; ask trace.why of one pair.")
     with torch.no_grad():
         of_head = Scores(trace, layer, head, kind)
         scores, ratios, bias = of_head.rows(torch.arange(len(of_head.q), device=of_head.q.device))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -15,7 +15,7 @@ from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.reasons._cuts import weight_without
 from regard.tracing.reasons._scores import Scores
-from regard.tracing.reasons._side import Side, Written
+from regard.tracing.reasons._side import Side
 from regard.tracing.reasons._writers import Writer
 from regard.tracing.record import Trace, WordOrToken, token_of
 
@@ -141,20 +141,18 @@ class Why(Displayable):
     def to_json(self) -> dict[str, Any]:
         """What was asked and found, as plain values; without the pairs."""
         names = ("layer", "head", "kind", "query", "key", "against", "of", "value", "score", "weight", "keys")
-        sides = {"query_parts": self.query_parts, "key_parts": self.key_parts}
         told = {name: getattr(self, name) for name in (*names, "bias", "error", "sentence")}
-        return told | {
-            name: [
-                _columns(part) | {"value": part.value, "source": part.source, "weight": part.weight}
-                for part in parts
+        for name in ("query_parts", "key_parts"):
+            told[name] = [
+                each.writer.columns() | {"value": each.value, "source": each.source, "weight": each.weight}
+                for each in getattr(self, name)
             ]
-            for name, parts in sides.items()
-        }
+        return told
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each pair of a query's part and a key's, and one for the bias."""
         rows = [
-            _columns(query, "query_") | _columns(key, "key_") | {"value": value}
+            query.writer.columns("query_") | key.writer.columns("key_") | {"value": value}
             for query, values in zip(self.query_parts, self.parts.tolist(), strict=True)
             for key, value in zip(self.key_parts, values, strict=True)
         ]
@@ -180,11 +178,6 @@ class Why(Displayable):
         if self.bias:
             rows.append(["their distance", "", f"{self.bias:+.3f}"])
         yield plain_table(["in the query", "meets in the key", "adds"], rows, left=2)
-
-
-def _columns(part: WhyPart, before: str = "") -> dict[str, Any]:
-    names = {"part": "name", "layer": "layer", "head": "head", "kind": "kind"}
-    return {f"{before}{name}": getattr(part.writer, field) for name, field in names.items()}
 
 
 def _side(what: str, parts: Sequence[WhyPart], weight: float) -> "Iterator[RenderableType]":
@@ -289,18 +282,17 @@ def why(
         tokens = {each: trace.sides(each)[1].shown for each in trace.kinds}
         asked, carried, q, k = [], [], [], []
         for part in queries.parts():
-            asked.append(_unranked(part, 0, of_key, tokens))
+            asked.append((part.writer, part.taken and part.taken(0, of_key).cpu()))
             q.append(queries.turned(part.values)[0])
         for part in keys.parts():
-            carried.append(_unranked(part, rows.index(to), of_query, tokens))
+            carried.append((part.writer, part.taken and part.taken(rows.index(to), of_query).cpu()))
             k.append((times * ratios)[rows] @ keys.turned(part.values))
         parts = (of_head.factor * torch.stack(q) @ torch.stack(k).mT).cpu()
     weight = partial(weight_without, trace, layer=layer, head=head, kind=kind, pair=(at, to))
-    sides, orders = [], []
-    for found, dim, token in ((asked, 1, at), (carried, 0, to)):
-        values = parts.sum(dim=dim)
-        orders.append(values.abs().argsort(descending=True))
-        sides.append(_ranked(found, values, orders[-1], partial(weight, token=token) if check else None))
+    sides = [
+        _told(found, parts.sum(dim=dim), tokens, partial(weight, token=token) if check else None)
+        for found, dim, token in ((asked, 1, at), (carried, 0, to))
+    ]
     return Why(
         layer=layer,
         head=head,
@@ -315,7 +307,7 @@ def why(
         keys=int(seen.sum()),
         query_parts=sides[0],
         key_parts=sides[1],
-        parts=parts[orders[0]][:, orders[1]],
+        parts=parts[_order(parts.sum(dim=1))][:, _order(parts.sum(dim=0))],
         bias=float(times @ bias),
         query_token=of_queries.shown[at],
         key_token=of_keys.shown[to],
@@ -323,21 +315,24 @@ def why(
     )
 
 
-def _ranked(
-    parts: Sequence[WhyPart], values: Tensor, order: Tensor, weight: Callable[[Writer], float | None] | None
+def _told(
+    found: Sequence[tuple[Writer, Tensor | None]],
+    values: Tensor,
+    tokens: dict[Kind, tuple[str, ...]],
+    weight: Callable[[Writer], float | None] | None,
 ) -> tuple[WhyPart, ...]:
-    """The parts with what they add, in an order; the first few with the weight without them."""
-    found, left = [], _CUT
-    for place in order.tolist():
-        part = replace(parts[place], value=float(values[place]))
-        if weight is not None and left and (without := weight(part.writer)) is not None:
-            part, left = replace(part, weight=without), left - 1
-        found.append(part)
-    return tuple(found)
+    """The parts, the largest first; the first few with the weight without them."""
+    parts, left = [], _CUT
+    for place in _order(values):
+        writer, sources = found[place]
+        without = weight(writer) if weight is not None and left else None
+        left -= without is not None
+        names = () if sources is None else tokens[writer.kind]
+        value = float(values[place])
+        parts.append(WhyPart(writer=writer, value=value, sources=sources, tokens=names, weight=without))
+    return tuple(parts)
 
 
-def _unranked(part: Written, row: int, toward: Tensor, tokens: dict[Kind, tuple[str, ...]]) -> WhyPart:
-    if part.taken is None:
-        return WhyPart(writer=part.writer, value=0.0)
-    sources = part.taken(row, toward).cpu()
-    return WhyPart(writer=part.writer, value=0.0, sources=sources, tokens=tokens[part.writer.kind])
+def _order(values: Tensor) -> list[int]:
+    order: list[int] = values.abs().argsort(descending=True).tolist()
+    return order

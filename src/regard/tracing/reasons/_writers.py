@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from regard.blocks import DecoderLayer, MultiHeadAttention, SelfAttentionLayer
 from regard.core import Dot, ScaledDot
@@ -46,6 +46,13 @@ class Writer:
         if self.name == "head":
             return f"{'cross-attention ' if self.kind == 'cross' else ''}head {self.layer}.{self.head}"
         return f"feed-forward {self.layer}" if self.name == "ffn" else _IN_WORDS[self.name]
+
+    def columns(self, before: str = "") -> dict[str, Any]:
+        """As columns of a table, whose names begin so."""
+        return {
+            f"{before}{name}": getattr(self, "name" if name == "part" else name)
+            for name in ("part", "layer", "head", "kind")
+        }
 
 
 def layer_of(trace: Trace, kind: StackKind, index: int) -> SelfAttentionLayer | DecoderLayer:

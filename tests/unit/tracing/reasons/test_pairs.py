@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from regard.core.errors import InputError
 from regard.tracing import trace_text
 from regard.tracing.pages import page_record
 from regard.tracing.reasons import pairs_of_head
@@ -46,3 +47,9 @@ def test_the_page_has_it_of_the_head_that_it_opens_on() -> None:
 
 def test_a_model_whose_scores_are_no_sums_has_a_page_without_it() -> None:
     assert page_record(traced(of_family("deberta-v2")), story=True).why is None
+
+
+def test_a_long_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.tracing.reasons._pairs._LONGEST", 6)
+    with pytest.raises(InputError, match=r"of at most 6 tokens; ask trace\.why of one pair"):
+        pairs_of_head(traced(of_family("bert")), 1, 2, "encoder")

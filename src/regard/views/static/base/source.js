@@ -223,12 +223,17 @@ export class FileSource {
   // What raises the score of a pair over the mean of its row: { total, parts: [{ said, source, value }] }, the largest
   // first; undefined where the file does not know it.
   why({ kind, layer, head }, query, key) {
-    const { why } = this.facts;
-    if (!why || why.kind !== kind || why.layer !== layer || why.head !== head) return undefined;
-    const found = why.pairs.find(([from, to]) => from === query && to === key);
+    const why = this.whyOf(kind, layer, head);
+    const found = why?.pairs.find(([from, to]) => from === query && to === key);
     if (!found) return undefined;
     const [, , total, parts] = found;
     return { total, parts: parts.map(([part, source, value]) => ({ said: why.parts[part], source, value })) };
+  }
+
+  // What the file knows of all pairs of a head.
+  whyOf(kind, layer, head) {
+    const { why } = this.facts;
+    return why && why.kind === kind && why.layer === layer && why.head === head ? why : undefined;
   }
 
   story(stack) {

@@ -223,6 +223,14 @@ export class KernelSource extends FileSource {
     return this.ask(name, { what: "check", kind, ...what }, MOST_BYTES, (_, { check }) => check);
   }
 
+  // The same of any head, by the model.
+  whyOf(kind, layer, head) {
+    const known = super.whyOf(kind, layer, head);
+    if (known || !this.facts.check) return known;
+    const asked = { what: "check", kind, layer, head, pairs: 1 };
+    return this.ask(`check.why.${kind}.${layer}.${head}`, asked, MOST_BYTES, (_, { check }) => check);
+  }
+
   ask(name, what, size, read) {
     const known = this.kept.get(name);
     if (known) {
