@@ -17,6 +17,8 @@ import regard
 from integration.axe import axe
 from integration.head_page import address, state
 from regard.decoding import Watched
+from regard.text import Chat
+from regard.tracing import writing_page
 from tolerances import PAGE
 from unit.models.folders import write
 
@@ -229,3 +231,9 @@ def test_a_chat_is_drawn_message_by_message(open_page: OpenPage, tmp_path: Path)
     one, other = (message.bounding_box() or {} for message in messages.all())
     assert other["y"] >= one["y"] + one["height"]
     assert axe(page).violations == []
+
+    # As a server shows it, which does not keep how it was written.
+    chat = cast(Chat, answer.prompt)
+    writing_page(regard.load("smollm2").trace(chat), None, chat=chat).write(tmp_path / "served.html")
+    page = open_page(tmp_path / "served.html", start=True)
+    expect(page.locator(".door > .door-sentence")).to_contain_text(f"user: {said[0]['content']}")

@@ -96,7 +96,7 @@ async def chat(body: ChatBody, request: Request) -> Response:
         except CheckpointError as error:
             raise ApiError(500, str(error)) from error
 
-    return await answer(request, body.completion(), _FORM, prompts)
+    return await answer(request, body.completion(), _FORM, prompts, messages)
 
 
 def _choice(news: list[Added], whole: bool, first: bool) -> dict[str, Any]:

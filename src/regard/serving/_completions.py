@@ -16,7 +16,7 @@ from regard.decoding import Added, Rules, Sampling, along
 from regard.model import Model
 from regard.serving._jobs import estimate
 from regard.serving._limits import ApiError, Body, ModelName, answered, answers
-from regard.serving._service import Answers, service_of
+from regard.serving._service import Messages, service_of
 
 router = APIRouter()
 
@@ -120,15 +120,18 @@ class Form(NamedTuple):
     has_page: bool
 
 
-async def answer(request: Request, body: CompletionsBody, form: Form, prompts: Prompts) -> Response:
-    """What is written after prompts, whole or as a stream."""
+async def answer(
+    request: Request, body: CompletionsBody, form: Form, prompts: Prompts, messages: Messages = ()
+) -> Response:
+    """What is written after prompts, whole or as a stream; `messages` are those of a chat."""
     service = service_of(request)
     engine = service.engine(body.model)
     _check(body, service.settings.max_tokens)
     work = partial(written, body=body, form=form, prompts=prompts)
     pieces: AsyncIterator[Any] = engine.stream(work, tokens=body.tokens())
     read = await anext(pieces)  # a wrong prompt is found here
-    writing = _Writing(engine.name, body, form, read, service.answers)
+    keep = partial(service.answers.keep, model=engine.name, messages=messages)
+    writing = _Writing(engine.name, body, form, read, keep)
     if body.stream:
         events = _events(writing, pieces, body.stream_options or StreamOptions())
         headers = {"Cache-Control": "no-cache"} | writing.headers
@@ -184,9 +187,9 @@ class _Writing:
     """What is being written: the news of each choice since they were told last, and all tokens."""
 
     def __init__(
-        self, name: str, body: CompletionsBody, form: Form, read: list[list[int]], kept: Answers
+        self, name: str, body: CompletionsBody, form: Form, read: list[list[int]], keep: Callable[..., None]
     ) -> None:
-        self._form, self._logprobs, self._read, self._kept = form, body.logprobs, read, kept
+        self._form, self._logprobs, self._read, self._keep = form, body.logprobs, read, keep
         self._news: list[list[Added]] = [[] for _ in range(len(read) * body.n)]
         self._ids: list[list[int]] = [[] for _ in self._news]
         self._ends, self._begun = 0, set[int]()
@@ -207,7 +210,7 @@ class _Writing:
         if self._form.has_page and self._ends == len(self._ids):
             each = len(self._ids) // len(self._read)
             rows = [[*self._read[way // each], *ids] for way, ids in enumerate(self._ids)]
-            self._kept.keep(self._id, self._head["model"], rows)
+            self._keep(self._id, rows=rows)
 
     def told(self, *, all: bool) -> list[dict[str, Any]]:
         """All choices, or those with text or an end, as OpenAI writes them; nothing is told twice."""

@@ -27,10 +27,18 @@ from regard.serving._limits import (
     answered,
     answers,
 )
-from regard.serving._service import service_of
+from regard.serving._service import Messages, service_of
 from regard.serving._traces import MOST_MB
 from regard.text import read_back
-from regard.tracing import DraggedWeight, PageRequest, WriteRequest, page_answer, served_page, trace_read
+from regard.tracing import (
+    DraggedWeight,
+    PageRequest,
+    WriteRequest,
+    page_answer,
+    served_page,
+    trace_read,
+    writing_page,
+)
 from regard.views import ServedRecord
 
 router = APIRouter(tags=["pages"])
@@ -121,19 +129,23 @@ async def page(request: Request, model: str | None = None, example: bool = False
 
 @router.get("/answers/{id}", response_class=HTMLResponse, responses=PAGE_ERRORS)
 async def answer_page(id: str, request: Request, choice: int = 0) -> Response:
-    """The page of a chat with its answer, which the answer names: every head on all of their tokens."""
+    """The page of a chat with its answer, which the answer names: message by message, every head on all of
+    their tokens.
+    """
     service = service_of(request)
-    name, ids = service.answers.of(id, choice)
-    html = await service.engine(name).call(partial(_of_ids, ids=ids, name=name), tokens=len(ids))
+    name, messages, ids = service.answers.of(id, choice)
+    make = partial(_of_answer, messages=messages, ids=ids, name=name)
+    html = await service.engine(name).call(make, tokens=len(ids))
     return HTMLResponse(html, headers=PAGE_HEADERS)
 
 
-def _of_ids(model: Model, ids: list[int], name: str) -> str:
+def _of_answer(model: Model, messages: Messages, ids: list[int], name: str) -> str:
     try:
         trace = trace_read(model.loaded, read_back(ids, model.tokenizer))
     except InputError as error:  # the memory does not suffice
         raise ApiError(413, str(error), code="too_large") from error
-    return replace(trace, model=name).page(max_mb=MOST_MB).html
+    chat = model.tokenizer.chat(messages)
+    return writing_page(replace(trace, model=name), None, chat=chat, max_mb=MOST_MB).html
 
 
 _TOLD = {

@@ -1,7 +1,7 @@
 """What all routes share: the models at work, and the settings."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from fastapi import Request
@@ -16,24 +16,30 @@ from regard.serving._usages import Usages
 _KEPT: Final = 2**19  # tokens
 
 
+Messages = Sequence[Mapping[str, str]]
+"""Messages of a chat, each with its role and content."""
+
+
 class Answers:
-    """What was read and written for the last answers, by their ids: of each the model, and ids of tokens."""
+    """What was read and written for the last answers, by their ids: of each the model, its messages, and ids
+    of tokens.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[str, list[list[int]]]] = {}
+        self._kept: dict[str, tuple[str, Messages, list[list[int]]]] = {}
 
-    def keep(self, id: str, model: str, rows: list[list[int]]) -> None:
+    def keep(self, id: str, model: str, messages: Messages, rows: list[list[int]]) -> None:
         """Keep one more. The oldest go, so that all have 524,288 tokens at most."""
-        self._kept[id] = model, rows
-        while sum(len(row) for _, rows in self._kept.values() for row in rows) > _KEPT:
+        self._kept[id] = model, messages, rows
+        while sum(len(row) for *_, rows in self._kept.values() for row in rows) > _KEPT:
             del self._kept[next(iter(self._kept))]
 
-    def of(self, id: str, choice: int) -> tuple[str, list[int]]:
-        """The model and the tokens of a choice of an answer, or 404."""
-        model, rows = self._kept.get(id, ("", []))
+    def of(self, id: str, choice: int) -> tuple[str, Messages, list[int]]:
+        """The model, the messages, and the tokens of a choice of an answer, or 404."""
+        model, messages, rows = self._kept.get(id, ("", (), []))
         if not 0 <= choice < len(rows):
             raise ApiError(404, "there is no such answer any more: the last ones are kept.", param="id")
-        return model, rows[choice]
+        return model, messages, rows[choice]
 
 
 class Service:

@@ -202,6 +202,8 @@ def test_an_answer_has_a_page(streamed: bool, ask: Ask, client: TestClient, mode
         side = facts["sides"]["decoder"]
         ids = [*way.prompt_ids, *way.token_ids]
         assert [token["text"] for token in side["tokens"]] == list(map(model.tokenizer.token_of, ids))
+        assert [each["role"] for each in facts["messages"]] == [each["role"] for each in way.messages]
+        assert [each["text"] for each in facts["messages"]][:-1] == [each["content"] for each in MESSAGES]
     assert client.get(address, params={"choice": 2}).status_code == 404
     assert client.get("/answers/chatcmpl-0").status_code == 404
 
@@ -210,9 +212,9 @@ def test_the_last_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_service, "_KEPT", 10)
     answers = Answers()
     for place in range(4):
-        answers.keep(f"a{place}", "m", [[1, 2], [3, place]])
-    assert answers.of("a3", 1) == ("m", [3, 3])
-    assert answers.of("a2", 0) == ("m", [1, 2])
+        answers.keep(f"a{place}", "m", MESSAGES, [[1, 2], [3, place]])
+    assert answers.of("a3", 1) == ("m", MESSAGES, [3, 3])
+    assert answers.of("a2", 0) == ("m", MESSAGES, [1, 2])
     for id, choice in (("a1", 0), ("a3", 2), ("a3", -1), ("b", 0)):
         with pytest.raises(Exception, match="no such answer"):
             answers.of(id, choice)

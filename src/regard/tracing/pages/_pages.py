@@ -138,7 +138,7 @@ def difference_page(
 
 def writing_page(
     trace: Trace,
-    writing: dict[str, Any],
+    writing: dict[str, Any] | None,
     *,
     chat: Chat | None = None,
     heads: Iterable[PageHead] = (),
@@ -148,7 +148,7 @@ def writing_page(
 
     Args:
         trace: of all that was read and written.
-        writing: how it was written, see views/static/writing/steps.js.
+        writing: how it was written, see views/static/writing/steps.js; None where that is not known.
         chat: the messages that the text answers.
         heads, max_mb: as in `Trace.page`.
 

@@ -40,6 +40,9 @@ const HELP = [
 
 // The texts in parts, for makers of sentences; of token ids without a text the words as the tokens spell them.
 function linesOf(source, state, kind) {
+  const { messages } = source.facts;
+  if (messages?.length > 0)
+    return messages.map((each) => [`${each.role}: `, ...partsOf(source, state, { ...each, stack: kind, sequence: 0 })]);
   const { text, pair } = source.facts.sides[kind];
   if (text === null) return [wordsOf(state, kind).all.flatMap((unit) => [unit, " "])];
   return [text, ...(pair === null ? [] : [pair])].map((each, sequence) =>
