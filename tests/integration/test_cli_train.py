@@ -27,6 +27,12 @@ def run(line: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text(TEXT)
+    (tmp_path / "mixed").mkdir()
+    (tmp_path / "mixed" / "a.txt").write_text(TEXT)
+    (tmp_path / "mixed" / "b.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "b.csv").write_text("name,body\na,b\n")
+    (tmp_path / "c.csv").write_text("name;body\na;b\n")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
     return tmp_path
 
 
@@ -67,15 +73,20 @@ def test_a_run_says_what_it_is_and_leaves_a_model(
         ("clm a.txt -o run --config gone.toml", "--config must be a file that can be read"),
         ("clm a.txt -o run --tokenizer gone.json", "--tokenizer must be"),
         ("clm a.txt -o run --set optimiser.lear=1", "did you mean optimiser.lr?"),
+        ("clm mixed -o run", "such as 'a.txt' and 'b.jsonl'; name the files that are meant."),
+        ("clm b.csv -o run", "Or has it no header? Then give --set data.csv.header=false."),
+        ("clm b.csv -o run", "Is it another column? Then give --set data.text=NAME."),
+        ("clm c.csv -o run", "Then give --set data.csv.delimiter=CHAR."),
+        ("mlm latin.txt -o run", "name its encoding with --set data.encoding=NAME"),
     ],
 )
 def test_what_is_wrong_is_called_as_it_was_typed(
     line: str, told: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(line, monkeypatch) == 2
-    error = capsys.readouterr().err
+    *before, error = capsys.readouterr().err.splitlines()
     assert told in error
-    assert error.count("\n") == 1
+    assert all(line.startswith("regard: learning the tokenizer ") for line in before)
 
 
 def test_a_mistake_leaves_no_run_that_stands_in_the_way(
@@ -126,3 +137,23 @@ def test_a_run_is_drawn_in_the_terminal_and_in_a_file(
     assert run("plot run -o a.svg", monkeypatch) == 0
     assert (folder / "a.svg").read_text().startswith("<?xml")
     assert run("plot run -o a.gif", monkeypatch) == 2
+
+
+def test_a_model_of_short_texts_is_trained_further_on_such(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(f"clm a.txt -o run --steps 1 {SMALL}", monkeypatch) == 0
+    assert read_settings("clm", start="run/model").batch.length == 12
+    assert run("clm a.txt -o more --from run/model --steps 1 --set batch.rows=2", monkeypatch) == 0
+    capsys.readouterr()
+    assert run("clm a.txt -o other --from run/model --set batch.length=13", monkeypatch) == 2
+    assert "batch.length must be at most 12, the positions of run/model; got 13" in capsys.readouterr().err
+
+
+def test_texts_that_are_learned_and_scored_on_are_counted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "some.txt").write_text("the cat sat\nthe dog\nthe rug\nthe rug\n")
+    (folder / "other.txt").write_text("the rug\nthe mat\nthe rug\nthe dog\n")
+    assert run(f"mlm some.txt --valid other.txt -o run --steps 1 {SMALL}", monkeypatch) == 0
+    assert "3 of 4 texts to score on are among those to learn from" in capsys.readouterr().err

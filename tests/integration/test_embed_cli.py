@@ -120,8 +120,16 @@ def test_no_vector_is_a_failure(run: Run) -> None:
     for output in ("out", "v.npy", "-"):
         code, out, err = run("embed", "blank.txt", "-o", output)
         assert (code, "[" in out) == (1, False)
-        told = "regard: none of the 2 rows could be embedded; is it the right --text-column?"
+        told = (
+            "regard: none of the 2 rows could be embedded: the text is empty; is it the right --text-column?"
+        )
         assert err.splitlines()[-1] == told
+    Path("latin.txt").write_bytes(b"caf\xe9\nna\xefve\n\n")
+    for output in ("out", "-"):
+        told = (
+            "none of the 3 rows could be embedded: the line is not UTF-8: byte 3 is 0xe9; name its encoding"
+        )
+        assert run("embed", "latin.txt", "-o", output).err.endswith(f"{told}, such as --encoding cp1252\n")
     assert Path("out/_quarantine.jsonl").exists()
     assert not Path("v.npy").exists()
     assert run("embed", "a.txt", "-o", "out").code == 0  # such a folder does not refuse the right input

@@ -38,7 +38,11 @@ def refused(settings: Any, folder: Path) -> str:
             {"data": {"valid_share": 0.01, "unit": "file"}},
             "data.valid_share, 0.01, sets nothing apart that is long enough to score on: give more texts, a ",
         ),
-        ('{"text": "a river"}\n{"text": "\\ud800"}\n', {}, "line 2 of texts.jsonl: the text is not valid Un"),
+        (
+            '{"text": "a river"}\n{"text": "\\ud800"}\n',
+            {},
+            "line 2 of texts.jsonl: column 'text' holds half of a surrogate pair at",
+        ),
         ('{"text": "a river"}\n{"words": "x"}\n', {}, "line 2 of texts.jsonl: there is no column 'text'."),
         (
             "a river bank\na\na river by the bank\n",

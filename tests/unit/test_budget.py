@@ -10,7 +10,7 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 BUDGET = {
     "blocks": (1_680, 16),
     "checkpoints": (2_020, 0),
-    "cli": (2_760, 0),
+    "cli": (2_780, 0),
     "concordance": (3_080, 12),
     "core": (2_770, 29),
     "data": (910, 3),
@@ -26,14 +26,14 @@ BUDGET = {
     "serving": (2_070, 3),
     "text": (3_000, 9),
     "tracing": (8_880, 63),
-    "training": (4_090, 20),
+    "training": (4_120, 20),
     "views": (2_980, 7),
     "words": (390, 3),
 }
 """Of each package: lines of code, and names in its `__all__`."""
 
 
-def _code(path: Path) -> int:
+def code_lines(path: Path) -> int:
     """Lines that are neither empty nor a comment nor part of a docstring: to explain more costs nothing."""
     text = path.read_text("utf-8")
     told = {
@@ -58,7 +58,7 @@ def _names(package: str) -> int:
 
 @pytest.mark.parametrize("package", BUDGET)
 def test_keeps_to_its_budget(package: str) -> None:
-    code, names = sum(map(_code, (SRC / package).rglob("*.py"))), _names(package)
+    code, names = sum(map(code_lines, (SRC / package).rglob("*.py"))), _names(package)
     most_code, most_names = BUDGET[package]
     assert code <= most_code, f"{package} has grown: delete something, or raise BUDGET and say why"
     assert names <= most_names, f"{package} has more public names: keep one private, or raise BUDGET"

@@ -1,9 +1,14 @@
 """Options and arguments as rows: what is typed, what it means, its default."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
 import typer
+
+from regard.core.errors import InputError
 
 # Copies of those of `checkpoints`, which cannot be imported without torch; a test compares them.
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -49,3 +54,25 @@ DELIMITER = option("--delimiter CHAR", r"The delimiter of CSV, if it is not a co
 ESCAPE = option("--escape CHAR", r"The escape of CSV, such as \ of Spark and MySQL.")
 NO_HEADER = flag("--no-header", "CSV begins with its first row; the columns are 1, 2, ...")
 ENCODING = option("--encoding NAME", "The encoding of text, JSON lines and CSV, such as cp1252.", "utf-8")
+
+_AS_SETTINGS = {
+    ", or give --format.": ".",
+    "header=False (--no-header)": "--set data.csv.header=false",
+    "delimiter (--delimiter)": "--set data.csv.delimiter=CHAR",
+    "name its encoding": "name its encoding with --set data.encoding=NAME",
+}
+
+
+@contextmanager
+def read_by_settings() -> Iterator[None]:
+    """Errors about files name settings, where a command reads by these and has no options for it."""
+    try:
+        yield
+    except InputError as error:
+        told = str(error)
+        for option, setting in _AS_SETTINGS.items():
+            told = told.replace(option, setting)
+        column = re.search(r"has no column '(text|target|label)'", told)
+        if column and "delimiter" not in told:
+            told = f"{told} Is it another column? Then give --set data.{column[1]}=NAME."
+        raise type(error)(told) from error

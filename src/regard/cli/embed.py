@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -215,10 +216,17 @@ class Limit:
             raise InputError(f"--max-rejected must be a whole number, or a share such as 1%; got {words!r}.")
         self._number, self._share = found[1], found[2]
 
-    def check(self, rows: int, rejected: int) -> None:
-        """Ends the command with an error if more rows were put aside, or all of them."""
+    def check(self, rows: int, rejected: int, reasons: Iterable[str]) -> None:
+        """Ends the command with an error if more rows were put aside, or all of them, most for one reason."""
         if rows and rejected == rows:
-            raise RegardError(f"none of the {rows:,} rows could be embedded; is it the right --text-column?")
+            # Rows differ in numbers, such as the place of a byte: the first of the most frequent kind.
+            first, kinds = dict[str, str](), Counter[str]()
+            for reason in reasons:
+                kinds[kind := re.sub(r"0x\w+|\d+", "0", reason)] += 1
+                first.setdefault(kind, reason)
+            why = first[kinds.most_common(1)[0][0]]
+            way = ", such as --encoding cp1252" if "encoding" in why else "; is it the right --text-column?"
+            raise RegardError(f"none of the {rows:,} rows could be embedded: {why}{way}")
         most = rows * float(self._share) / 100 if self._number is None else int(self._number)
         if rejected > most:
             raise RegardError(
@@ -245,19 +253,23 @@ def written(
         )
     if as_json:
         print_json(asdict(summary))
-    _print_summary(summary, output, as_json)
-    limit.check(summary.rows, summary.rejected)
+    aside = output / "_quarantine.jsonl"
+    if not output.is_dir():
+        aside = output.with_name(f"{output.name}.quarantine.jsonl")
+    _print_summary(summary, output, aside, as_json)
+    limit.check(summary.rows, summary.rejected, _reasons(aside))
 
 
-def _print_summary(summary: "Summary", output: Path, as_json: bool) -> None:
+def _reasons(aside: Path) -> Iterator[str]:
+    with open(aside, encoding="utf-8") as rows:
+        for row in rows:
+            yield json.loads(row)["reason"]
+
+
+def _print_summary(summary: "Summary", output: Path, aside: Path, as_json: bool) -> None:
     if summary.rejected:
-        where = (
-            output / "_quarantine.jsonl"
-            if output.is_dir()
-            else output.with_name(f"{output.name}.quarantine.jsonl")
-        )
         were = "row was" if summary.rejected == 1 else "rows were"
-        say(f"{summary.rejected:,} {were} put aside, with the reason, in {where}")
+        say(f"{summary.rejected:,} {were} put aside, with the reason, in {aside}")
     if as_json:
         return
     counts = summary.counts
@@ -303,18 +315,19 @@ def printed(inputs: "Inputs", open_work: "OpenWork", shard_rows: int, limit: Lim
     from regard.embedding.job import json_lines
 
     work = open_work(None)
-    passed_over, rows = PassedOver("row"), 0
+    passed_over, reasons, rows = PassedOver("row"), list[str](), 0
 
     def put_aside(row: Mapping[str, Any]) -> None:
         nonlocal rows
         rows = max(rows, row["row"] + 1)
         passed_over.add(row["row"], row["reason"])
+        reasons.append(row["reason"])
 
     for line in json_lines(inputs, work, on_rejected=put_aside, shard_rows=shard_rows):
         rows = max(rows, line["row"] + 1)
         typer.echo(json.dumps(line, default=str))
     passed_over.end()
-    limit.check(rows, passed_over.count)
+    limit.check(rows, passed_over.count, reasons)
 
 
 # The address is left out; "" is none that Ray could have.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.cli._options import JSON, argument, flag, option
+from regard.cli._options import JSON, argument, flag, option, read_by_settings
 from regard.cli._output import Progress, check_outputs, console, print_json, print_path, say
 from regard.cli._usage import Command
 from regard.core.errors import InputError
@@ -72,7 +72,7 @@ def run(
         return
 
     try:
-        with TrainingProgress() as progress:
+        with read_by_settings(), TrainingProgress() as progress:
             result = train(settings, folder, on_report=progress.report, on_message=progress.tell)
     except KeyboardInterrupt:
         if is_first_process():

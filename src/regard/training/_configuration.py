@@ -3,14 +3,15 @@
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from regard.core.arguments import built
 from regard.core.errors import InputError
-from regard.training._settings import WORD_OBJECTIVES, Settings, WordSettings
+from regard.models import load_checkpoint
+from regard.training._settings import WORD_OBJECTIVES, BatchSettings, Settings, WordSettings
 
 AnySettings = Settings | WordSettings
 
@@ -26,6 +27,8 @@ def read_settings(
         changes: "a.b=c"; c is read as TOML, or else taken as text.
         given: fields as in a file; None leaves one as it is, and inside a section it is the value None.
 
+    Where nothing gives `batch.length`, it is at most what the checkpoint to go on from takes.
+
     Raises:
         InputError: a file that cannot be read, an unknown key (near ones are named), a value of another type.
 
@@ -37,7 +40,13 @@ def read_settings(
         Traceback (most recent call last):
         regard.core.errors.InputError: optimiser.learning is not a setting; ...
     """
-    return built("", _given(objective, file, changes, given), Settings)
+    values = _given(objective, file, changes, given)
+    settings = built("", values, Settings)
+    if "length" in values.get("batch", {}):
+        return settings
+    # Nobody asked for the default: a checkpoint of shorter texts gets those that it takes.
+    origin = settings.start or settings.task.get("teacher")
+    return settings if origin is None else replace(settings, batch=_fitting(settings.batch, str(origin)))
 
 
 def read_word_settings(
@@ -54,6 +63,12 @@ def read_word_settings(
         5
     """
     return built("", _given(objective, file, changes, given), WordSettings)
+
+
+def _fitting(batch: BatchSettings, checkpoint: str) -> BatchSettings:
+    network = load_checkpoint(checkpoint).network
+    limits = [limit for kind in network.prefixes if (limit := network.limit(kind)) is not None]
+    return replace(batch, length=min([batch.length, *limits]))
 
 
 def _given(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
@@ -257,6 +258,18 @@ def encode_split(settings: Settings, task: Task, split: Split, folder: Path, say
     for line in report.lines(settings.batch.length):
         say(line)
     write_whole(about, json.dumps({**asdict(report), "files": files, "unit": split.settings.unit}).encode())
+
+
+def repeated(learned: Examples, scored: Examples) -> int:
+    """How many examples to score on are also among those to learn from, by the hash of their values."""
+
+    def hashes(examples: Examples) -> Iterator[int]:
+        for number in range(len(examples)):
+            yield hash(tuple(values.tobytes() for values in examples[number].values()))
+
+    wanted = Counter(hashes(scored))
+    found = {each for each in hashes(learned) if each in wanted}
+    return sum(wanted[each] for each in found)
 
 
 def _encoded(

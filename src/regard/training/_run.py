@@ -22,7 +22,7 @@ from regard.models import load_checkpoint
 from regard.text import Tokenizer
 from regard.training._batch import Examples
 from regard.training._checkpoints import Progress, last_checkpoint, what_stays
-from regard.training._data import Split, encode_split, form_of, make_tokenizer, splits_of
+from regard.training._data import Split, encode_split, form_of, make_tokenizer, repeated, splits_of
 from regard.training._feed import FORMS, Feed
 from regard.training._folder import DATA, LABELS, TOKENIZER, Say, lock_settings, make_folder
 from regard.training._networks import NetworkSpec
@@ -295,8 +295,16 @@ def _prepared(
     places = [folder / DATA / name for name in ("train", "valid")]
 
     def write() -> None:
+        is_new = not places[0].is_dir()
         for split, place in zip(splits, places, strict=True):
             encode_split(settings, task, split, place, say)
+        if is_new and places[1].is_dir():
+            learned, scored = map(Examples.open, places)
+            if count := repeated(learned, scored):
+                say(
+                    f"{count:,} of {len(scored):,} texts to score on are among those to learn from: "
+                    "the score of these says how well they are remembered"
+                )
 
     ranks.together(write)
     train, valid = (feed_of(settings, task, place, ranks) if place.is_dir() else None for place in places)

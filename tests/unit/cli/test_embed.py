@@ -30,10 +30,10 @@ from regard.embedding.job import Progress
 )
 def test_the_limit(words: str | None, rejected: int, message: str | None) -> None:
     if message is None:
-        Limit(words).check(100, rejected)
+        Limit(words).check(100, rejected, ["the text is empty"])
         return
     with pytest.raises(RegardError, match=message):
-        Limit(words).check(100, rejected)
+        Limit(words).check(100, rejected, ["the text is empty"])
 
 
 @pytest.mark.parametrize("words", ["", "x", "1.5", "-1", "%"])
