@@ -57,9 +57,10 @@ def find_start(record: AttentionRecord, held: HeldHeads, since: int = 0) -> dict
     The page opens on the link, from a word to a word, that is strongest and most its own: see `own_links`. It
     joins two content words, which are single tokens and at least two words apart. A content word has a letter
     or a digit, and is no function word ("of"). Where a text has no two of them, words in pieces count too,
-    then the next word, function words, punctuation, the word itself, and at last special tokens. The row of a
-    word in pieces is their mean, and what goes to it is a sum. Of a long text only the first words count. A
-    sentence that the live page has ready (static/ready.json) opens on the word that it is about.
+    then the next word, function words, punctuation and a decoder's first word, on which attention rests, the
+    word itself, and at last special tokens. The row of a word in pieces is their mean, and what goes to it is
+    a sum. Of a long text only the first words count. A sentence that the live page has ready
+    (static/ready.json) opens on the word that it is about.
 
     Args:
         record: What is shown.
@@ -85,16 +86,17 @@ def _strongest(
     for place, (least, apart) in enumerate(_WANTED):
         asked = np.flatnonzero(queries.ranks >= min(least, _MARK))
         asked = asked[queries.starts[asked] >= (0 if kind == "encoder" else since)][:most]
-        says = keys.ranks >= least
+        columns = np.arange(len(keys.starts))
+        rests = (columns == 0) & (kind == "decoder") & (least > _MARK)
+        says = (keys.ranks >= least) & ~rests
         far = (queries.ranks[asked] >= least)[:, None] & says
         if ready is not None:
             about = (queries.texts[asked] == ready["about"])[:, None]
             own = about & (np.isin(keys.texts, ready["among"]) if "among" in ready else says)
             far = own if own.any() else far
-        columns = np.arange(len(keys.starts))
         seen = np.full(far.shape, True) if kind != "decoder" else columns <= asked[:, None]
         if kind != "cross":
-            far &= (np.abs(asked[:, None] - columns) >= apart) & (columns <= asked.max(initial=-1))
+            far &= seen & (np.abs(asked[:, None] - columns) >= apart) & (columns <= asked.max(initial=-1))
         if not far.any():
             continue
         best: _Ranked | None = None

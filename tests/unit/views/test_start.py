@@ -154,6 +154,12 @@ def test_a_decoder_s_and_another_text_s_keys_count_as_the_kind_has_them() -> Non
     causal = np.stack([_links(4, (3, 3, 0.9)), _links(4, (1, 1, 0.1), (2, 1, 0.1), (3, 1, 0.4))])
     record = _record(_side("[BOS]", "deep", "river", "bank"), causal, kind="decoder")
     assert find_start(record, every_head(record)) == _start(1, 3, 1) | {"kind": "decoder"}
+    # Attention rests on a decoder's first word: that is a link where there is no other.
+    rests = np.stack([_links(4, (1, 1, 1.0), (2, 2, 1.0), (3, 0, 0.9)), _links(4, (3, 1, 0.2))])
+    record = _record(_side("Write", "deep", "river", "bank"), rests, kind="decoder")
+    assert find_start(record, every_head(record)) == _start(1, 3, 1) | {"kind": "decoder"}
+    record = _record(_side("river", "bank"), [_links(2)], kind="decoder")
+    assert find_start(record, every_head(record)) == _start(0, 1, 0) | {"kind": "decoder"}
     # Across texts no distance counts: the key at the query's own place is as far as any.
     crossed = np.array([[[0.1, 0.9], [0.3, 0.7]], [[0.8, 0.2], [0.1, 0.9]]])
     record = _record(_side("Fluss", "Bank"), crossed, kind="cross", of_keys=_side("river", "[SEP]"))

@@ -42,17 +42,21 @@ export class Opening {
       this.counted = ranks.flatMap((rank, at) => (rank >= Math.min(least, RANKS.mark) ? [at] : []));
       this.asked = this.counted.slice(0, most);
       const says = (/** @type {number} */ unit) => ranks[unit] >= least;
+      // In a decoder attention rests on the first word.
+      const isTold = (/** @type {number} */ unit) => says(unit) && !(causal && unit === 0 && least > RANKS.mark);
       const linked = (/** @type {(unit: number) => boolean} */ isFrom, /** @type {(unit: number) => boolean} */ isTo) =>
         this.asked.flatMap((query, row) =>
           this.asked.flatMap((key) =>
-            isFrom(query) && isTo(key) && Math.abs(query - key) >= apart ? [row * ranks.length + key] : [],
+            isFrom(query) && isTo(key) && (causal ? query - key : Math.abs(query - key)) >= apart
+              ? [row * ranks.length + key]
+              : [],
           ),
         );
       this.links = linked(
         (query) => about.includes(query),
-        (key) => (among.length > 0 ? among.includes(key) : says(key)),
+        (key) => (among.length > 0 ? among.includes(key) : isTold(key)),
       );
-      if (this.links.length === 0) this.links = linked(says, says);
+      if (this.links.length === 0) this.links = linked(says, isTold);
       if (this.links.length > 0) break;
     }
     this.seen = ranks.map((_, key) => (causal ? this.asked.filter((query) => key <= query) : this.asked).length);
