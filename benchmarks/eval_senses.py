@@ -1,29 +1,29 @@
-"""How well the concordance tells senses apart, beside its baselines.
+"""How well the concordance tells senses apart, by several kinds of words at once.
 
-    python benchmarks/eval_senses.py --data FOLDER [-m MODEL] [--layers 4,5,6] [--curve FILE.svg] [--keep]
+    python benchmarks/eval_senses.py --data FOLDER [-m MODEL] [--kept FOLDER] [--curve FILE.svg] [--keep]
 
-FOLDER holds wic/ (Word in Context: train and dev, data and gold) and senseval/ (line.pos.gz, serve.pos.gz).
+FOLDER holds wic/ (Word in Context: train and dev, data and gold), senseval/ (line.pos.gz, serve.pos.gz) and
+brown/brown.tsv (a line for each sentence of the Brown corpus: file, tab, tokens). --kept is where vectors are
+kept for the next run.
 
-*Word in Context*: are two uses of one word of one sense? Accuracy at the probability of .5, the area under
-the ROC curve, and the expected calibration error (ten bins of equal width): of the training pairs by a fit on
-other words (ten folds by word), of the development pairs by a fit on the training pairs. Beside it what
-chance would give if the probabilities were exact: the median over 200 draws of answers from them.
+*Word in Context* (senses of a dictionary): are two uses of one word of one sense? Accuracy at the
+probability of .5, the area under the ROC curve, and the expected calibration error (ten bins): of the
+training pairs by a fit on other words (ten folds by word), of the development pairs by a fit on the training
+pairs. Beside it what chance would give if the probabilities were exact.
 
-*Line and serve*: is a use's sense that of its nearest other use, or of most of the five nearest? Each use is
-left out in its turn. Then with few labels, 2, 5, 10, 20 and 50 uses a sense: a logistic head; the same with
-what the nearest uses and the words of the texts say, as `regard senses` labels by a file, with its
-calibration error; and neighbours among the labelled uses. Scored on all other uses, the mean of ten draws.
-Last the same number of labels in all, of the uses that `--teach` asks for and of uses by chance, each time
-among half of the uses, the mean of four halves.
+*Line and serve* (1,500 uses of each) and eight *made-up words* (homonyms: "blick" in the place of two to five
+nouns of the Brown corpus, all their uses): is a use's sense that of its nearest other use, of most of the
+five nearest, of the nearest mean of a sense? Each use is left out in its turn.
 
-Baselines: the most frequent sense, the static embedding (layer 0), and the last layer alone.
+*Answers*: what `--teach` keeps of what it promises. 20, 40 and 80 answers, to the uses that it asks for and
+to as many drawn at random, on at most 700 uses, the mean of two draws: how many of the other uses are right,
+what their probabilities say, without and with the tempering, and what leaving each answer out in turn says.
 """
 
 import argparse
 import gzip
 import html
 import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,22 +34,24 @@ from sklearn.metrics import roc_auc_score
 
 import regard
 from regard.checkpoints import DEFAULT_MODEL
-from regard.concordance import usage_vectors
-from regard.concordance._meaning import Calibration, voted
-from regard.concordance._teach import Words, decided, next_use, words_of
+from regard.concordance._meaning import Calibration
+from regard.concordance._teach import decided, nearest_of, next_use, taught, words_of
 from regard.concordance._teach import fit as fit_head
-from regard.concordance._tuning import (
-    calibration_error,
-    drawn_pairs,
-    fit,
-    layers_of,
-    left_out,
-    read_judged,
-    unseen,
-)
-from regard.concordance._vectors import Span, UsageEmbedder, span_in
+from regard.concordance._tuning import calibration_error, fit, layers_of, left_out, read_judged, unseen
+from regard.concordance._vectors import Span, span_in
 
-LABELS, DRAWS, ASKED, HALVES, WORDS = (2, 5, 10, 20, 50), 10, (2, 5, 10, 20), 4, ("line", "serve")
+ANSWERS, DRAWS, USES, POOL, LAST = (20, 40, 80), 2, 1500, 700, 4
+MADE = {
+    "m1": "church horse industry daughter",
+    "m2": "doctor engine picture river",
+    "m3": "hospital poem rifle tax",
+    "m4": "music money",
+    "m5": "captain window fire",
+    "m6": "king machine summer dinner earth",
+    "h1": "kitchen army",
+    "h2": "teacher bridge cotton",
+}
+"""Made-up words, and what they stand for."""
 
 Array = np.ndarray[Any, Any]
 
@@ -69,32 +71,86 @@ def senseval(file: Path) -> tuple[list[Span], Array]:
                 words.append(html.unescape(found[2]))
         uses.append(span_in(words, place))
         senses.append(re.search(r'senseid="([^"]+)"', instance)[1])  # type: ignore[index]
-    return uses, np.array(senses, object)
+    some = np.sort(np.random.default_rng(7).permutation(len(uses))[:USES])
+    return [uses[at] for at in some], np.array(senses, object)[some]
 
 
-def mean_of(vectors: Array, layers: Sequence[int]) -> Array:
+def made_up(corpus: Path, words: Sequence[str]) -> tuple[list[Span], Array]:
+    """The uses of some words, all written "blick", and which they were."""
+    spans, senses = [], []
+    for line in corpus.read_text("utf-8").splitlines():
+        tokens = line.split("\t")[1].split(" ")
+        blind = ["blick" if each.lower() in words else each for each in tokens]
+        for at, each in enumerate(tokens):
+            if each.lower() in words:
+                spans.append(span_in(blind, at))
+                senses.append(each.lower())
+    return spans, np.array(senses, object)
+
+
+class Kept:
+    """Vectors at the last layers of a model, computed once."""
+
+    def __init__(self, loaded: Any, folder: Path | None) -> None:
+        self._loaded, self._folder = loaded, folder
+        self.depth = loaded.network.depth(next(iter(loaded.network.prefixes)))
+        self._name = loaded.source.name.rsplit("/")[-1]
+
+    def __call__(self, key: str, spans: Sequence[Span]) -> dict[int, Array]:
+        """By layer (uses, d)."""
+        file = None if self._folder is None else self._folder / f"{self._name}_{key}.npz"
+        if file is not None and file.exists():
+            with np.load(file) as found:
+                assert len(found["v"]) == len(spans)
+                return {layer: found["v"][:, at] for at, layer in enumerate(found["layers"].tolist())}
+        layers = list(range(self.depth - LAST + 1, self.depth + 1))
+        vectors = layers_of(self._loaded, spans, layers)
+        if file is not None:
+            np.savez(file, v=vectors, layers=layers)
+        return {layer: vectors[:, at] for at, layer in enumerate(layers)}
+
+
+def mean_of(vectors: dict[int, Array], layers: Sequence[int]) -> Array:
     """Of length 1, (uses, d)."""
-    mean = vectors[:, list(layers)].astype(np.float32).mean(1)
+    mean = np.mean([vectors[layer].astype(np.float32) for layer in layers], axis=0)
     return mean / np.linalg.norm(mean, axis=1, keepdims=True)
 
 
-def in_context(vectors: dict[str, Array], judged: dict[str, Any], layers: Sequence[int]) -> dict[str, Any]:
+def nearest_mean(vectors: Array, senses: Array) -> float:
+    """The share of uses whose sense is that of the nearest mean, each left out of its own."""
+    names, of = np.unique(senses, return_inverse=True)
+    sums = np.zeros((len(names), vectors.shape[1]))
+    np.add.at(sums, of, vectors)
+    right = 0
+    for row, own in enumerate(of):
+        left = sums.copy()
+        left[own] -= vectors[row]
+        left /= np.maximum(np.linalg.norm(left, axis=1, keepdims=True), 1e-9)
+        right += int((left @ vectors[row]).argmax() == own)
+    return right / len(vectors)
+
+
+def in_context(
+    vectors: dict[str, dict[int, Array]], judged: dict[str, Any], layers: Sequence[int]
+) -> dict[str, Any]:
     """The row of Word in Context for some layers."""
     cosines = {}
     for split, found in vectors.items():
         of = mean_of(found, layers)
         cosines[split] = (of[0::2] * of[1::2]).sum(1)
+    slope, intercept = fit(cosines["train"], judged["train"].same)
     same, words = judged["train"].same, judged["train"].words[0::2]
     p = {
         "train": unseen(cosines["train"], same, words),
-        "dev": Calibration(*fit(cosines["train"], same))(cosines["dev"]),
+        "dev": Calibration(slope, intercept)(cosines["dev"]),
     }
-    row: dict[str, Any] = {"task": "wic", "layers": list(layers)}
+    row: dict[str, Any] = {"task": "wic", "layers": list(layers), "slope": slope, "intercept": intercept}
     draw = np.random.default_rng(0)
     for split, probability in p.items():
         truth = judged[split].same
         exact = [calibration_error(probability, draw.random(len(truth)) < probability) for _ in range(200)]
         row |= {
+            f"{split}_log_loss": -float(np.log(np.where(truth, probability, 1 - probability)).mean()),
             f"{split}_accuracy": float(((probability > 0.5) == truth).mean()),
             f"{split}_auc": float(roc_auc_score(truth, cosines[split])),
             f"{split}_error": calibration_error(probability, truth),
@@ -103,62 +159,42 @@ def in_context(vectors: dict[str, Array], judged: dict[str, Any], layers: Sequen
     return row | {"p": p}
 
 
-def said_of_pairs(calibration: Calibration, vectors: Array, senses: Array) -> float:
-    """The calibration error on pairs of a word, as many of one sense as of two."""
-    pairs = drawn_pairs(np.full(len(senses), "", object), senses)
-    same = senses[pairs[:, 0]] == senses[pairs[:, 1]]
-    return calibration_error(calibration((vectors[pairs[:, 0]] * vectors[pairs[:, 1]]).sum(1)), same)
+def asked(vectors: Array, truth: Array, count: int, seed: int, *, by_chance: bool) -> list[int]:
+    """The uses that `--teach` asks for, or as many by chance; the first are the same."""
+    rows: list[int] = []
+    order = np.random.default_rng(seed).permutation(len(vectors))  # of the draws, which are other ones there
+    while len(rows) < count:
+        if by_chance or len(rows) < 20 or len(rows) % 2:
+            rows.append(next(row for row in order.tolist() if row not in rows))
+            continue
+        head = fit_head(vectors[rows], truth[rows].tolist()) if len(set(truth[rows])) > 1 else None
+        rows.append(next_use(vectors, rows, head))  # type: ignore[arg-type]  # there are more
+    return rows
 
 
-def taught(vectors: Array, senses: Array, words: Words, known: Array) -> dict[str, float]:
-    """What labels of some uses are worth on the others: the head alone, and as the concordance labels."""
-    rest, names = np.setdiff1d(np.arange(len(senses)), known), sorted(set(senses[known]))
-    alone = fit_head(vectors[known], senses[known].astype(str).tolist()).predict_proba(vectors)
-    both = decided(alone, vectors, words, {row: names.index(senses[row]) for row in known.tolist()})
-    right = [np.array(names)[p[rest].argmax(1)] == senses[rest] for p in (alone, both)]
-    scores = {"head": right[0].mean(), "taught": right[1].mean()}
-    return scores | {"calibration error": calibration_error(both[rest].max(1), right[1])}
-
-
-def with_labels(vectors: Array, senses: Array, words: Words, labels: int) -> dict[str, float]:
-    """The head and the neighbours with so many labels a sense, the mean of draws."""
-    scores = []
+def answers(vectors: Array, truth: Array, bodies: Sequence[str]) -> list[dict[str, Any]]:
+    """What answers are worth, and what is said of them."""
+    some = np.sort(np.random.default_rng(5).permutation(len(truth))[:POOL])
+    vectors, truth, words = vectors[some], truth[some].astype(str), words_of([bodies[row] for row in some])
+    nearest = nearest_of(vectors)
+    scores: dict[tuple[int, str], list[list[float]]] = {}
     for seed in range(DRAWS):
-        draw = np.random.default_rng(seed)
-        each = [
-            draw.choice(np.flatnonzero(senses == of), labels, replace=False) for of in sorted(set(senses))
-        ]
-        known = np.concatenate(each)
-        row, rest = taught(vectors, senses, words, known), np.setdiff1d(np.arange(len(senses)), known)
-        likeness = vectors[rest] @ vectors[known].T
-        for count, name in ((1, "1 neighbour"), (5, "5 neighbours")):
-            found = np.array(voted(likeness, senses[known].tolist(), count), object)
-            row[name] = (found == senses[rest]).mean()
-        scores.append(row)
-    return {name: float(np.mean([row[name] for row in scores])) for name in scores[0]}
-
-
-def asked_for(vectors: Array, senses: Array, bodies: Sequence[str]) -> list[dict[str, Any]]:
-    """As many answers, to what `--teach` asks and to chance: the mean of draws of half of the uses."""
-    scores: dict[tuple[int, str], list[dict[str, float]]] = {}
-    kinds = len(set(senses))
-    for seed in range(HALVES):
-        draw = np.random.default_rng(seed)
-        own = np.sort(draw.permutation(len(senses))[: len(senses) // 2])
-        of, truth, words = vectors[own], senses[own], words_of([bodies[row] for row in own])
-        asked: list[int] = []
-        while len(asked) < max(ASKED) * kinds:
-            head = fit_head(of[asked], truth[asked].tolist()) if len(set(truth[asked])) > 1 else None
-            asked.append(next_use(of, asked, head))  # type: ignore[arg-type]  # there are more uses
-        chance = draw.permutation(len(own))
-        for labels in ASKED:
-            for name, known in (("asked", np.array(asked)), ("by chance", chance)):
-                row = taught(of, truth, words, known[: labels * kinds])
-                scores.setdefault((labels, name), []).append(row)
+        for name in ("asked", "by chance"):
+            order = asked(vectors, truth, max(ANSWERS), seed, by_chance=name == "by chance")
+            for count in ANSWERS:
+                known = {row: str(truth[row]) for row in order[:count]}
+                found = taught(vectors, words, known)
+                rest = np.setdiff1d(np.arange(len(truth)), order[:count])
+                right = np.array(found.names)[found.shares[rest].argmax(1)] == truth[rest]
+                head = fit_head(vectors[[*known]], [*known.values()])
+                own = {row: head.classes_.tolist().index(label) for row, label in known.items()}
+                before = decided(head.predict_proba(vectors), nearest, words, own)[rest]
+                told = [before.max(1).mean(), found.shares[rest].max(1).mean(), found.right, found.of_all]
+                scores.setdefault((count, name), []).append([right.mean(), *map(float, told)])
+    columns = ("right", "said untempered", "said", "left out in turn", "left out, weighed")
     return [
-        {"labels": labels, "answers": labels * kinds, "which": name}
-        | {what: float(np.mean([row[what] for row in rows])) for what in rows[0]}
-        for (labels, name), rows in scores.items()
+        {"answers": count, "which": name} | dict(zip(columns, np.mean(of, axis=0).tolist(), strict=True))
+        for (count, name), of in scores.items()
     ]
 
 
@@ -221,63 +257,57 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("-m", "--model", default=DEFAULT_MODEL)
-    parser.add_argument("--layers", help="as 4,5,6; by default those of the concordance")
+    parser.add_argument("--kept", type=Path, metavar="FOLDER", help="of vectors")
     parser.add_argument("--curve", type=Path, metavar="FILE.svg", help="write the reliability curve")
     parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
 
-    loaded = regard.load(given.model).loaded
-    layers = UsageEmbedder(loaded, given.layers and [*map(int, given.layers.split(","))]).layers
-    depth = loaded.network.depth(next(iter(loaded.network.prefixes)))
-    every, rows = list(range(depth + 1)), list[dict[str, Any]]()
-    settings = {"static (layer 0)": [0], "last layer": [depth], "the concordance": list(layers)}
-
+    kept = Kept(regard.load(given.model).loaded, given.kept)
+    depth, rows = kept.depth, list[dict[str, Any]]()
+    settings = {
+        "last layer": [depth],
+        "one before": [depth - 1],
+        "last two": [depth - 1, depth],
+        "last three": [depth - 2, depth - 1, depth],
+    }
     judged = {split: read_judged(given.data / "wic" / f"{split}.data.txt") for split in ("train", "dev")}
-    vectors = {split: layers_of(loaded, each.spans, every) for split, each in judged.items()}
-    some = [(span.text.split(" "), len(span.text[: span.start].split())) for span in judged["dev"].spans[:8]]
-    assert np.abs(usage_vectors(loaded, some, layers) - mean_of(vectors["dev"][:8], layers)).max() < 2e-3
-
+    vectors = {split: kept(f"wic_{split}", each.spans) for split, each in judged.items()}
     print(
-        "Word in Context     accuracy: train dev   AUC: train dev   calibration error: train, dev (if exact)"
+        "Word in Context  log loss  accuracy: train dev  AUC: train dev  calibration error (if exact)  slope"
     )
-    print(f"{'majority':<33}.500   .500")
     for name, chosen in settings.items():
         row = in_context(vectors, judged, chosen)
         p = row.pop("p")
         rows.append({"what": name} | row)
         shares = (row[f"{split}_{what}"] for what in ("accuracy", "auc") for split in judged)
         errors = (f"{row[f'{split}_error']:.3f} ({row[f'{split}_error_if_exact']:.3f})" for split in judged)
-        print(f"{name:<32}", "  ".join([*(f"{each:.3f}" for each in shares), *errors]))
-    bands(p["train"], judged["train"].same)
-    if given.curve is not None:
-        given.curve.write_text(curve(p["train"], judged["train"].same))
+        told = [f"{row['train_log_loss']:.4f}", *(f"{each:.3f}" for each in shares), *errors]
+        print(f"{name:<16}", "  ".join([*told, f"{row['slope']:.3f} {row['intercept']:.3f}"]))
+        if name == "last layer":
+            bands(p["train"], judged["train"].same)
+            if given.curve is not None:
+                given.curve.write_text(curve(p["train"], judged["train"].same))
 
-    for word in WORDS:
-        uses, senses = senseval(given.data / "senseval" / f"{word}.pos.gz")
-        bodies = [use.text for use in uses]
-        words = words_of(bodies)
-        of, one = layers_of(loaded, uses, every), np.full(len(uses), word, object)
-        majority = max(Counter(senses).values()) / len(senses)
-        print(f"\n{word}: {len(uses):,} uses, {len(set(senses))} senses; the most frequent {majority:.3f}")
-        rows.append({"task": word, "what": "majority", "accuracy": majority})
-        for name, chosen in settings.items():
+    brown = given.data / "brown" / "brown.tsv"
+    sets = {word: senseval(given.data / "senseval" / f"{word}.pos.gz") for word in ("line", "serve")}
+    sets |= {name: made_up(brown, words.split()) for name, words in MADE.items()}
+    for name, (spans, senses) in sets.items():
+        of, one = kept(name, spans), np.full(len(spans), name, object)
+        for what, chosen in settings.items():
             mean = mean_of(of, chosen)
-            scored = {f"{count} neighbours": left_out(mean, one, senses.tolist(), count) for count in (1, 5)}
-            train = mean_of(vectors["train"], chosen)
-            fitted = Calibration(*fit((train[0::2] * train[1::2]).sum(1), judged["train"].same))
-            scored["calibration error of pairs"] = said_of_pairs(fitted, mean, senses)
-            rows.append({"task": word, "what": name, "layers": chosen} | scored)
-            print(f"{name:<20}", "   ".join(f"{what} {share:.3f}" for what, share in scored.items()))
-        for labels in LABELS:
-            row = with_labels(mean, senses, words, labels)
-            rows.append({"task": word, "what": "labels", "labels": labels} | row)
+            scored = {f"{n} neighbours": left_out(mean, one, senses.tolist(), n) for n in (1, 5)}
+            scored["nearest mean"] = nearest_mean(mean, senses)
+            rows.append({"task": name, "what": what, "layers": chosen} | scored)
             print(
-                f"{labels:>3} labels a sense ", "   ".join(f"{of} {share:.3f}" for of, share in row.items())
+                f"{name:<6} {what:<12}", "   ".join(f"{each} {share:.3f}" for each, share in scored.items())
             )
-        for row in asked_for(mean, senses, bodies):
-            rows.append({"task": word, "what": "answers"} | row)
-            print(f"{row['answers']:>3} answers, {row['which']}: {row['taught']:.3f}, head {row['head']:.3f}")
-    finish("eval_senses", machine("numpy", "scikit-learn"), rows, keep=given.keep)
+        if name not in ("m4", "m6", "h1"):
+            for row in answers(mean_of(of, [depth]), senses, [span.text for span in spans]):
+                rows.append({"task": name} | row)
+                told = "   ".join(f"{each} {row[each]:.2f}" for each in list(row)[2:])
+                print(f"{name:<6} {row['answers']:>3} answers, {row['which']:<9}: {told}", flush=True)
+    suffix = "" if given.model == DEFAULT_MODEL else f"_{kept._name}"
+    finish(f"eval_senses{suffix}", machine("numpy", "scikit-learn"), rows, keep=given.keep)
 
 
 if __name__ == "__main__":

@@ -160,7 +160,10 @@ def test_count(run: Run, index: str, tmp_path: Path) -> None:
         (("find", "INDEX", "--in", "A bank, a bank.", "-w", "bank"), "is there 2 times. Mark the one meant"),
         (("find", "INDEX", "-w", "bank", "--where", "genr=x"), "--where must name a field"),
         (("find", "INDEX", "-w", "bank", "-k", "0"), "-k must be a whole number, at least 1; got 0."),
-        (("find", "INDEX", "-w", "bank", "-o", "a.txt"), "--output must end in .csv, .jsonl or .parquet"),
+        (
+            ("find", "INDEX", "-w", "bank", "-o", "a.txt"),
+            "--output must end in .csv, .tsv, .jsonl or .parquet",
+        ),
         (("find", "INDEX", "bank", "-w", "bank"), "give WORD or --word, not both"),
         (("count", "INDEX", '"bank" within <s/>'), "is not understood from 'within <s/>' on"),
         (("find", "nowhere", "-w", "bank"), "INDEX must be a folder that `regard index` has made"),

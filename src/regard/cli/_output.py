@@ -43,8 +43,8 @@ def check_outputs(files: Mapping[str, Path | None]) -> None:
 def check_table(path: Path | None) -> None:
     """Refuse a table's file by its name, before the work."""
     check_outputs({"--output": path})
-    if path is not None and path.suffix not in (".csv", ".jsonl", ".parquet"):
-        raise InputError(f"--output must end in .csv, .jsonl or .parquet; got {path.name!r}.")
+    if path is not None and path.suffix not in (".csv", ".tsv", ".jsonl", ".parquet"):
+        raise InputError(f"--output must end in .csv, .tsv, .jsonl or .parquet; got {path.name!r}.")
 
 
 def check_new(path: Path | None, *, force: bool | None = None) -> None:
@@ -73,15 +73,15 @@ def print_table(found: Any, what: str, output: Path | None, facts: Mapping[str, 
     elif output is not None:
         typer.echo(f"{len(found):,} of {found.total:,} {what} in {output}")
     else:
-        console().print(found)
+        console(getattr(found, "width", 0)).print(found)
 
 
-def console() -> "Console":
-    """Where results are drawn: 80 columns in a pipe, the terminal's own width up to 100 on one."""
+def console(least: int = 0) -> "Console":
+    """Where results are drawn: 80 columns in a pipe, the terminal's own width up to 100 on one; or more."""
     from rich.console import Console
 
     drawn = Console(highlight=False)
-    return Console(highlight=False, width=min(drawn.width, 100))
+    return Console(highlight=False, width=max(least, min(drawn.width, 100)))
 
 
 # Seconds between two lines where stderr is no terminal.

@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ INDEX = argument("INDEX", "The folder of an index, as regard index makes it.")
 WHERE = option(
     "--where COND", 'Only there, such as genre=news, "year>=1990", "text~river" or @NAME; all that are given.'
 )
-TABLE = option("--output -o FILE", "Write a .csv, .jsonl or .parquet file.")
+TABLE = option("--output -o FILE", "Write a .csv, .tsv (for spreadsheets), .jsonl or .parquet file.")
 WORD = argument("WORD", "A word or several in a row.")
 QUERY = argument(
     "WORD", 'A word, some in a row, bank*, "/banks?/", or CQL: \'[lemma="go"] []{0,3} "bank"\'.', None
@@ -151,6 +152,8 @@ def find(
     why: bool = flag("--why", "Say for each line which words around make it fit."),
     any_word: bool = flag("--any-word", "Find other words used so; `regard index --all` comes before."),
     output: Path | None = TABLE,
+    width: int = option("--width N", "Cells of a line.", 80, min=40),
+    whole: bool = flag("--sentences", "Whole sentences in the place of lines."),
     save_where: str | None = option("--save-where NAME", "Keep the --where conditions, for --where @NAME."),
     case: bool = CASE,
     bare: bool = DIACRITICS,
@@ -197,6 +200,7 @@ def find(
             diacritics=not bare,
             progress=progress.show,
         )
+    found = replace(found, width=width, whole=whole)
     facts = {"total": found.total, "about": found.about, "per_million": found.per_million}
     print_table(found, "uses", output, facts | {"lines": found.to_rows()} if as_json else None)
 
@@ -389,7 +393,7 @@ def drift(
 
 
 def tune_layer(
-    data: Path = argument("DATA", "Uses that people have judged; see above."),
+    data: list[Path] = argument("DATA...", "Uses that people have judged, a file for each kind; see above."),
     model: str = MODEL,
     output: Path | None = option("--output -o FILE", "Write the best settings, for --settings."),
     index: Path | None = option("--index INDEX", "Let this index use them; it must have no vectors yet."),
@@ -401,15 +405,15 @@ def tune_layer(
     {"word": .., "first": USE, "second": USE, "same": true}, or senses, {"word": .., "sense": ..} with a use.
     A use is {"text": .., "start": .., "stop": ..} or {"words": [..], "index": ..}.
 
-    The best layers have the least log loss on words that the fit has not seen; with senses, the most uses
-    that have the sense of their five nearest.
+    The best layers have the least mean rank over the files: by the log loss on words that the fit has not
+    seen; with senses, by the uses that have the sense of their five nearest.
     """
     check_outputs({"--output": output})
     from regard.concordance import read_judged, tune_layers, use_settings
 
     if index is not None:
         use_settings(index, None)
-    judged = read_judged(data)
+    judged = list(map(read_judged, data))
     loaded = load_model(model)
     with Progress("uses") as progress:
         tuning = tune_layers(loaded, judged, progress=progress.show)

@@ -36,7 +36,7 @@ def make_any(store: Store, cache: VectorCache, progress: Progress = None) -> Non
     lancedb, kinds, pa = _lancedb()
     with writer(store.folder):
         cache.all(progress)
-        if store.manifest.get("any") == store.manifest["embedded"] and (store.folder / _FOLDER).is_dir():
+        if store.manifest.get("any") == store.manifest["embedded"] and _opened(store) is not None:
             return
         folder, fresh = (store.folder / name for name in (_FOLDER, f"{_FOLDER}.new"))
         shutil.rmtree(fresh, ignore_errors=True)
@@ -52,6 +52,16 @@ def make_any(store: Store, cache: VectorCache, progress: Progress = None) -> Non
         fresh.rename(folder)
         with store.writing():
             store.note(any=store.manifest["embedded"])
+
+
+def _opened(store: Store) -> Any:
+    """The table; None where it is not there, or damaged."""
+    try:
+        table = _lancedb()[0].connect(store.folder / _FOLDER).open_table(_TABLE)
+        table.search().select(["use", "v"]).limit(1).to_arrow()
+        return table if table.count_rows() else None
+    except (OSError, RuntimeError, ValueError):
+        return None
 
 
 def _batches(store: Store, pa: Any, schema: Any, width: int) -> Iterator[Any]:
@@ -71,12 +81,17 @@ class AnyWord:
     """What finds other words, in an index whose words all have vectors."""
 
     def __init__(self, store: Store) -> None:
-        lancedb, _, _ = _lancedb()
+        _lancedb()
         made, wanted = store.manifest.get("any"), len(store.tokens)
-        if made != wanted or not (store.folder / _FOLDER).is_dir():
+        table = _opened(store) if made == wanted else None
+        if made == wanted and table is None:
+            raise InputError(
+                "any_word must have its folder whole, which is damaged: run `regard index --all`."
+            )
+        if table is None:
             what = "the vectors of all words" if made is None else "those of the texts that were added"
             raise InputError(f"any_word must have {what}: run `regard index --all` first, or embed_all().")
-        self._store, self._table = store, lancedb.connect(store.folder / _FOLDER).open_table(_TABLE)
+        self._store, self._table = store, table
 
     def find(self, query: Vectors, word: str, where: Sequence[str], k: int) -> tuple[Found, int]:
         """The nearest k uses of other words under conditions, and how many uses other words have."""

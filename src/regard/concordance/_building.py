@@ -14,7 +14,7 @@ import regex  # type: ignore[import-untyped, unused-ignore]
 
 from regard.concordance._store import Store, writer
 from regard.concordance._tokens import COLUMNS, packed
-from regard.concordance._values import ORDERS, iso_date
+from regard.concordance._values import ORDERS, SENTENCE_ENDS, iso_date
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.core.extras import optional
@@ -399,7 +399,7 @@ def _added(
         yield text
 
 
-_ENDS: Final = (r"\n\s*\n", r"[.?!…][\"'”’»)\]]*\s|[。？！]", r"\n", r"\s")
+_ENDS: Final = (r"\n\s*\n", SENTENCE_ENDS.pattern, r"\n", r"\s")
 """Where a long text is cut: behind a paragraph, a sentence, a line, or a word."""
 
 

@@ -32,8 +32,7 @@ class Concordance:
     Args:
         path: the folder of an index, as `regard index` or `build_index` makes it.
         model: a `regard.Model`, its name or its folder; None for that of the index's vectors, or the default.
-        layers: those whose mean is taken; None for those of the index's vectors, or from two thirds of the
-            depth on.
+        layers: those whose mean is taken; None for those of the index's vectors, or the last.
 
     Raises:
         InputError: there is no index, or it is of another version, not finished, or of another model.

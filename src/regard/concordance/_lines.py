@@ -8,6 +8,7 @@ from unicodedata import bidirectional
 
 from regard.concordance._meaning import Calibration, Reason
 from regard.concordance._uses import Place
+from regard.concordance._values import SENTENCE_ENDS
 from regard.core.displayable import Displayable
 from regard.core.wording import excerpt, printable
 
@@ -49,6 +50,13 @@ class Line:
         """What stands after it."""
         return self.place.body[self.place.stop :]
 
+    @property
+    def sentence(self) -> tuple[str, str, str]:
+        """What stands before the word in its sentence, the word, and what stands after it there."""
+        start = max((found.end() for found in SENTENCE_ENDS.finditer(self.left)), default=0)
+        end = SENTENCE_ENDS.search(self.right)
+        return self.left[start:], self.place.node, self.right[: end.end() if end else None].rstrip()
+
 
 @dataclass(frozen=True, eq=False)
 class Lines(Displayable):
@@ -59,12 +67,16 @@ class Lines(Displayable):
         total: how many uses there are, of which these are a part.
         about: how they were ordered, in words.
         per_million: how many uses there are in a million words; None of a sample, and of other words.
+        width: of a line as it is drawn, in cells.
+        whole: whether whole sentences are drawn in the place of lines.
     """
 
     lines: tuple[Line, ...]
     total: int
     about: str = ""
     per_million: float | None = None
+    width: int = _WIDTH
+    whole: bool = False
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -124,16 +136,30 @@ class Lines(Displayable):
         yield Text(told if self.per_million is None else f"{told}; {self.per_million:,.1f} per million words")
         yield Text()
         gutter = max((len(str(line.place.use)) for line in self.lines), default=0)
+        before = round(_SHOWN * self.width / _WIDTH)
         for line in self.lines:
-            left, right = (_one_line(each) for each in (line.left[-2 * _WIDTH :], line.right[:_WIDTH]))
-            node = excerpt(line.place.node, _SHOWN)
-            shown = Text(f"{line.place.use:>{gutter}}  ", style="dim", no_wrap=True, overflow="crop")
-            shown.append(_isolated(_before(left)), style="not dim")
-            shown.append(_isolated(node), style="not dim bold")
-            rest = _WIDTH - gutter - 2 - _SHOWN - cell_len(node)
-            yield shown.append(_isolated(set_cell_size(right, rest).rstrip()), style="not dim")
-            if line.similarity is None and line.label is None:
+            if self.whole:
+                left, node, right = (_one_line(each) for each in line.sentence)
+                shown = Text(f"{line.place.use:>{gutter}}  ", style="dim")
+                shown.append(_isolated(left), style="not dim").append(_isolated(node), style="not dim bold")
+                yield shown.append(_isolated(right), style="not dim")
+                yield from self._about(line, gutter)
                 continue
+            left, right = (
+                _one_line(each) for each in (line.left[-2 * self.width :], line.right[: self.width])
+            )
+            node = excerpt(line.place.node, before)
+            shown = Text(f"{line.place.use:>{gutter}}  ", style="dim", no_wrap=True, overflow="crop")
+            shown.append(_isolated(_before(left, before)), style="not dim")
+            shown.append(_isolated(node), style="not dim bold")
+            rest = self.width - gutter - 2 - before - cell_len(node)
+            yield shown.append(_isolated(set_cell_size(right, max(rest, 0)).rstrip()), style="not dim")
+            yield from self._about(line, gutter)
+
+    def _about(self, line: Line, gutter: int) -> "Iterator[RenderableType]":
+        from rich.text import Text
+
+        if line.similarity is not None or line.label is not None:
             chance = line.probability and f"{line.answer or 'likely'}, {100 * line.probability:.0f} %"
             cosine = line.similarity and f"cosine {line.similarity:.3f}"
             where = printable(f"{line.place.where} of {line.place.source}")
@@ -142,7 +168,7 @@ class Lines(Displayable):
             yield Text(indent + "   ".join(map(str, filter(None, about))), style="dim")
             if line.reasons:
                 words = ", ".join(f"{each.word} {each.drop:+.3f}" for each in line.reasons)
-                told = excerpt(f"{indent}because of {words}", _WIDTH)
+                told = excerpt(f"{indent}because of {words}", self.width)
                 yield Text(told, style="dim")
 
 
@@ -157,13 +183,13 @@ def _one_line(text: str) -> str:
     return printable(inner.join((" " * text[:1].isspace(), " " * (inner != "" and text[-1:].isspace()))))
 
 
-def _before(text: str) -> str:
+def _before(text: str, cells: int) -> str:
     """The end of a text in so many cells, to the right."""
     from rich.cells import cell_len
 
-    while cell_len(text) > _SHOWN:
+    while cell_len(text) > cells:
         text = text[1:]
-    return " " * (_SHOWN - cell_len(text)) + text
+    return " " * (cells - cell_len(text)) + text
 
 
 def scored(calibration: Calibration | None, line: Line, cosine: float) -> Line:

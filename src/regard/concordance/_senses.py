@@ -17,11 +17,10 @@ from regard.concordance._store import Store
 from regard.concordance._teach import (
     UNSURE,
     Examples,
-    decided,
-    head_of,
     learning,
     marked,
     read_examples,
+    taught,
     words_of,
     write_examples,
 )
@@ -179,10 +178,10 @@ def senses(
         numbers, stability, told = grouping(vectors, groups, seed)
         lines = [replace(line, label=str(number + 1)) for line, number in zip(lines, numbers, strict=True)]
     else:
-        lines = _labelled(embed, lines, vectors, examples)
+        lines, right = _labelled(embed, lines, vectors, examples)
         told = (
             f"Labelled by {sum(map(len, examples.values()))} examples of {len(examples)} senses in {file}; "
-            f"{UNSURE} is what is likely by less than {100 * SURE:.0f} %."
+            f"{UNSURE} is what is likely by less than {100 * SURE:.0f} %. {right}"
         )
     members = _members(lines, vectors)
     described = []
@@ -239,21 +238,31 @@ def _substitutes(loaded: "Loaded", typical: Lines) -> tuple[tuple[str, float], .
 
 def _labelled(
     embed: UsageEmbedder, lines: Sequence[Line], vectors: Vectors, examples: Examples
-) -> list[Line]:
-    """Lines with the sense that the examples give them; those that are examples keep what the user said."""
+) -> tuple[list[Line], str]:
+    """Lines with the sense that the examples give them, and how right these are by themselves.
+
+    Those that are examples keep what the user said; examples of other texts are uses beside these.
+    """
     said = {(span.text, span.start): name for name, spans in examples.items() for span in spans}
-    own = [said.get((line.place.body, line.place.start)) for line in lines]
-    head = head_of(embed, examples)
-    names = head.classes_.tolist()
-    known = {row: names.index(name) for row, name in enumerate(own) if name is not None}
-    words = words_of(line.place.body for line in lines)
-    shares = decided(head.predict_proba(vectors), vectors, words, known)
-    found = []
-    for line, name, row in zip(lines, own, shares, strict=True):
-        likely = names[row.argmax()] if row.max() >= SURE else UNSURE
-        probability = None if name else float(row.max())
-        found.append(replace(line, label=name or likely, probability=probability))
-    return found
+    here = {(line.place.body, line.place.start): row for row, line in enumerate(lines)}
+    spans = [(name, span) for name, of in examples.items() for span in of]
+    known = {here[span.text, span.start]: name for name, span in spans if (span.text, span.start) in here}
+    others = [(name, span) for name, span in spans if (span.text, span.start) not in here]
+    if others:
+        vectors = np.concatenate([vectors, embed([span for _, span in others])])
+        known |= {len(lines) + at: name for at, (name, _) in enumerate(others)}
+    words = words_of([*(line.place.body for line in lines), *(span.text for _, span in others)])
+    found = taught(vectors, words, known)
+    out = []
+    for line, row in zip(lines, found.shares, strict=False):
+        name = said.get((line.place.body, line.place.start))
+        likely = found.names[row.argmax()] if row.max() >= SURE else UNSURE
+        out.append(replace(line, label=name or likely, probability=None if name else float(row.max())))
+    told = (
+        f"On your {len(spans)} examples, left out in turn: {found.right:.2f} right; each counted as often as "
+        f"uses are nearest to it, {found.of_all:.2f}. Probabilities are tempered by that."
+    )
+    return out, told
 
 
 _STABLE: Final = 0.6  # the least adjusted Rand index of a stable grouping

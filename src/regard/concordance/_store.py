@@ -2,8 +2,10 @@
 
 import json
 import math
+import os
 import sqlite3
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -57,25 +59,33 @@ class Store:
         self.folder = folder
         self._tokens: Tokens | None = None
         self._most = self._ends = math.inf  # seconds of a query, and when it ends
+        self.read_only = not all(os.access(each, os.W_OK) for each in (folder, folder / FILE))
         try:
-            self.db = _connected(folder / FILE)
-            rows = self.db.execute("SELECT name, value FROM manifest")
+            self.db = _connected(folder / FILE, read_only=self.read_only)
+            rows = self.rows("SELECT name, value FROM manifest")
             self.manifest: dict[str, Any] = {name: json.loads(value) for name, value in rows}
-        except sqlite3.OperationalError as error:
-            raise OutputError(f"{str(folder)!r} must be yours to write in ({error}).") from error
-        except sqlite3.DatabaseError as error:
-            raise InputError(f"{str(folder / FILE)!r} is damaged ({error}); make the index again.") from error
+        except (sqlite3.DatabaseError, ValueError) as error:
+            raise self.damaged(error) from error
         if self.manifest.get("version") != VERSION:
             raise InputError(
                 f"index must be of version {VERSION}; {str(folder)!r} is of {self.manifest.get('version')}. "
                 "Make it again."
             )
 
+    def damaged(self, error: object) -> InputError:
+        """The error for a file that does not hold what it should."""
+        return InputError(f"{str(self.folder / FILE)!r} is damaged ({error}); make the index again.")
+
     @property
     def tokens(self) -> Tokens:
         """The corpus as numbers, read again where texts were added."""
         if self._tokens is None or self._tokens.blocks != self.one("SELECT count(*) FROM block"):
-            self._tokens = Tokens(self.rows)
+            try:
+                self._tokens = Tokens(self.rows)
+                if len(self._tokens.text_first) - 1 != self.one("SELECT coalesce(max(id), 0) FROM text"):
+                    raise ValueError("texts have no words")
+            except (zlib.error, ValueError) as error:
+                raise self.damaged(error) from error
         return self._tokens
 
     def check_finished(self) -> None:
@@ -104,6 +114,8 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """A transaction: all of it is there afterwards, or nothing."""
+        if self.read_only:
+            raise OutputError(f"{str(self.folder)!r} can only be read.")
         try:
             self.db.execute("BEGIN IMMEDIATE")
             yield
@@ -113,17 +125,28 @@ class Store:
                 self.db.execute("ROLLBACK")
             if isinstance(error, sqlite3.OperationalError):
                 raise OutputError(f"{str(self.folder)!r} cannot be written to ({error}).") from error
+            if isinstance(error, sqlite3.DatabaseError):
+                raise self.damaged(error) from error
             raise
 
     def rows(self, query: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query; InputError where it, or a regular expression in it, takes too long."""
+        """All rows of a query.
+
+        Raises:
+            InputError: the query, or a regular expression in it, takes too long; or the file is damaged.
+            OutputError: the file cannot be read now.
+        """
         self._ends = time.monotonic() + self._most
         try:
             return self.db.execute(query, values).fetchall()
         except sqlite3.OperationalError as error:
             if "interrupted" in str(error) or "user-defined function" in str(error):
                 raise InputError("word or where must be simpler: the search takes too long.") from error
-            raise
+            if any(each in str(error) for each in ("unable to open", "locked", "disk", "readonly")):
+                raise OutputError(f"{str(self.folder)!r} cannot be read ({error}).") from error
+            raise self.damaged(error) from error
+        except sqlite3.DatabaseError as error:
+            raise self.damaged(error) from error
         finally:
             self._ends = math.inf
 
@@ -140,8 +163,8 @@ class Store:
 
     def one(self, query: str, values: Sequence[Any] = ()) -> Any:
         """The first value of the first row; None where there is none."""
-        found = self.db.execute(query, values).fetchone()
-        return None if found is None else found[0]
+        found = self.rows(query, values)
+        return found[0][0] if found else None
 
 
 def numbers(ids: Iterable[int]) -> str:
@@ -179,11 +202,19 @@ def writer(folder: Path) -> Iterator[Store]:
             store.db.close()
 
 
-def _connected(file: Path) -> sqlite3.Connection:
+def _connected(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    name = str(file)
+    if read_only:
+        # What another process is writing lies beside the file. Without that nobody writes, and SQLite needs
+        # no files of its own there.
+        beside = file.with_name(f"{file.name}-wal")
+        writes = beside.exists() and beside.stat().st_size
+        name = f"{file.absolute().as_uri()}?mode=ro" + ("" if writes else "&immutable=1")
     # None: transactions begin where `writing` says. A write of another process is waited for.
-    db = sqlite3.connect(file, isolation_level=None, timeout=60, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = NORMAL")
+    db = sqlite3.connect(name, isolation_level=None, timeout=60, check_same_thread=False, uri=read_only)
+    if not read_only:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA temp_store = MEMORY")
     for name, function in (("regexp", fits), ("holds", holds), ("says", holds.__wrapped__), ("bare", bare)):
         db.create_function(name, -1, function, deterministic=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,9 @@ _C: Final = 300.0
 # many words beside those that are counted, in the shares of all senses together.
 _NEAREST, _POWER, _WORDS = 10, 1.35, 300.0
 
+_TURNS: Final = 50  # in which examples are left out
+_DRAWN: Final = 20  # of the first uses that --teach asks for
+
 
 def learning(name: str) -> Any:
     """A module of scikit-learn, or of what it needs."""
@@ -52,9 +55,16 @@ def fit(vectors: Vectors, labels: Sequence[str]) -> Any:
     return model.fit(np.asarray(vectors, np.float64), np.array(labels, str))
 
 
-def decided(
-    probabilities: NDArray[np.float64], vectors: Vectors, words: Words, known: Mapping[int, int]
-) -> Any:
+def nearest_of(vectors: Vectors) -> Any:
+    """The ten uses nearest to each, without itself; None of one use."""
+    if len(vectors) == 1:
+        return None
+    count = min(_NEAREST, len(vectors) - 1)
+    search = learning("sklearn.neighbors").NearestNeighbors(n_neighbors=count, algorithm="brute")
+    return search.fit(vectors).kneighbors(return_distance=False)
+
+
+def decided(probabilities: NDArray[np.float64], nearest: Any, words: Words, known: Mapping[int, int]) -> Any:
     """What is likely, (uses, senses), by the head's `probabilities`, the uses near, and the words around.
 
     Few labels say little of a use that is unlike all of them, and a vector little of the words far from it.
@@ -67,12 +77,9 @@ def decided(
     Source: Zhou et al. 2004, "Learning with local and global consistency", one step of it; Nigam et al. 2000,
     "Text classification from labeled and unlabeled documents using EM", one step of it.
     """
-    if len(vectors) == 1:
+    if nearest is None:
         return probabilities
     normalize = learning("sklearn.preprocessing").normalize
-    count = min(_NEAREST, len(vectors) - 1)
-    search = learning("sklearn.neighbors").NearestNeighbors(n_neighbors=count, algorithm="brute")
-    nearest = search.fit(vectors).kneighbors(return_distance=False)  # of each, without itself
 
     def averaged(p: NDArray[np.float64]) -> Any:
         return normalize((p + p[nearest].mean(1)) ** _POWER, "l1")
@@ -104,6 +111,71 @@ def _of_words(words: Words, shares: NDArray[np.float64]) -> NDArray[np.float64]:
         total = own @ size - (own * size)[text] + _WORDS
         out[:, sense] = np.bincount(text, np.log(count / total), len(shares))
     return out / np.sqrt(np.maximum(size, 1))[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Taught:
+    """What examples say of all uses.
+
+    Attributes:
+        names: of the senses.
+        shares: how likely each is, (uses, senses), tempered by `power`.
+        right: the share of the examples that get their sense where they are left out in turn.
+        of_all: the same, where each example counts as often as uses are nearest to it: an estimate for all.
+        power: to which probabilities are raised before they are made to add up to 1.
+    """
+
+    names: list[str]
+    shares: NDArray[np.float64]
+    right: float
+    of_all: float
+    power: float
+
+
+def taught(vectors: Vectors, words: Words, known: Mapping[int, str]) -> Taught:
+    """Label uses by those that have a label, `known` by row, with probabilities that these bear out.
+
+    Each label is left out in its turn (of more than fifty, some at a time), and its use labelled by the
+    others. The power is that of the greatest likelihood of what was left out, with the prior
+    exp(-2 log(power)^2): few labels change little.
+
+    Source: Guo et al. 2017, arXiv 1706.04599 (one temperature), on what was left out.
+    """
+    names, nearest = sorted(set(known.values())), nearest_of(vectors)
+
+    def shares(rows: Mapping[int, str]) -> NDArray[np.float64]:
+        out = np.full((len(vectors), len(names)), 1.0 / len(names))
+        if len(set(rows.values())) > 1:
+            head = fit(vectors[[*rows]], [*rows.values()])
+            kinds = head.classes_.tolist()
+            own = {row: kinds.index(name) for row, name in rows.items()}
+            out[:] = 0
+            out[:, [*map(names.index, kinds)]] = decided(head.predict_proba(vectors), nearest, words, own)
+        return out
+
+    order, found = list(known), list[NDArray[np.float64]]()
+    groups = [order[at::_TURNS] for at in range(min(_TURNS, len(order)))]
+    for group in groups:
+        rest = {row: name for row, name in known.items() if row not in group}
+        found.append(shares(rest)[group])
+    left, truth = np.concatenate(found), [names.index(known[row]) for group in groups for row in group]
+    at = np.arange(len(truth))
+
+    def likelihood(power: float) -> float:
+        return float(np.log(tempered(left, power)[at, truth]).sum() - 2 * np.log(power) ** 2)
+
+    power = max(np.geomspace(0.1, 2, 60).tolist(), key=likelihood)
+    right = left.argmax(1) == truth
+    asked = vectors[[row for group in groups for row in group]]
+    weights = np.bincount((vectors @ asked.T).argmax(1), minlength=len(right))
+    of_all = float(weights @ right / weights.sum())
+    return Taught(names, tempered(shares(known), power), float(right.mean()), of_all, power)
+
+
+def tempered(shares: NDArray[np.float64], power: float) -> Any:
+    """Probabilities to a power, made to add up to 1; none below 1e-9 before."""
+    raised = np.maximum(shares, 1e-9) ** power
+    return raised / raised.sum(1, keepdims=True)
 
 
 def next_use(vectors: Vectors, asked: Sequence[int], head: Any) -> int | None:
@@ -174,6 +246,12 @@ def head_of(embed: UsageEmbedder, examples: Examples) -> Any:
     return fit(embed([span for spans in examples.values() for span in spans]), names)
 
 
+def drawn_use(count: int, asked: Sequence[int]) -> int | None:
+    """A use at random of those that were not asked about; None where all have been."""
+    rest = np.setdiff1d(np.arange(count), asked)
+    return int(np.random.default_rng(len(asked)).choice(rest)) if len(rest) else None
+
+
 def teach(
     embed: UsageEmbedder,
     word: str,
@@ -183,14 +261,19 @@ def teach(
     ask: Callable[[Line, Sequence[str]], str | None],
     most: int,
 ) -> int:
-    """Ask for the senses of uses, those first that decide most: see `Concordance.teach`."""
+    """Ask for the senses of uses: see `Concordance.teach`.
+
+    The first twenty are drawn, and then every second; the others decide most. Answers that were all asked for
+    because they are hard say too little of how many others are right, and leave out senses.
+    """
     examples = read_examples(file, word, least=0) if file.exists() else {}
     said = {(span.text, span.start) for spans in examples.values() for span in spans}
     asked = [row for row, line in enumerate(lines) if (line.place.body, line.place.start) in said]
     count = 0
     while count < most:
         head = head_of(embed, examples) if len(examples) > 1 else None
-        row = next_use(vectors, asked, head)
+        draw = len(asked) < _DRAWN or len(asked) % 2 == 1
+        row = drawn_use(len(vectors), asked) if draw else next_use(vectors, asked, head)
         if row is None:
             break
         line = lines[row]

@@ -40,6 +40,13 @@ class Tokens:
         joined = {}
         for at, (name, kind) in enumerate(COLUMNS.items()):
             joined[name] = np.frombuffer(b"".join(zlib.decompress(row[at]) for row in rows), f"<{kind}")
+        sums = [
+            (joined["docs"].sum(), "texts"),
+            (joined["texts"].sum(), "forms"),
+            (len(joined["forms"]), "gaps"),
+        ]
+        if any(count != len(joined[name]) for count, name in sums):
+            raise ValueError("its blocks do not fit together")
         self.forms = np.concatenate([np.zeros(1, np.uint32), joined["forms"]])
         self._gaps = joined["gaps"]
         self.text_first = 1 + np.concatenate([[0], np.cumsum(joined["texts"], dtype=np.int64)])

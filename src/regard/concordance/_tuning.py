@@ -109,12 +109,14 @@ def drawn_pairs(words: NDArray[Any], senses: NDArray[Any]) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-def fit(cosines: NDArray[Any], same: NDArray[np.bool_]) -> tuple[float, float]:
+def fit(
+    cosines: NDArray[Any], same: NDArray[np.bool_], weights: NDArray[Any] | None = None
+) -> tuple[float, float]:
     """Slope and intercept of a `Calibration`, of the greatest likelihood."""
     # A pair of each kind beside them and a penalty, both of next to no weight: they end a perfect separation.
     x, y = np.append(nearness(cosines), [0.0, 0.0]), np.append(same, [False, True])
     model = learning("sklearn.linear_model").LogisticRegression(C=1e3, tol=1e-9)
-    model.fit(x[:, None], y, np.append(np.ones(len(same)), [1e-3, 1e-3]))
+    model.fit(x[:, None], y, np.append(np.ones(len(same)) if weights is None else weights, [1e-3, 1e-3]))
     return float(model.coef_[0, 0]), float(model.intercept_[0])
 
 
@@ -142,9 +144,9 @@ class Tuning(Displayable):
     """Layers and means of neighbouring layers, the best first.
 
     Attributes:
-        rows: for each its layers; of pairs the AUC, and the log loss and the expected calibration error by a
-            fit on other words; the share of uses with the sense of most of their five nearest, None without
-            senses; slope and intercept.
+        rows: for each its layers; its mean rank in the sets; of pairs the AUC, and the log loss and the
+            expected calibration error by a fit on other words; the share of uses with the sense of most of
+            their five nearest, None without senses; slope and intercept. They are means over the sets.
         settings: the model, its best layers and their calibration, as an index keeps them.
     """
 
@@ -152,27 +154,31 @@ class Tuning(Displayable):
     settings: dict[str, Any]
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """A dictionary for each: layers, auc, log_loss, calibration_error, neighbours, slope, intercept."""
+        """A dictionary for each: layers, rank, auc, log_loss, calibration_error, neighbours, slope, ..."""
         return [dict(row) for row in self.rows]
 
     def _parts(self) -> "Iterator[RenderableType]":
         yield f"{self.settings['meaning']['model']} on {self.settings['calibration']['fitted_on']}"
-        digits = {"auc": 3, "log_loss": 4, "calibration_error": 3, "neighbours": 3}
+        digits = {"rank": 1, "auc": 3, "log_loss": 4, "calibration_error": 3, "neighbours": 3}
         table = []
         for row in self.rows:
             told = ["-" if row[name] is None else f"{row[name]:.{n}f}" for name, n in digits.items()]
             table.append(["+".join(map(str, row["layers"])), *told])
-        yield plain_table(["layers", "AUC", "log loss", "calibration error", "5 neighbours"], table)
+        yield plain_table(["layers", "rank", "AUC", "log loss", "calibration error", "5 neighbours"], table)
+        if self.settings["calibration"]["fitted_on"].count(";") == 0:
+            yield "By one set. Its best layers may not be those of other words: give several kinds."
 
 
-def tune_layers(model: Any, judged: Judged, *, progress: Progress = None) -> Tuning:
-    """Score the layers of a model, and means of up to four neighbouring ones, on judged uses.
+def tune_layers(model: Any, judged: Judged | Sequence[Judged], *, progress: Progress = None) -> Tuning:
+    """Score the layers of a model, and means of up to four neighbouring ones, on sets of judged uses.
 
-    The best has most uses with the sense of their five nearest others; of pairs, the least log loss.
+    The best has the least mean rank over the sets. In one with senses the first has most uses with the sense
+    of their five nearest others; in one of pairs, the least log loss. The calibration is fitted on all pairs,
+    those of each set with the same weight.
 
     Args:
         model: a `regard.Model`, or what it holds.
-        judged: as `read_judged` gives them.
+        judged: as `read_judged` gives them, one or more.
         progress: called with (done, total) while vectors are computed.
 
     Example:
@@ -190,31 +196,48 @@ def tune_layers(model: Any, judged: Judged, *, progress: Progress = None) -> Tun
     """
     loaded = getattr(model, "loaded", model)
     depth = loaded.network.depth(next(iter(loaded.network.prefixes)))
-    vectors = layers_of(loaded, judged.spans, list(range(1, depth + 1)), progress)
+    sets = [judged] if isinstance(judged, Judged) else list(judged)
+    vectors = [layers_of(loaded, each.spans, list(range(1, depth + 1)), progress) for each in sets]
     runs = [(a, a + size) for size in range(1, _MOST_LAYERS + 1) for a in range(depth - size + 1)]
-    rows = [_row(judged, vectors[:, a:b].astype(np.float32).mean(1), range(a + 1, b + 1)) for a, b in runs]
-    rows.sort(key=lambda row: (-(row["neighbours"] or 0), row["log_loss"]))
-    about = f"{judged.name}, {len(judged.same):,} pairs of {len(set(judged.words)):,} words"
+    scores, fits = [], []
+    for a, b in runs:
+        means = [of[:, a:b].astype(np.float32).mean(1) for of in vectors]
+        found = [_scores(each, mean) for each, mean in zip(sets, means, strict=True)]
+        scores.append([of for of, _ in found])
+        weights = np.concatenate([np.full(len(each.same), 1e3 / len(each.same)) for each in sets])
+        same = np.concatenate([each.same for each in sets])
+        fits.append(fit(np.concatenate([of for _, of in found]), same, weights))
+    ranks = np.zeros(len(runs))
+    for at in range(len(sets)):
+        keys = [(-(row[at]["neighbours"] or 0), row[at]["log_loss"]) for row in scores]
+        ranks += [1 + sum(other < key for other in keys) for key in keys]
+    rows = []
+    for (a, b), of, (slope, intercept), rank in zip(runs, scores, fits, ranks / len(sets), strict=True):
+        row: dict[str, Any] = {"layers": list(range(a + 1, b + 1)), "rank": float(rank)}
+        for name in of[0]:
+            known = [each[name] for each in of if each[name] is not None]
+            row[name] = float(np.mean(known)) if known else None
+        rows.append(row | {"slope": slope, "intercept": intercept})
+    rows.sort(key=lambda row: (row["rank"], row["log_loss"]))
+    about = "; ".join(f"{of.name}, {len(of.same):,} pairs of {len(set(of.words)):,} words" for of in sets)
     best = Calibration(rows[0]["slope"], rows[0]["intercept"], fitted_on=about)
     meaning = UsageEmbedder(loaded, rows[0]["layers"]).about()
     return Tuning(tuple(rows), {"meaning": meaning, "calibration": asdict(best)})
 
 
-def _row(judged: Judged, vectors: NDArray[Any], layers: Sequence[int]) -> dict[str, Any]:
+def _scores(judged: Judged, vectors: NDArray[Any]) -> tuple[dict[str, Any], NDArray[Any]]:
+    """What is said of a set, and the cosines of its pairs."""
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     first, second = judged.pairs.T
     cosines = np.einsum("nd,nd->n", vectors[first], vectors[second])
     p = unseen(cosines, judged.same, judged.words[first])
-    slope, intercept = fit(cosines, judged.same)
-    return {
-        "layers": list(layers),
+    scores = {
         "auc": float(learning("sklearn.metrics").roc_auc_score(judged.same, cosines)),
         "log_loss": -float(np.log(np.where(judged.same, p, 1 - p)).mean()),
         "calibration_error": calibration_error(p, judged.same),
         "neighbours": left_out(vectors, judged.words, judged.senses) if judged.senses else None,
-        "slope": slope,
-        "intercept": intercept,
     }
+    return scores, cosines
 
 
 def layers_of(

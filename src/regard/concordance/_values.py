@@ -12,6 +12,9 @@ import regex  # type: ignore[import-untyped, unused-ignore]
 PATIENCE: Final = 1.0
 """Seconds in which a regular expression says whether it fits a text."""
 
+SENTENCE_ENDS: Final = regex.compile(r"[.?!…][\"'”’»)\]]*\s|[。？！]")
+"""Where a sentence ends, as far as marks say it."""
+
 ORDERS: Final = {"dmy": "d/m/y", "mdy": "m/d/y"}
 """The orders of a date of three numbers whose year comes last."""
 

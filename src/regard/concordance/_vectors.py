@@ -48,15 +48,15 @@ def span_in(words: Sequence[str], index: int) -> Span:
 
 
 class UsageEmbedder:
-    """What makes vectors of uses: the mean of a word's pieces, at the mean of some layers."""
+    """What makes vectors of uses: the mean of a word's pieces, at the last layer or the mean of some."""
 
     def __init__(self, loaded: "Loaded", layers: Sequence[int] | None = None) -> None:
         from regard.embedding import Embedder, Mix, Request
 
         depth = loaded.network.depth(next(iter(loaded.network.prefixes)))
-        chosen = tuple(range(max(1, round(2 * depth / 3)), depth + 1)) if layers is None else tuple(layers)
+        chosen = (depth,) if layers is None else tuple(layers)
         self.layers = Request(level="token", layer=Mix(chosen)).layers(depth)
-        self.loaded = loaded
+        self.loaded, self.width = loaded, int(loaded.network.config.d_model)
         self._embedder = Embedder(loaded, Request(level="token", layer=Mix(self.layers)))
 
     @cached_property
@@ -126,7 +126,7 @@ def usage_vectors(
     Args:
         model: a `regard.Model`, or what it holds.
         rows: for each the words of a sentence, and which of them is meant.
-        layers: those whose mean is taken; None for those from two thirds of the depth on.
+        layers: those whose mean is taken; None for the last.
 
     Returns:
         (rows, d), each of length 1: the dot product of two is their cosine.
@@ -152,8 +152,9 @@ class VectorCache:
         about = embed.about()
         earlier = store.manifest.get("meaning")
         if earlier is None:
-            with store.writing():
-                store.note(meaning=about)
+            if not store.read_only:
+                with store.writing():
+                    store.note(meaning=about)
         elif differing := [name for name in ("mark", "layers") if about[name] != earlier.get(name)]:
             name = "model" if "mark" in differing else "layers"
             raise InputError(
@@ -170,13 +171,17 @@ class VectorCache:
         for at in range(0, len(missing), _TEXTS_AT_ONCE):
             part = found.at(np.isin(found.uses, missing[at : at + _TEXTS_AT_ONCE]))
             vectors = self.embed.of(*by_text([span_at(each) for each in places(self._store, part)]))
-            with self._store.writing():
-                self._keep(part, vectors)
+            if not self._store.read_only:
+                with self._store.writing():
+                    self._keep(part, vectors)
+            kept = map(np.ndarray.tobytes, vectors.astype(np.float16))
+            known |= zip(part.uses.tolist(), kept, strict=True)
             if progress is not None:
                 progress(at + len(vectors), len(missing))
-        known = self._known(found) if missing else known
-        blobs = b"".join(known[use] for use in found.uses.tolist())
-        return np.frombuffer(blobs, np.float16).reshape(len(found.uses), -1).astype(np.float32)
+        blobs = [known[use] for use in found.uses.tolist()]
+        if {*map(len, blobs)} != {2 * self.embed.width}:
+            raise self._store.damaged("a vector has another length")
+        return np.frombuffer(b"".join(blobs), np.float16).reshape(len(blobs), -1).astype(np.float32)
 
     def there(self, found: Found, progress: Progress = None) -> tuple[Found, Vectors, str]:
         """The uses that have a vector, these, and what is to be said of the others."""

@@ -45,7 +45,10 @@ class Tabular(ABC):
         return pandas.DataFrame(self.to_rows())
 
     def to_file(self, path: str | Path) -> None:
-        """Write the rows to a .csv, .jsonl or .parquet file, whole or not at all.
+        """Write the rows to a .csv, .tsv, .jsonl or .parquet file, whole or not at all.
+
+        TSV is for spreadsheets: it begins with a byte-order mark, and a text that would be taken for a
+        formula, as it begins with = + - or @, has an apostrophe before it. The others are exact.
 
         Raises:
             InputError: another ending.
@@ -60,18 +63,20 @@ class Tabular(ABC):
         elif path.suffix == ".jsonl":
             lines = (json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in rows)
             write_whole(path, "".join(f"{line}\n" for line in lines).encode())
-        elif path.suffix == ".csv":
-            text = StringIO(newline="")
-            writer = DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)))
+        elif path.suffix in (".csv", ".tsv"):
+            text, tabs = StringIO(newline=""), path.suffix == ".tsv"
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            writer = DictWriter(text, names, dialect="excel-tab" if tabs else "excel")
             writer.writeheader()
             for row in rows:
                 nested = {
                     name: json.dumps(each) for name, each in row.items() if isinstance(each, list | dict)
                 }
-                writer.writerow(row | nested)
-            write_whole(path, text.getvalue().encode())
+                cells = row | nested
+                writer.writerow({name: _cell(each) for name, each in cells.items()} if tabs else cells)
+            write_whole(path, text.getvalue().encode("utf-8-sig" if tabs else "utf-8"))
         else:
-            raise InputError(f"output must end in .csv, .jsonl or .parquet; got {path.name!r}.")
+            raise InputError(f"output must end in .csv, .tsv, .jsonl or .parquet; got {path.name!r}.")
 
     def to_arrow(self) -> Any:
         """The rows as an Arrow table.
@@ -132,12 +137,20 @@ class Displayable(Tabular):
         return html.rstrip()
 
 
+def _cell(value: Any) -> Any:
+    """A value that no spreadsheet takes for a formula, in one line."""
+    if not isinstance(value, str):
+        return value
+    line = " ".join(value.splitlines()).replace("\t", " ")
+    return f"'{line}" if line.lstrip()[:1] in ("=", "+", "-", "@") and line.strip() else line
+
+
 def _drawn(shown: Displayable, *, record: bool = False) -> "Console":
     from rich.console import Console
 
     console = Console(
         file=StringIO(),
-        width=_WIDTH,
+        width=max(_WIDTH, getattr(shown, "width", 0)),
         record=record,
         force_jupyter=False,
         color_system="truecolor" if record else None,

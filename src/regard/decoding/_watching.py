@@ -94,10 +94,6 @@ class Watched(Written):
     first: int
     how: str
 
-    @property
-    def _chat(self) -> Chat | None:
-        return self.prompt if isinstance(self.prompt, Chat) else None
-
     def page(self, **options: Any) -> Page:
         """The interactive page: how it was written, and all that a trace's page has.
 
@@ -106,7 +102,8 @@ class Watched(Written):
         """
         from regard.tracing import writing_page
 
-        return writing_page(self.trace, self.facts(), chat=self._chat, **options)
+        chat = self.prompt if isinstance(self.prompt, Chat) else None
+        return writing_page(self.trace, self.facts(), chat=chat, **options)
 
     def write_page(self, path: str | PathLike[str], **options: Any) -> Page:
         """Write the page, whole or not at all; other arguments as in `page`.
@@ -122,13 +119,13 @@ class Watched(Written):
         """The same as a widget of a notebook, which shows it by itself: see `Trace.widget`."""
         from regard.tracing import writing_widget
 
-        return writing_widget(self.trace, self.facts(), self._chat)
+        return writing_widget(self.trace, self.facts())
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         del include, exclude
         from regard.tracing import writing_bundle
 
-        return writing_bundle(self.trace, self.facts(), repr(self), self._chat)
+        return writing_bundle(self.trace, self.facts(), repr(self))
 
     def _display_(self) -> Any:  # of marimo
         return self.view()

@@ -158,16 +158,16 @@ def model() -> Any:
 
 def test_the_default_model_is_calibrated_at_its_layers(model: Any) -> None:
     embed = UsageEmbedder(model.loaded)
-    assert embed.layers == (4, 5, 6)
+    assert embed.layers == (6,)
     calibration = shipped(embed)
     assert calibration is not None, "the mark of the default model has changed: fit it anew"
-    assert calibration([0.5, 0.83, 0.95]).round(2).tolist() == [0.3, 0.5, 0.72]
-    assert shipped(UsageEmbedder(model.loaded, [6])) is None
+    assert calibration([0.5, 0.754, 0.95]).round(2).tolist() == [0.36, 0.5, 0.79]
+    assert shipped(UsageEmbedder(model.loaded, [5])) is None
 
 
 def test_layers_are_mixed_as_the_concordance_mixes_them(model: Any) -> None:
     spans = [Span(text, at, at + 4) for text, at, _ in USES]
-    mean = layers_of(model.loaded, spans, [4, 5, 6]).astype(np.float32).mean(1)
+    mean = layers_of(model.loaded, spans, [6]).astype(np.float32).mean(1)
     mean /= np.linalg.norm(mean, axis=1, keepdims=True)
     assert np.abs(mean - UsageEmbedder(model.loaded)(spans)).max() < 1e-3  # float16
 
@@ -178,6 +178,55 @@ def test_uses_of_any_size_have_the_length_one() -> None:
         dict(model.network.named_parameters())["encoder.layers.5.ffn_residual.norm.bias"][29] = 1e38
     assert np.abs(UsageEmbedder(model.loaded, [6])(spans)[:, 29] - 1.0).max() < 1e-6
     assert np.abs(layers_of(model.loaded, spans, [6])[:, 0, 29] - 1.0).max() < 1e-3  # float16
+
+
+def test_several_sets_have_one_say_each(model: Any, tmp_path: Path) -> None:
+    """Ranks in each set by itself, whatever its size; and one of pairs beside one with senses."""
+    one = read_judged(senses(tmp_path / "senses.jsonl"))
+    pairs = [
+        {"word": word, "first": first, "second": second, "same": same}
+        for word, first, second, same in (
+            (
+                "cold",
+                {"words": ["a", "cold", "day"], "index": 1},
+                {"words": ["a", "cold", "wind"], "index": 1},
+                True,
+            ),
+            (
+                "cold",
+                {"words": ["a", "cold", "day"], "index": 1},
+                {"words": ["cold", "to", "me"], "index": 0},
+                False,
+            ),
+            (
+                "line",
+                {"words": ["a", "line", "of", "verse"], "index": 1},
+                {"words": ["line", "up"], "index": 0},
+                False,
+            ),
+            ("line", {"words": ["my", "line"], "index": 1}, {"words": ["a", "line"], "index": 1}, True),
+        )
+    ]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+    two = read_judged(tmp_path / "pairs.jsonl")
+    alone = [{tuple(row["layers"]): row for row in tune_layers(model, each).rows} for each in (one, two)]
+    both = tune_layers(model, [one, two])
+    for row in both.rows:
+        own = [each[tuple(row["layers"])] for each in alone]
+        assert row["rank"] == np.mean([each["rank"] for each in own])
+        assert row["auc"] == pytest.approx(np.mean([each["auc"] for each in own]))
+        assert row["neighbours"] == own[0]["neighbours"]
+        assert own[1]["neighbours"] is None
+    ranks = [row["rank"] for row in both.rows]
+    assert ranks == sorted(ranks)
+    assert both.settings["calibration"]["fitted_on"].startswith("senses.jsonl, ")
+    assert "By one set." in str(tune_layers(model, one))
+    assert "By one set." not in str(both)
+    weighted = fit(
+        np.array([0.1, 0.5, 0.5, 0.9]), np.array([0, 1, 0, 1], bool), np.array([1.0, 2.0, 1.0, 1.0])
+    )
+    twice = fit(np.array([0.1, 0.5, 0.5, 0.5, 0.9]), np.array([0, 1, 1, 0, 1], bool))
+    assert weighted == pytest.approx(twice, rel=1e-6)
 
 
 def test_settings_go_into_an_index_without_vectors(model: Any, tmp_path: Path) -> None:
