@@ -259,3 +259,34 @@ def test_a_file_beside_has_a_plain_name(model: regard.Model) -> None:
     for name in ("../model.bin", "a/b", "", ".hidden", "a b"):
         with pytest.raises(InputError, match="beside must be a file name"):
             model.live_page(OPENING, beside=name)
+
+
+def test_the_default_decoder_writes_and_chats(open_page: Callable[..., BrowserPage], tmp_path: Path) -> None:
+    model = regard.load("smollm2")
+    model.live_page("The capital of France is").write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", start=True)
+    _settle(page)
+    for text in ("The capital of France is", "In 1969, the first man", "Рыбак сидит на берегу"):
+        _type(page, text)
+        best = _logits(model, text).softmax(0).topk(5)
+        np.testing.assert_allclose(_styles(page, "--share"), best.values, atol=1e-4)
+    expect(page.locator(".exact summary")).to_contain_text("4-bit weights")
+
+    # A chat is one text, laid out as its template does, up to the end that the model gives it.
+    question = "What is the capital of France?"
+    _type(page, question)
+    page.get_by_role("slider", name="Temperature").fill("0")
+    _settle(page)
+    page.get_by_role("button", name="Ask it as a chat").click()
+    chat = model.tokenizer.chat([{"role": "user", "content": question}])
+    answer = model.generate(chat, max_length=60).text
+    expect(page.get_by_role("button", name="Ask", exact=True)).to_be_visible(timeout=60_000)
+    text = page.get_by_label("Type a sentence").input_value()
+    assert text.startswith(f"{chat}{answer}<|im_end|>")
+    assert text.endswith("user\n")
+    page.get_by_label("Type a sentence").press_sequentially("Thanks")
+    _settle(page)
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Type a sentence")).to_have_value(
+        re.compile("assistant\\n.*assistant\\n.+", re.DOTALL)
+    )

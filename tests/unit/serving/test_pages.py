@@ -217,7 +217,9 @@ def test_what_comes_next(ask: Ask, models: dict[str, regard.Model]) -> None:
     np.testing.assert_allclose(written["taken"], taken, rtol=1e-4)
     rests = torch.stack([trace.weights(layer)[:, -1, 0] for layer in range(2)]).mean()
     assert written["rests"] == pytest.approx(float(rests), abs=1e-6)
-    assert [TEXT[slice(*span)] for span in written["encoded"]["wordSpans"]] == written["encoded"]["words"]
+    assert [TEXT[slice(*span)] for span in written["wordSpans"]] == written["words"]
+    words = [-1 if token.word is None else token.word for token in trace.stack(None).encoding.tokens]
+    assert written["wordOf"] == words
 
     # A word is written first: the likeliest, or the one up to which the shares come to a number.
     sums = (logits / 0.5).softmax(0).cumsum(0)

@@ -130,7 +130,11 @@ def page_answer(loaded: Loaded, asked: PageRequest, *, pooling: LivePooling | No
     model = edited(loaded, edits) if edits else loaded
     if asked.write is not None:
         told, trace = next_of(model, asked.text, asked.write)
-        return {"written": told | {"encoded": _encoded(trace)}}
+        encoded = _encoded(trace)
+        words = [-1 if each["word"] is None else each["word"] for each in encoded["tokens"]]
+        return {
+            "written": told | {name: encoded[name] for name in ("words", "wordSpans")} | {"wordOf": words}
+        }
     trace = TraceOfRun.of_text(model, asked.text, asked.pair)
     count = sum(weights_of(trace, kind) for kind in trace.kinds)
     if count > MOST_READ:

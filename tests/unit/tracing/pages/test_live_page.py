@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer as Backend
+from tokenizers import models
 from torch import Tensor
 
 import regard
@@ -22,8 +24,9 @@ from regard.checkpoints import BLOCK_TYPES, Packed
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.positions import DynamicNTKScaling, Rotary
+from regard.text import Tokenizer
 from regard.tracing import Trace, Write, Zero
-from regard.tracing.pages._live_page import LiveModel, live_loss, live_model
+from regard.tracing.pages._live_page import LiveModel, _chat, live_loss, live_model
 from regard.tracing.pages._names import MANY, MOST_WEIGHTS, names_of
 from regard.tracing.record import is_punctuation
 from unit.models import tiny
@@ -470,3 +473,24 @@ def test_a_pruned_model_runs(tmp_path: Path) -> None:
     live = live_model(loaded)
     answer = _ran(live, tmp_path, [{"ids": IDS}])
     _check(answer["runs"][0], regard.Model(live.rounded).trace(token_ids=IDS))
+
+
+_PLAIN = "{% for each in messages %}<{{ each.role }}>{{ each.content }}<end>{% endfor %}<assistant>"
+
+
+@pytest.mark.parametrize(
+    ("template", "wanted"),
+    [
+        (None, None),
+        (_PLAIN, {"begin": "<user>", "answer": "<end><assistant>", "again": "<end><user>"}),
+        # One that says a message twice, that counts, and that wants another role first.
+        (_PLAIN.replace("{{ each.content }}", "{{ each.content }}{{ each.content }}"), None),
+        (_PLAIN.replace("<end>", "{{ messages | length }}"), None),
+        ("{{ raise_exception('no') }}", None),
+    ],
+)
+def test_what_stands_around_the_messages_of_a_chat(
+    template: str | None, wanted: dict[str, str] | None
+) -> None:
+    backend = Backend(models.WordLevel({"a": 0}, unk_token="a"))
+    assert _chat(Tokenizer.from_str(backend.to_str(), chat_template=template)) == wanted

@@ -105,9 +105,9 @@ const WITHOUT = {
 
 // What would come next without a word.
 function withoutNext(source, kind, to, writer) {
-  const pick = makeSelect("Word", (first) => writer.hide(Number(first)), "");
-  const words = writer.sources().map(({ first, text }) => [first, text]);
-  pick.update(String(words), () => words, to.first);
+  const pick = makeSelect("Word", (word) => writer.hide(Number(word)), "");
+  const words = writer.sources().map(({ word, text }) => [word, text]);
+  pick.update(String(words), () => words, writer.most.word);
   const begins = line("If no other word may look at ", pick.element, ", in any of the ", `${writer.heads} heads, `);
   const found = source.check(kind, { unseen: to.first });
   if (!found?.next) return [begins, ...(found?.error ? [line(found.error)] : waiting())];

@@ -124,13 +124,16 @@ function open(page) {
   ];
   const element = make("div", { class: "door", "data-size": size }, ...parts.filter(Boolean));
 
+  // The first token of a word: the model may have written the text in other tokens than those that it is read in.
+  const placeOf = (word) => source.tokens(kind, "query").findIndex((token) => token.word === word);
+
   // The questions, of the word that comes next: it is read at the last word, and most from another.
   function ofNext(name, answer) {
     if (name === "why") return whyNext(writer);
     if (!writer.isWhole()) return waiting();
     const units = wordsOf(state, kind);
     const last = units.all.at(-1).first;
-    const most = () => (writer.most ? units.at(writer.most.first) : null);
+    const most = () => (writer.most ? units.at(placeOf(writer.most.word)) : null);
     const own = { from: last, shares: () => sharesOf(page, at.head, last), most };
     return answer({ page, lines, marks, isLong: at.isLong, head: at.head, writer, ...own });
   }
@@ -198,7 +201,9 @@ function open(page) {
   on("click", ({ clientX, clientY }) => {
     const first = top.at(clientX, clientY);
     // While the model writes, the views are of the text before.
-    if (first !== null && first !== GHOST && (!isWriting() || writer.isWhole())) choose(first);
+    if (first === null || first === GHOST) return;
+    if (!isWriting()) choose(first);
+    else if (writer.isWhole()) choose(placeOf(writer.written.wordOf[first]));
   });
   if (writer) {
     writer.changed = draw;

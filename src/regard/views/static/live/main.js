@@ -78,15 +78,22 @@ const heads = allHeads(written, kind).length;
 const writer =
   live.head === "next" && bar.fields.length === 1
     ? new Writer(
-        { ask: askNext, take: (text) => bar.take(null, text), stopped: () => (later = rest()), isWhole },
+        {
+          ask: askNext,
+          take: (text) => bar.take(null, text),
+          stopped: () => (later = rest()),
+          isWhole,
+          write: (text) => typeOver(bar.fields[0], text),
+        },
         heads,
+        live.description?.chat ?? null,
       )
     : null;
 const isAtDoor = () => writer !== null && state.values.view === state.home;
 bar.fields[0].addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing || !isAtDoor()) return;
   event.preventDefault();
-  writer.take();
+  writer.enter();
 });
 
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
@@ -157,7 +164,7 @@ function answeredNext(next) {
   root.classList.remove("refused", "arriving");
   unfreeze();
   if (next.text !== bar.texts[0]) bar.texts = [next.text];
-  bar.say(`${next.encoded.ids.length} tokens, ${Math.round(next.milliseconds)} ms.`);
+  bar.say(`${next.wordOf.length} tokens, ${Math.round(next.milliseconds)} ms.`);
   bar.work();
   writer.show(next);
   if (writer.isGoing) askNext(writer.drawn);

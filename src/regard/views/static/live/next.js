@@ -4,7 +4,6 @@
 import { likeliest, sampled, tempered } from "./arithmetic.js";
 
 /**
- * @typedef {import("./tokenizer.js").Encoded} Encoded
  * @typedef {{ text: string, isText: boolean, probability: number, tempered: number }} Next
  *
  * @typedef {object} Write
@@ -13,7 +12,9 @@ import { likeliest, sampled, tempered } from "./arithmetic.js";
  *
  * @typedef {object} Written
  * @property {string} text with what was written
- * @property {Encoded} encoded
+ * @property {string[]} words of the text
+ * @property {import("./words.js").Span[]} wordSpans where each stands, in UTF-16 units
+ * @property {number[]} wordOf the word of each token that was read, -1 for none
  * @property {Next[]} best the likeliest tokens; one that cannot be typed, such as the end of the text, is no text
  * @property {number[]} taken of each token, how long what all heads take from it is
  * @property {number} rests the share of attention on the first token, the mean of all heads
@@ -26,53 +27,78 @@ const BEST = 5;
 const LONGEST = 8; // tokens of one character
 const END = "(the end)";
 
-/**
- * @param {import("./model.js").LiveModel} model
- * @param {import("./tokenizer.js").LiveTokenizer} tokenizer
- * @param {Write & Pick<import("./worker.js").Asked, "text" | "off" | "weights" | "unseen">} asked
- * @returns {Generator<number, Written>}
- */
-export function* writing(model, tokenizer, { text, off, weights, unseen, temperature, drawn }) {
-  const began = performance.now();
-  const { ends, positions } = model.description;
-  let encoded = tokenizer.encode(text);
-  let said = yield* model.next({ ids: encoded.ids, off, weights, unseen });
-  /** @type {Written["chosen"]} */
-  let chosen = null;
-  let ended = "";
-  if (drawn !== null) {
-    /** @type {number[]} */
-    const ids = [];
-    // A character may have several tokens.
-    for (let part = { text: "", isText: false }; !part.isText && !ended; ) {
-      const best = likeliest(said.logits, 1)[0].id;
-      const id = temperature > 0 ? sampled(said.logits, temperature, ids.length > 0 ? 0 : drawn) : best;
-      if (ends.includes(id)) ended = "The model ends its text here.";
-      else if (encoded.ids.length + ids.length >= positions - 1) ended = `This page reads at most ${positions} tokens.`;
-      else if (ids.length === LONGEST) ended = "What comes next is no character: the model is at a loss.";
-      if (ended) break;
-      ids.push(id);
-      part = tokenizer.readAll(ids);
-      chosen = { text: part.text, isLikeliest: (chosen?.isLikeliest ?? true) && id === best };
-      if (!part.isText) said = yield* model.next({ ids: [...encoded.ids, ...ids], off, weights, unseen });
-    }
-    if (chosen && !ended) {
-      encoded = tokenizer.encode(text + chosen.text);
-      said = yield* model.next({ ids: encoded.ids, off, weights, unseen });
-    } else chosen = null;
+export class Writing {
+  /** @param {import("./model.js").LiveModel} model @param {import("./tokenizer.js").LiveTokenizer} tokenizer */
+  constructor(model, tokenizer) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    // What the model wrote goes on with its own tokens: of the same text, the tokenizer may give others.
+    /** @type {{ text: string, ids: number[], spans: ([number, number] | null)[] }} */
+    this.own = { text: "", ids: [], spans: [] };
   }
-  const best = tempered(said.logits, temperature, likeliest(said.logits, BEST)).map(({ id, ...shares }) => ({
-    ...(ends.includes(id) ? { text: END, isText: false } : tokenizer.read(id)),
-    ...shares,
-  }));
-  return {
-    text: text + (chosen?.text ?? ""),
-    encoded,
-    best,
-    taken: [...said.taken],
-    rests: said.rests,
-    chosen,
-    ended,
-    milliseconds: performance.now() - began,
-  };
+
+  /**
+   * @param {Write & Pick<import("./worker.js").Asked, "text" | "off" | "weights" | "unseen">} asked
+   * @returns {Generator<number, Written>}
+   */
+  *steps({ text, off, weights, unseen, temperature, drawn }) {
+    const began = performance.now();
+    const { model, tokenizer } = this;
+    let encoded = tokenizer.encode(text);
+    if (this.own.text !== text) this.own = { text, ids: encoded.ids, spans: encoded.tokens.map(({ span }) => span) };
+    const next = (/** @type {number[]} */ ids) => model.next({ ids, off, weights, unseen });
+    let said = yield* next(this.own.ids);
+    /** @type {Written["chosen"]} */
+    let chosen = null;
+    let ended = "";
+    if (drawn !== null) {
+      const { ends, positions } = model.description;
+      /** @type {number[]} */
+      const ids = [];
+      // A character may have several tokens.
+      for (let part = { text: "", isText: false }; !part.isText && !ended; ) {
+        const best = likeliest(said.logits, 1)[0].id;
+        const id = temperature > 0 ? sampled(said.logits, temperature, ids.length > 0 ? 0 : drawn) : best;
+        if (ends.includes(id)) ended = "The model ends its text here.";
+        else if (this.own.ids.length + ids.length >= positions - 1)
+          ended = `This page reads at most ${positions} tokens.`;
+        else if (ids.length === LONGEST) ended = "What comes next is no character: the model is at a loss.";
+        if (ended) break;
+        ids.push(id);
+        part = tokenizer.readAll(ids);
+        chosen = { text: part.text, isLikeliest: (chosen?.isLikeliest ?? true) && id === best };
+        said = yield* next([...this.own.ids, ...ids]);
+      }
+      if (ended) said = yield* next(this.own.ids);
+      chosen = ended ? null : chosen;
+      if (chosen) {
+        const all = text + chosen.text;
+        encoded = tokenizer.encode(all);
+        const spans = ids.map(() => /** @type {[number, number]} */ ([text.length, all.length]));
+        this.own = { text: all, ids: [...this.own.ids, ...ids], spans: [...this.own.spans, ...spans] };
+      }
+    }
+    const best = tempered(said.logits, temperature, likeliest(said.logits, BEST)).map(({ id, ...shares }) => ({
+      ...(model.description.ends.includes(id) ? { text: END, isText: false } : tokenizer.read(id)),
+      ...shares,
+    }));
+    const { words, wordSpans } = encoded;
+    return {
+      text: this.own.text,
+      words,
+      wordSpans,
+      wordOf: this.own.spans.map((span) => wordAt(span, wordSpans)),
+      best,
+      taken: [...said.taken],
+      rests: said.rests,
+      chosen,
+      ended,
+      milliseconds: performance.now() - began,
+    };
+  }
+}
+
+/** The word that has part of a span; -1 for none. @param {[number, number] | null} span @param {[number, number][]} words */
+function wordAt(span, words) {
+  return span ? words.findIndex(([from, to]) => from < span[1] && to > span[0]) : -1;
 }

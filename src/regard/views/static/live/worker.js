@@ -10,7 +10,7 @@ import { fromBase64 } from "./blocks.js";
 import { between, factsOf } from "./facts.js";
 import { LiveModel } from "./model.js";
 import { punctuation } from "./naming.js";
-import { writing } from "./next.js";
+import { Writing } from "./next.js";
 import { ranked } from "./ranks.js";
 import { makeTokenizer } from "./tokenizer.js";
 
@@ -93,6 +93,7 @@ class Session {
   constructor(model, tokenizer) {
     this.model = model;
     this.tokenizer = tokenizer;
+    this.writing = new Writing(model, tokenizer);
     /** @type {{ name: string, read: import("./beside.js").Read | null }} */
     this.second = { name: "", read: null };
   }
@@ -104,7 +105,7 @@ class Session {
    */
   async answer(asked, isStale) {
     if (asked.write) {
-      const written = await finished(writing(this.model, this.tokenizer, { ...asked, ...asked.write }), isStale);
+      const written = await finished(this.writing.steps({ ...asked, ...asked.write }), isStale);
       return written && { written };
     }
     const began = performance.now();

@@ -9,13 +9,14 @@ import { GHOST, Sentence } from "../door/sentence.js";
 
 /**
  * @typedef {import("./next.js").Written} Written
- * @typedef {{ text: string, first: number, share: number }} Source a word that the next one is read from
+ * @typedef {{ text: string, word: number, first: number, share: number }} Source a word that the next one is read from
  */
 
 const STEP = 0.1;
 const STEPS = 20; // up to a temperature of 2
 const USUAL = 7;
 const SOURCES = 12; // words that are listed
+const MANY = 24; // words
 const READY = [
   ["The capital of France is", "a fact"],
   ["When Mary and John went to the store, John gave a drink to", "a name"],
@@ -26,10 +27,12 @@ const READY = [
 export class Writer {
   /**
    * @param {{ ask: (drawn: number | null) => void, take: (text: string) => void, stopped: () => void,
-   *   isWhole: () => boolean }} told
+   *   isWhole: () => boolean, write: (text: string) => void }} told
    * @param {number} heads of the model
+   * @param {{ begin: string, answer: string, again: string } | null} chat what stands around questions and answers
    */
-  constructor(told, heads) {
+  constructor(told, heads, chat) {
+    this.chat = chat;
     this.told = told;
     this.heads = heads;
     this.isWhole = told.isWhole; // whether all that the other views show is of this text
@@ -38,7 +41,7 @@ export class Writer {
     this.isGoing = false;
     this.tenths = USUAL;
     /** @type {number | null} */
-    this.hidden = null; // the word that no other may look at, by its first token, where somebody chose it
+    this.hidden = null; // the word that no other may look at, where somebody chose it
     this.pointed = 0; // of the words that may come next, the one that stands in the sentence
     this.count = { words: 0, likeliest: 0 }; // that it wrote by itself, since somebody typed
     /** @type {() => void} */
@@ -47,7 +50,8 @@ export class Writer {
     this.go = makeButton("Go on", () => this.goOn(!this.isGoing), { class: "button writer-go" });
     this.slider = makeSlider("Temperature", (tenths) => this.heat(tenths));
     this.said = make("p", { class: "door-note", "aria-live": "polite" });
-    const controls = make("div", { class: "writer-controls" }, this.go, this.slider.element);
+    this.ask = makeButton("Ask it as a chat", () => this.asked(), { hidden: true });
+    const controls = make("div", { class: "writer-controls" }, this.go, this.ask, this.slider.element);
     this.element = make("div", { class: "writer" }, this.bars, controls, this.said);
     this.slider.update(this.tenths, STEPS + 1, this.temperature.toFixed(1));
   }
@@ -102,15 +106,46 @@ export class Writer {
     this.said.textContent = [ended, temperatureSaid(this.temperature, best[0]), wroteSaid(this.count)]
       .filter(Boolean)
       .join(" ");
+    this.offerChat();
     if (ended && this.isGoing) this.goOn(false);
+    // An answer has ended: the next question follows.
+    if (ended && this.turn === "answer") this.told.write(written.text + /** @type {any} */ (this.chat).again);
     this.changed();
+  }
+
+  /** Whose turn it is in a chat, which is one text with marks around what each says: "" where it is none. */
+  get turn() {
+    const { chat, written } = this;
+    if (!chat || !written?.text.startsWith(chat.begin)) return "";
+    const { text } = written;
+    return text.lastIndexOf(chat.answer) > text.lastIndexOf(chat.again) ? "answer" : "question";
+  }
+
+  offerChat() {
+    this.ask.hidden = !this.chat || this.turn === "answer";
+    this.ask.textContent = this.turn ? "Ask" : "Ask it as a chat";
+  }
+
+  /** What is typed is over: a question, or else the likeliest word is taken. */
+  enter() {
+    if (this.turn === "question") this.asked();
+    else this.take();
+  }
+
+  /** The question has been typed: the model answers. */
+  asked() {
+    const { begin, answer, again } = /** @type {NonNullable<Writer["chat"]>} */ (this.chat);
+    const { text } = /** @type {Written} */ (this.written);
+    if (text.endsWith(again)) return; // of no words
+    this.told.write((this.turn ? "" : begin) + text.trimEnd() + answer);
+    this.goOn(true);
   }
 
   /** @param {import("./next.js").Next} next @param {number} at */
   bar({ text, isText, probability, tempered }, at) {
     // A bar that moves under the pointer is not pointed at.
     const point = (/** @type {PointerEvent} */ { movementX, movementY }) => (movementX || movementY) && this.point(at);
-    const name = make("bdi", { dir: "auto" }, wordOf(text, this.written?.text ?? ""));
+    const name = make("bdi", { dir: "auto" }, asWord(text, this.written?.text ?? ""));
     const shares = { "--share": probability.toFixed(4), "--tempered": tempered.toFixed(4) };
     const attributes = {
       class: "writer-bar",
@@ -133,12 +168,11 @@ export class Writer {
 
   /** The words before the last one, with what the next word is read from; the first token rests, and is left out. @returns {Source[]} */
   sources() {
-    const { encoded, taken } = /** @type {Written} */ (this.written);
-    const last = encoded.ids.length - 1;
-    const found = encoded.words.flatMap((text, word) => {
-      const tokens = encoded.tokens.flatMap((each, at) => (each.word === word ? [at] : []));
-      const sum = tokens.reduce((total, at) => total + (at === 0 || at === last ? 0 : taken[at]), 0);
-      return tokens.length > 0 && sum > 0 ? [{ text, first: tokens[0], share: sum }] : [];
+    const { words, wordOf, taken } = /** @type {Written} */ (this.written);
+    const last = wordOf.length - 1;
+    const found = words.flatMap((text, word) => {
+      const sum = taken.reduce((all, each, at) => all + (wordOf[at] === word && at > 0 && at < last ? each : 0), 0);
+      return sum > 0 ? [{ text, word, first: wordOf.indexOf(word), share: sum }] : [];
     });
     const total = found.reduce((sum, { share }) => sum + share, 0);
     return found.map((each) => ({ ...each, share: each.share / total }));
@@ -146,12 +180,12 @@ export class Writer {
 
   /** The sentence, with the next word at its end and arcs to what it is read from. */
   sentence() {
-    const { encoded, best, text } = /** @type {Written} */ (this.written);
+    const { wordSpans, wordOf, best, text } = /** @type {Written} */ (this.written);
     /** @type {(string | { text: string, first: number })[]} */
     const parts = [];
     let end = 0;
-    encoded.wordSpans.forEach(([from, to], word) => {
-      const first = encoded.tokens.findIndex((each) => each.word === word);
+    wordSpans.forEach(([from, to], word) => {
+      const first = wordOf.indexOf(word);
       if (first < 0) return;
       parts.push(text.slice(end, from), { text: text.slice(from, to), first });
       end = to;
@@ -161,7 +195,10 @@ export class Writer {
     parts.push({ text: next.trim() || readable(next), first: GHOST });
     const sentence = new Sentence([parts.filter((part) => part !== "")], { "aria-hidden": "true" });
     const shares = Object.fromEntries([...sentence.words.keys()].map((first) => [first, 0]));
-    for (const { first, share } of this.sources()) shares[first] = share;
+    const sources = this.sources();
+    // In a long text, those of more than an even share.
+    const least = sources.length > MANY ? 2 / sources.length : 0;
+    for (const { first, share } of sources) shares[first] = share < least ? 0 : share;
     sentence.words.get(GHOST)?.classList.add("ghost");
     sentence.show(GHOST, shares);
     return sentence;
@@ -171,22 +208,22 @@ export class Writer {
   remark() {
     const { best, text } = /** @type {Written} */ (this.written);
     const next = best[this.pointed];
-    return writtenSaid({ ...next, text: wordOf(next.text, text) }, this.pointed, this.sources());
+    return writtenSaid({ ...next, text: asWord(next.text, text) }, this.pointed, this.sources());
   }
 
   /** The word that comes next, and the word at which it is read. */
   readAt() {
-    const { encoded, best, text } = /** @type {Written} */ (this.written);
-    const last = encoded.tokens[encoded.tokens.length - 1];
-    const place = last.word === null ? last.surface : encoded.words[last.word];
-    return { next: wordOf(best[this.pointed].text, text), place: `“${readable(place)}”`, heads: this.heads };
+    const { words, wordSpans, wordOf, best, text } = /** @type {Written} */ (this.written);
+    const word = wordOf[wordOf.length - 1];
+    const place = word < 0 ? text.slice(wordSpans.at(-1)?.[1] ?? 0) : words[word];
+    return { next: asWord(best[this.pointed].text, text), place: `“${readable(place)}”`, heads: this.heads };
   }
 
   /** What is left out. */
   note() {
-    const { encoded, rests } = /** @type {Written} */ (this.written);
+    const { wordOf, rests } = /** @type {Written} */ (this.written);
     const how = "Type; Enter takes the first word, a click any.";
-    if (encoded.ids.length < 3) return how;
+    if (wordOf.length < 3) return how;
     return `${how} ${wholePercent(rests)} of all attention rests on the first word, as in most models that write: it is left out here.`;
   }
 
@@ -211,12 +248,12 @@ export class Writer {
   /** The word that is left out: the one that is read most, or that somebody chose. */
   get most() {
     const sources = this.sources().sort((one, other) => other.share - one.share);
-    return sources.find(({ first }) => first === this.hidden) ?? sources.find(({ text }) => isRead(text)) ?? sources[0];
+    return sources.find(({ word }) => word === this.hidden) ?? sources.find(({ text }) => isRead(text)) ?? sources[0];
   }
 
-  /** @param {number} first token of a word */
-  hide(first) {
-    this.hidden = first;
+  /** @param {number} word */
+  hide(word) {
+    this.hidden = word;
     this.changed();
   }
 
@@ -235,7 +272,7 @@ export class Writer {
         const [one, other] = [was, is].map((list) => /** @type {number} */ (list.get(text)));
         const shares = { class: "writer-bar", "--share": (one ?? 0).toFixed(4), "--without": (other ?? 0).toFixed(4) };
         const said = make("span", { class: "writer-share" }, `${share(one)} → ${share(other)}`);
-        return make("li", {}, make("span", shares, make("bdi", { dir: "auto" }, wordOf(text, "")), ROOM(), said));
+        return make("li", {}, make("span", shares, make("bdi", { dir: "auto" }, asWord(text, "")), ROOM(), said));
       }),
     );
   }
@@ -252,7 +289,7 @@ export class Writer {
 const ROOM = () => make("span", { class: "writer-room" });
 
 /** A token as a word that comes next: of one that goes on with the last word, that is said. @param {string} token @param {string} text */
-function wordOf(token, text) {
+function asWord(token, text) {
   const word = token.replace(/^ (?=\S)/, "");
   const isPart = word === token && /[\p{L}\p{N}]$/u.test(text) && /^[\p{L}\p{N}]/u.test(word);
   return (isPart ? "…" : "") + readable(word);
