@@ -375,13 +375,14 @@ def _added(
                 text += 1
                 texts.append((text, doc, start, entry.body[start:end]))
                 stop, first = start, at
-                while at < len(words) and (word := words[at]).start < end:
-                    parts = tuple((form, fold(lemma), pos) for form, lemma, pos in word.parts)
-                    form = entry.body[word.start : word.stop]
-                    number, is_word = forms[form, fold(word.lemma), word.pos, parts]
+                for begin, close, lemma, pos, within in words[at : at + LONGEST + 1]:
+                    if begin >= end:
+                        break
+                    parts = within and tuple((form, fold(own), kind) for form, own, kind in within)
+                    number, is_word = forms[entry.body[begin:close], lemma and fold(lemma), pos, parts]
                     columns["forms"].append(number)
-                    columns["gaps"].append(word.start - stop)
-                    stop, at, count = word.stop, at + 1, count + is_word
+                    columns["gaps"].append(begin - stop)
+                    stop, at, count = close, at + 1, count + is_word
                 columns["texts"].append(at - first)
                 start = end
             columns["docs"].append(text - before)

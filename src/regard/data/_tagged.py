@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from xml.sax.saxutils import unescape
 
 from regard.core.errors import InputError
@@ -13,8 +13,7 @@ Parts = tuple[tuple[str, str, str], ...]
 """The words that are joined in one, as "zu" and "dem" in "zum": each with its lemma and part of speech."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """A word of a text: where it is, and what the corpus says of it; "" where it says nothing."""
 
     start: int
