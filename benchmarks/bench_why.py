@@ -4,8 +4,8 @@
 
 The regime: a model of GPT-2 small's shape (12 layers of 12 heads, random weights), batch 1, float32, all
 cores. `why` is `trace.why` of one pair of tokens in a head of the last layer, over the mean of the row, and
-`heads` `trace.why_heads` of that head over the whole text; `forward` is the model's own pass without logits,
-`logits` with them. The trace is there before. `grows` is what the process's peak grows by during `why`.
+`heads` `trace.why_heads` of that head over the whole text; `forward` is the model's own pass, without a head
+over the vocabulary. The trace is there before. `grows` is what the process's peak grows by during `why`.
 
 The answer is checked first: the parts sum to the score of `trace.scores`. The last line is the result, as
 JSON.
@@ -50,8 +50,7 @@ def measure(tokens: int, repeats: int) -> dict[str, Any]:
         {
             "why": lambda: trace.why(LAYER, HEAD, query, key),
             "heads": lambda: trace.why_heads(LAYER, HEAD),
-            "forward": lambda: model.network(ids, logits=False),
-            "logits": lambda: model.network(ids),
+            "forward": lambda: model.network(ids),
         },
         repeats,
     )
@@ -70,12 +69,12 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="keep the result in benchmarks/results/")
     options = parser.parse_args()
     rows = []
-    print(f"{'tokens':>6} {'why':>8} {'heads':>8} {'forward':>8} {'logits':>8}   over forward   grows")
+    print(f"{'tokens':>6} {'why':>8} {'heads':>8} {'forward':>8}   over forward   grows")
     with torch.inference_mode():
         for tokens in options.tokens:
             row = measure(tokens, options.repeats)
             rows.append(row)
-            times = " ".join(f"{row[f'{name}_s']:7.2f}s" for name in ("why", "heads", "forward", "logits"))
+            times = " ".join(f"{row[f'{name}_s']:7.2f}s" for name in ("why", "heads", "forward"))
             ratios = f"{row['over_forward']:.2f}, {row['heads_over_forward']:.2f}"
             print(f"{tokens:>6} {times}   {ratios:>12}   {row['grows_mb']} MB", flush=True)
     finish("why", machine(), rows, keep=options.keep)
