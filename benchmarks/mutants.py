@@ -17,6 +17,8 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,10 +74,22 @@ def drawn(count: int, seed: int) -> list[Mutant]:
     """The packages in turn; of each a module, and a place in it."""
     draw, packages = random.Random(seed), defaultdict(list)
     for path in sorted((ROOT / "src/regard").glob("*/**/*.py")):
-        if found := list(mutants(file := path.relative_to(ROOT))):
+        file = path.relative_to(ROOT)
+        if Path(ROOT, "tests/unit", file.parts[2]).is_dir() and (found := list(mutants(file))):
             packages[file.parts[2]].append(found)
     names = draw.sample(sorted(packages), len(packages))
     return [draw.choice(draw.choice(packages[names[n % len(names)]])) for n in range(count)]
+
+
+@contextmanager
+def copy_with(mutant: Mutant | None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="regard-mutant-") as place:
+        for name in COPIED:
+            source = ROOT / name
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, Path(place, name))
+        if mutant is not None:
+            mutant.into(Path(place))
+        yield Path(place)
 
 
 def passes(copy: Path, *which: str) -> bool:
@@ -88,18 +102,22 @@ def passes(copy: Path, *which: str) -> bool:
         return False
 
 
+@cache
+def check(units: str) -> None:
+    """End where tests fail without a mutant: each would count as caught."""
+    with copy_with(None) as copy:
+        if not passes(copy, units):
+            raise SystemExit(f"{units} fails as it is.")
+
+
 def survives(mutant: Mutant) -> bool:
     """Whether no test sees it."""
-    with tempfile.TemporaryDirectory(prefix="regard-mutant-") as place:
-        copy = Path(place)
-        for name in COPIED:
-            source = ROOT / name
-            (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / name)
-        mutant.into(copy)
-        units = Path("tests/unit", mutant.file.parts[2])
-        if not passes(copy, str(mutant.file), *([str(units)] if (copy / units).is_dir() else [])):
-            return False
-        return passes(copy, "tests/unit", "tests/parity")
+    check(units := f"tests/unit/{mutant.file.parts[2]}")
+    with copy_with(mutant) as copy:
+        # Doctests by themselves: a module that is named by its file is imported a second time.
+        return all(
+            passes(copy, *which) for which in ([units], [str(mutant.file)], ["tests/unit", "tests/parity"])
+        )
 
 
 def main() -> None:
