@@ -57,7 +57,7 @@ def find_start(record: AttentionRecord, held: HeldHeads, since: int = 0) -> dict
     The page opens on the link, from a word to a word, that is strongest and most its own: see `own_links`. It
     joins two content words, which are single tokens and at least two words apart. A content word has a letter
     or a digit, and is no function word ("of"). Where a text has no two of them, words in pieces count too,
-    then the next word, function words, punctuation and a decoder's first word, on which attention rests, the
+    then the next word, function words and a decoder's first word, on which attention rests, punctuation, the
     word itself, and at last special tokens. The row of a word in pieces is their mean, and what goes to it is
     a sum. Of a long text only the first words count. A sentence that the live page has ready
     (static/ready.json) opens on the word that it is about.
@@ -87,7 +87,7 @@ def _strongest(
         asked = np.flatnonzero(queries.ranks >= min(least, _MARK))
         asked = asked[queries.starts[asked] >= (0 if kind == "encoder" else since)][:most]
         columns = np.arange(len(keys.starts))
-        rests = (columns == 0) & (kind == "decoder") & (least > _MARK)
+        rests = (columns == 0) & (kind == "decoder") & (least > _FUNCTION)
         says = (keys.ranks >= least) & ~rests
         far = (queries.ranks[asked] >= least)[:, None] & says
         if ready is not None:

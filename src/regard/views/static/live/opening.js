@@ -43,7 +43,7 @@ export class Opening {
       this.asked = this.counted.slice(0, most);
       const says = (/** @type {number} */ unit) => ranks[unit] >= least;
       // In a decoder attention rests on the first word.
-      const isTold = (/** @type {number} */ unit) => says(unit) && !(causal && unit === 0 && least > RANKS.mark);
+      const isTold = (/** @type {number} */ unit) => says(unit) && !(causal && unit === 0 && least > RANKS.function);
       const linked = (/** @type {(unit: number) => boolean} */ isFrom, /** @type {(unit: number) => boolean} */ isTo) =>
         this.asked.flatMap((query, row) =>
           this.asked.flatMap((key) =>
