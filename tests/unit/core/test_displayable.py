@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+import regard
 from regard.core.displayable import Tabular
 from regard.core.errors import InputError
 from regard.scaling import Cost, Scaling
@@ -85,3 +86,13 @@ def test_cells_lie_along_axes() -> None:
     assert SCALED.to_xarray()["seconds"].dims == ("attention", "tokens")
     with pytest.raises(InputError, match=r"^IntegratedGradients has no axes; take to_pandas\(\)\.$"):
         GRADIENTS.to_xarray()
+
+
+def test_heads_lie_along_axes() -> None:
+    model = regard.load()
+    trace = model.trace("The cat sat on the mat.")
+    found = trace.statistics().to_xarray()["entropy"]
+    assert found.dims == ("layer", "head")
+    assert found.sel(layer=3, head=5).item() == pytest.approx(float(trace.statistics().mean("entropy")[3, 5]))
+    heads = model.heads("The cat sat on the mat.", layer=2).to_xarray()
+    assert dict(heads.sizes) == {"kind": 1, "layer": 1, "head": 12}

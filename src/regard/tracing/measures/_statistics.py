@@ -113,6 +113,10 @@ class Statistics(Displayable):
             f"{', '.join(self.names)})"
         )
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return ("layer", "head")
+
     def to_rows(self) -> list[dict[str, Any]]:
         """A row a head: layer, head, and the mean of each statistic over the queries that it exists for."""
         means = {name: self.mean(name).tolist() for name in self.names if name not in _NO_QUANTITIES}

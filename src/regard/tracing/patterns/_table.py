@@ -90,6 +90,10 @@ class HeadTable(Displayable):
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "cards"}
         return {**plain, "cards": [card.to_json() for card in self.cards]}
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        return ("kind", "layer", "head")
+
     def to_rows(self) -> list[dict[str, Any]]:
         """A row a head: kind, layer, head, its pattern, and what was found of that pattern."""
         return [_row_of(card) for card in self.cards]
