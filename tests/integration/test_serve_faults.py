@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +193,93 @@ def test_a_body_that_drips(served: Served) -> None:
     connection.close()
     assert told.startswith(b"HTTP/1.1 408")
     assert time.monotonic() - begun < BODY_S + 2
+
+
+UNREAD: dict[str, tuple[bytes, bytes]] = {
+    "200": (b"GET /health/live HTTP/1.1\r\nHost: tiny\r\n", b""),
+    "401": (b"POST /v1/embeddings HTTP/1.1\r\nHost: tiny\r\n", b"Content-Type: application/json\r\n"),
+    "404": (b"POST /nowhere HTTP/1.1\r\nHost: tiny\r\n", b"Content-Type: application/json\r\n"),
+    "405": (b"PUT /v1/embeddings HTTP/1.1\r\nHost: tiny\r\n", b"Authorization: Bearer key\r\n"),
+    "415": (b"POST /v1/embeddings HTTP/1.1\r\nHost: tiny\r\n", b"Authorization: Bearer key\r\n"),
+}
+"""Requests that are answered before their body is there."""
+
+
+def sockets() -> int:
+    """How many this process has, those of the server and those of its clients."""
+    links = (Path(each) for each in glob("/proc/self/fd/*"))
+    return sum(link.is_symlink() and os.readlink(link).startswith("socket:") for link in links)
+
+
+def test_a_body_that_drips_after_its_answer(folder: Path) -> None:
+    """The answer is there at once, and the connection ends when the time of a body has."""
+    served = Served(folder, body_timeout=BODY_S, keys=("key",))
+    try:
+        begun = time.monotonic()
+        dripping = {
+            status: served.connect(first + more + b"Content-Length: 1000\r\n\r\n")
+            for status, (first, more) in UNREAD.items()
+        }
+        for status, connection in dripping.items():
+            assert connection.recv(65536).startswith(f"HTTP/1.1 {status}".encode())
+        assert time.monotonic() - begun < BODY_S
+        going = list(dripping.values())
+        while going:
+            assert time.monotonic() - begun < BODY_S + 3
+            time.sleep(0.05)
+            for connection in list(going):
+                try:
+                    connection.sendall(b" ")
+                except OSError:
+                    going.remove(connection)
+                    connection.close()
+        assert time.monotonic() - begun > BODY_S * 0.9
+    finally:
+        served.die()
+        served.ask("/v1/embeddings", {"input": "w1"}, Authorization="Bearer key")
+        served.close()
+
+
+def test_after_a_body_that_came_late_a_connection_goes_on(served: Served) -> None:
+    ask = b"GET /health/live HTTP/1.1\r\nHost: tiny\r\n"
+    with served.connect(ask + b"Content-Length: 3\r\n\r\n") as connection:
+        assert b"200 OK" in connection.recv(65536)
+        connection.sendall(b"abc")
+        time.sleep(BODY_S * 2)
+        connection.sendall(ask + b"\r\n")
+        assert b"200 OK" in connection.recv(65536)
+
+
+def hungry(served: Served, requests: int) -> socket.socket:
+    """A connection with little room, on which much is asked for."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(PATIENCE_S)
+    connection.connect(("127.0.0.1", served.port))
+    connection.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: tiny\r\n\r\n" * requests)
+    return connection
+
+
+def test_who_does_not_read_is_cut_off(served: Served, capfd: pytest.CaptureFixture[str]) -> None:
+    before, begun = sockets(), time.monotonic()
+    with hungry(served, 200):
+        assert sockets() > before
+        wait_for(lambda: sockets() == before + 1)
+        assert BODY_S * 0.9 < time.monotonic() - begun < 4 * BODY_S + 3
+    assert "error" not in capfd.readouterr().err
+
+
+def test_who_reads_slowly_gets_all(served: Served) -> None:
+    """More than the least, and for longer than the time."""
+    most = 60 * int(served.ask("/openapi.json").headers["content-length"])
+    with hungry(served, 60) as connection:
+        begun, read = time.monotonic(), 0
+        while read < most:
+            part = connection.recv(32_768)
+            assert part
+            read += len(part)
+            time.sleep(0.004)
+        assert time.monotonic() - begun > 2 * BODY_S
 
 
 WRONG: dict[str, tuple[bytes, bytes]] = {

@@ -35,6 +35,12 @@ def serve(
     index: Path | None = option("--index INDEX", "A concordance to search, as regard index makes it."),
     host: str = option("--host ADDRESS", "0.0.0.0 is for all networks.", "127.0.0.1"),
     port: int = option("--port -p N", "0 takes a free one.", 8000),
+    allow_host: list[str] | None = option(
+        "--allow-host NAME", "A name by which it is called, beside localhost and addresses; * for any."
+    ),
+    allow_origin: list[str] | None = option(
+        "--allow-origin ORIGIN", "Whose pages may call it from a browser: https://example.org."
+    ),
     api_key_file: Path | None = option("--api-key-file FILE", "Keys, one a line; requests must carry one."),
     precision: str = option("--precision TYPE", "Of embeddings, as in regard embed.", "float32"),
     dimensions: str | None = option(
@@ -72,6 +78,8 @@ def serve(
     serving = _imported()
     settings = serving.Settings(
         keys=() if api_key_file is None else _keys(api_key_file),
+        hosts=None if "*" in (allow_host or ()) else (host, *(allow_host or ())),
+        origins=tuple(allow_origin or ()),
         dimensions=_sizes(dimensions),
         **{name: ctx.params[name] for name in _AS_TYPED},
     )

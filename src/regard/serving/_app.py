@@ -3,10 +3,11 @@
 import asyncio
 import hmac
 import os
+import re
 import secrets
 import time
 import traceback
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from itertools import count
@@ -16,6 +17,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard._version import __version__
@@ -29,6 +31,8 @@ from regard.serving._vectors import BUSIEST, EmbeddingsBody, embedded
 
 _PROCESS: Final = secrets.token_hex(4)
 _numbers: Final = count(1)
+_KEYED: Final = ("/v1", "/tokenize")  # the paths that ask for a key
+_ID: Final = re.compile(rb"[\w.:/+=-]{1,128}")  # of a client's own X-Request-Id
 _LEFT: Final = 499  # the status, in metrics and logs, of a client that has gone; nginx's
 
 
@@ -75,7 +79,6 @@ def app_of(
         },
     )
     app.state.service = service
-    app.add_middleware(Gate, service=service)
     app.exception_handler(RequestValidationError)(_invalid)
     app.exception_handler(HTTPException)(_plain)
     for routes in (_vectors, _completions, _chat, _operations, _traces, _usages, _pages):
@@ -86,8 +89,14 @@ def app_of(
     for path, methods in told["paths"].items():
         for operation in methods.values():
             operation["responses"].pop("422", None)
-            if path.startswith("/v1"):
+            if path.startswith(_KEYED):
                 operation["security"] = [{"key": []}, {}]
+    posts = {path for path, methods in told["paths"].items() if "post" in methods}
+    app.add_middleware(Gate, service=service, posts=posts)
+    if settings.origins:
+        told_of = ["Retry-After", "X-Regard-Page", "X-Request-Id"]
+        how: dict[str, Any] = {"allow_methods": ["GET", "POST"], "allow_headers": ["*"]}
+        app.add_middleware(CORSMiddleware, allow_origins=settings.origins, expose_headers=told_of, **how)
     return app
 
 
@@ -116,14 +125,17 @@ async def _invalid(request: Request, error: Any) -> Response:
 
 
 async def _plain(request: Request, error: Any) -> Response:
-    return ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}.").response()
+    told = ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}.").response()
+    told.headers.update(error.headers or {})
+    return told
 
 
 class Gate:
-    """The outermost middleware: the key, the kind and size of the body, and clients that leave."""
+    """The middleware before all others: host, key, the body of what is posted, and clients that leave."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app, self._service = app, service
+    def __init__(self, app: ASGIApp, service: Service, posts: Set[str]) -> None:
+        self._app, self._service, self._posts = app, service, posts
+        self._host = None if (hosts := service.settings.hosts) is None else _names(hosts)
         self._keys = [sha256(key.encode()).digest() for key in service.settings.keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,8 +144,9 @@ class Gate:
             return
         visit = _Visit(scope, receive, send)
         try:
+            self._check_host(scope)
             self._check_key(scope)
-            if scope["method"] in ("POST", "PUT", "PATCH"):
+            if scope["method"] == "POST" and scope["path"] in self._posts:
                 await visit.watched(self._answered(visit, await self._body(visit)))
             else:
                 await self._app(scope, receive, visit.send)
@@ -171,8 +184,14 @@ class Gate:
         else:
             await (await embedded(asked, self._service))(scope, visit.receive, visit.send)
 
+    def _check_host(self, scope: Scope) -> None:
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if self._host is not None and not all(map(self._host.fullmatch, hosts)):
+            told = f"Host must be localhost, an address or a name of --allow-host; got {hosts[0][:100]!r}."
+            raise ApiError(400, told, code="unknown_host")
+
     def _check_key(self, scope: Scope) -> None:
-        if not self._keys or not scope["path"].startswith("/v1"):
+        if not self._keys or not scope["path"].startswith(_KEYED):
             return
         scheme, _, key = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
         came = sha256(key.strip()).digest()
@@ -205,6 +224,12 @@ class Gate:
         return bytes(body)
 
 
+def _names(hosts: Sequence[str]) -> re.Pattern[str]:
+    """A Host header that calls the server by a name of its own, or by an address in numbers."""
+    names = "|".join(map(re.escape, ("localhost", *hosts)))
+    return re.compile(rf"({names}|\d+(\.\d+){{3}}|\[[\da-f:.]+\])(:\d*)?", re.ASCII | re.IGNORECASE)
+
+
 class _Left(Exception):
     """The client has gone."""
 
@@ -215,6 +240,8 @@ class _Visit:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope, self.receive, self._send = scope, receive, send
         self.id, self.status = f"{_PROCESS}-{next(_numbers)}", 0
+        if _ID.fullmatch(given := dict(scope["headers"]).get(b"x-request-id", b"")):
+            self.id = given.decode()
         self._begun, self._ended, self._gone = time.perf_counter(), False, asyncio.Event()
 
     async def send(self, message: Message) -> None:

@@ -64,9 +64,11 @@ class ChatBody(WritingBody):
     def completion(self) -> CompletionsBody:
         """The same as of completions; its prompt says how long the messages are."""
         common = {name: getattr(self, name) for name in WritingBody.model_fields}
+        most = self.max_completion_tokens or self.max_tokens
         return CompletionsBody.model_construct(
+            {"max_tokens"} if most else set(),
             prompt="\n".join(each.plain()["content"] for each in self.messages),
-            max_tokens=self.max_completion_tokens or self.max_tokens or 256,
+            max_tokens=most or 256,
             logprobs=self.top_logprobs or 0 if self.logprobs else None,
             **common,
         )

@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -14,7 +15,7 @@ from pydantic import BeforeValidator, Field
 from regard.core.errors import InputError
 from regard.decoding import Added, Rules, Sampling, along
 from regard.model import Model
-from regard.serving._jobs import estimate
+from regard.serving._jobs import TOO_LONG, estimate
 from regard.serving._limits import ApiError, Body, ModelName, answered, answers
 from regard.serving._service import Messages, service_of
 
@@ -30,9 +31,8 @@ Prompts = Callable[[Model], Sequence[str | Sequence[int]]]
 """What a model is given to read."""
 
 
-def _not_0(given: Any) -> Any:
-    """What is no number: to Python 0 is False."""
-    return given if isinstance(given, bool) else str(given)
+# To Python 0 is False.
+No = Annotated[Literal[False], BeforeValidator(lambda given: given if given is False else str(given))]
 
 
 class StreamOptions(Body, extra="ignore"):
@@ -49,9 +49,7 @@ class WritingBody(Body):
     temperature: Annotated[float, Field(ge=0, le=2, description="0 takes the likeliest token.")] = 1.0
     top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
     n: Annotated[int, Field(ge=1, le=MOST_CHOICES, description="So many of each prompt.")] = 1
-    seed: Annotated[
-        int | None, Field(description="The same one, modulo 2^63, writes the same.", examples=[7])
-    ] = None
+    seed: Annotated[int | None, Field(description="The same one writes the same.")] = None
     stop: Annotated[Stop | Stops | None, Field(description="Texts before which it ends.")] = None
     stream: bool = False
     stream_options: StreamOptions | None = None
@@ -70,7 +68,7 @@ class CompletionsBody(WritingBody):
     ]
     max_tokens: Annotated[int, Field(ge=1, le=2**16)] = 16
     logprobs: Annotated[int | None, Field(ge=0, le=5, description="So many likely tokens a step.")] = None
-    echo: Annotated[Literal[False], BeforeValidator(_not_0), Field(description="Not there.")] = False
+    echo: Annotated[No, Field(description="Not there.")] = False
     suffix: Annotated[None, Field(description="Not there.")] = None
     best_of: Annotated[int | None, Field(ge=1, le=1, description="Not there.")] = None
 
@@ -162,16 +160,12 @@ def written(
     seed = secrets.randbits(63) if body.seed is None else body.seed % 2**63
     choice = Sampling(temperature=body.temperature, top_p=body.top_p, seed=seed) if body.temperature else None
     try:
-        read, steps = along(
-            model.loaded,
-            model.tokenizer,
-            prompts(model),
-            choice=choice,
-            count=body.n,
-            stop=body.stop or (),
-            rules=Rules.of(model.loaded, max_length=body.max_tokens),
-            top=body.logprobs or 0,
-        )
+        how: dict[str, Any] = {"choice": choice, "count": body.n, "stop": body.stop or ()}
+        begun = partial(along, model.loaded, model.tokenizer, prompts(model), top=body.logprobs or 0, **how)
+        rules = Rules.of(model.loaded, max_length=body.max_tokens)
+        read, steps = begun(rules=rules)
+        if body.max_tokens > (room := _room(model, max(map(len, read)), body, form)):
+            read, steps = begun(rules=replace(rules, max_length=room))
         first = next(steps)  # what is too long for the model is found here
         yield read
         yield first
@@ -180,7 +174,34 @@ def written(
         told = str(error).replace(*form.texts).replace("max_length", "max_tokens")
         param = form.texts[1].rstrip("[")
         param = "model" if told.startswith("model") else "max_tokens" if "max_tokens" in told else param
-        raise ApiError(400, told, param=param) from error
+        code = TOO_LONG if "the model's" in told else None
+        raise ApiError(400, told, param=param, code=code) from error
+
+
+def _room(model: Model, read: int, body: CompletionsBody, form: Form) -> int:
+    """How many tokens may be written after so many, of those that are asked for: as many as a decoder was
+    made for. That is refused, if the request says how many it wants, or none are left.
+    """
+    context = context_of(model)
+    # The last one is not read.
+    room = body.max_tokens if context is None else context - read + 1
+    if room < body.max_tokens and (room < 1 or "max_tokens" in body.model_fields_set):
+        raise ApiError(
+            400,
+            f"This model's maximum context length is {context:,} tokens; these are "
+            f"{read + body.max_tokens:,}: {read:,} to read and {body.max_tokens:,} to write. "
+            "Send fewer, or lower max_tokens.",
+            param="max_tokens" if room > 0 else form.texts[1].rstrip("["),
+            code=TOO_LONG,
+        )
+    return room
+
+
+def context_of(model: Model) -> int | None:
+    """The most tokens that a decoder was made for, read and written; None where nothing says so."""
+    network = model.network
+    most = network.limit("decoder") or getattr(network.config, "max_seq_len", None)
+    return most if len(network.prefixes) == 1 else None  # of two stacks, each has its own
 
 
 class _Writing:

@@ -124,13 +124,15 @@ class Engine:
     ) -> AsyncGenerator[T, None]:
         """What the generator `function(model)` yields, a step a turn; `aclose` closes it; else as `embed`."""
         job = StepJob(function, tokens)
+        ends = asyncio.get_running_loop().time() + self._settings.timeout
         with self._admitted(job):
             while True:
-                async with asyncio.timeout(self._settings.timeout):
+                async with asyncio.timeout_at(ends):
                     piece = await job.pieces.get()
                 if piece is END:
                     await job.future
                     return
+                self.queue.taken(job)
                 yield piece
 
     async def _answer(self, job: EmbedJob | StepJob) -> Any:
@@ -174,7 +176,7 @@ class Engine:
     def _late(self, job: Job) -> ApiError:
         told = f"no answer within {self._settings.timeout:g} seconds"
         if job.begun:
-            return ApiError(504, f"{told}; send less at once.", code="timeout")
+            return ApiError(504, f"{told}; send or ask for less at once.", code="timeout")
         return ApiError(503, f"{told}: too much waits; try again later.", code="timeout", retry_after=5)
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -262,7 +264,7 @@ class Engine:
         except Exception as error:
             job.fail(error)
         if not job.is_ended:
-            self.queue.put(job)
+            self.queue.stepped(job)
 
     def _embed(self, parts: dict[EmbedJob, range]) -> None:
         passages = [job.passages[place] for job, part in parts.items() for place in part]

@@ -26,9 +26,14 @@ _LEAST: Final = 0.25  # of a turn: half of less than that would be slow
 _SHORT: Final = 0.125  # of a turn: so little need not wait for what is long
 _MOST: Final = 256  # requests in a turn: to look at thousands costs more than to compute some
 
+_UNREAD: Final = 256  # pieces of a stream that may wait for who asked for it
+
 _ROUNDING: Final = 1e-9
 _CHARACTERS: Final = 4  # of a token, about
 _FRAME: Final = 2
+
+TOO_LONG: Final = "context_length_exceeded"
+"""OpenAI's code of what is longer than the model takes."""
 
 END: Final = object()
 """The last of a stream's pieces."""
@@ -95,6 +100,7 @@ class StepJob(Job):
         self._function = function
         self._generator: Generator[Any, None, Any] | None = None
         self.pieces: asyncio.Queue[Any] = asyncio.Queue()
+        self.unread, self.is_parked = 0, False  # pieces that nobody has taken; whether it waits for that
         self.future.add_done_callback(lambda _: self.pieces.put_nowait(END))
 
     def step(self, model: Model) -> None:
@@ -131,9 +137,10 @@ class EmbedJob(Job):
             raise ApiError(400, str(error), param="input") from error
         self.tokens = sum(map(sum, (passage.rows for passage in self.passages)))
         self.cost = sum(map(_cost, self.passages))
-        if self.tokens > most:
+        tokens = sum(passage.tokens - passage.cut for passage in self.passages)  # windows overlap
+        if tokens > most:
             raise ApiError(
-                400, f"input has {self.tokens:,} tokens, and a request may have {most:,}; send fewer texts."
+                400, f"input has {tokens:,} tokens, and a request may have {most:,}; send fewer texts."
             )
         for place, passage in enumerate(self.passages):
             if self._overlong == "refuse" and len(passage.parts) > 1:
@@ -198,7 +205,7 @@ def _read(embedder: Embedder, inputs: Sequence[Any], window: Windows | Truncate)
 def too_long(place: int, told: str) -> ApiError:
     """A text has more tokens than the model takes."""
     told = f'input[{place}] has {told}; shorten it, or send "overlong": "truncate" or "windows".'
-    return ApiError(400, told, param="input", code="context_length_exceeded")
+    return ApiError(400, told, param="input", code=TOO_LONG)
 
 
 def estimate(text: str | Sequence[int]) -> int:
@@ -242,6 +249,25 @@ class Queue:
         with self._changed:
             self.tokens -= job.counted
             job.counted = job.tokens = 0
+        if isinstance(job, StepJob):
+            self.taken(job, job.unread)
+
+    def stepped(self, job: StepJob) -> None:
+        """Line up a job that has given a piece; one whose pieces nobody takes is parked."""
+        with self._changed:
+            job.unread += 1
+            job.is_parked = job.unread >= _UNREAD
+        if not job.is_parked:
+            self.put(job)
+
+    def taken(self, job: StepJob, pieces: int = 1) -> None:
+        """Somebody has taken pieces of a job; it goes on once half of them are gone."""
+        with self._changed:
+            job.unread -= pieces
+            goes_on = job.is_parked and job.unread <= _UNREAD // 2
+            job.is_parked = job.is_parked and not goes_on
+        if goes_on:
+            self.put(job)
 
     def put(self, job: EmbedJob | StepJob) -> None:
         """Line up a job for a turn, at the end."""

@@ -45,7 +45,10 @@ class Settings:
     """Limits, keys and choices of a server.
 
     Args:
-        keys: the API keys, of which a request under /v1 must carry one; none: no key is asked for.
+        keys: the API keys, of which a request under /v1 and to /tokenize must carry one; or none.
+        hosts: the names by which the server is called, beside `localhost` and any address in numbers; None
+            for any. A page from elsewhere can give an address a name of its own, and would be let in by it.
+        origins: those whose pages may call the server from a browser, such as "https://example.org".
         index: the folder of a concordance, for /v1/usages/search.
         precision: what embeddings are computed in; see `regard.embedding.Request`.
         dimensions: the sizes that vectors may be cut to, beside those that a model's card says it was trained
@@ -55,8 +58,8 @@ class Settings:
         max_tokens: tokens of a request.
         max_queue: tokens that may wait, of each model.
         max_memory: bytes of weights that may be in memory; None for no bound.
-        timeout: seconds in which a request is answered.
-        body_timeout: seconds in which a request's body has arrived.
+        timeout: seconds in which a request is answered, the last event of a stream included.
+        body_timeout: seconds in which a request's body has arrived, and a client takes 64 KB of its answer.
         stall: seconds after which a computation counts as hung, and the server as dead.
         access_log: whether each request is logged.
 
@@ -65,6 +68,8 @@ class Settings:
     """
 
     keys: tuple[str, ...] = ()
+    hosts: tuple[str, ...] | None = None
+    origins: tuple[str, ...] = ()
     index: Path | None = None
     precision: Precision = "float32"
     dimensions: tuple[int, ...] = ()
@@ -110,8 +115,6 @@ class ApiError(Exception):
     def response(self) -> Response:
         """The answer."""
         headers = {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
-        if self.status == 408:  # the rest of the body may come later, and would be waited for
-            headers["Connection"] = "close"
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return Response(orjson.dumps(self.body), self.status, headers, media_type="application/json")

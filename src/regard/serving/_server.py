@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -19,7 +20,7 @@ from regard.core.errors import InputError
 from regard.serving._operations import log_to_stderr
 from regard.serving._service import Service
 
-_MOST: Final = 2**16  # bytes of a request's first line and headers
+_MOST: Final = 2**16  # bytes of a request's first line and headers; the least that a client takes in a time
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -119,9 +120,11 @@ class _Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's protocol collects headers for ever, and waits for them for ever; this one does neither.
+    """uvicorn's protocol waits for clients for ever; this one cuts them off, in the seconds that a body has:
 
-    A client whose headers are too long, or have not arrived in the seconds that a body has, is cut off.
+    * where the headers are too long, or have not arrived;
+    * where the body of a request that has its answer, such as 401, still has not arrived;
+    * where a client takes too little of what waits for it, again and again, or leaves any of it at the end.
     """
 
     def __init__(self, config: Any, *arguments: Any, **named: Any) -> None:
@@ -129,6 +132,7 @@ class _Protocol(HttpToolsProtocol):
         self._seconds: float = config.app.state.service.settings.body_timeout
         self._head = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._reading: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -136,6 +140,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_watching()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -153,12 +158,57 @@ class _Protocol(HttpToolsProtocol):
             super().on_message_begin()
         if self._timer is None:
             self._head = 0
-            self._timer = self.loop.call_later(self._seconds, lambda: self.transport.close())
+            self._timer = self.loop.call_later(self._seconds, self.timeout_keep_alive_handler)
 
     def on_headers_complete(self) -> None:
         """The body is for the gate to bound."""
         self._stop_waiting()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The end of a body; of one that was answered early, too."""
+        self._stop_waiting()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The last byte of an answer has been handed over."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._watch()
+        elif self.cycle.response_complete and self.cycle.more_body:
+            self._head = -sys.maxsize  # what comes is no header
+            self._timer = self.loop.call_later(self._seconds, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection, and see that the client takes what it has been sent."""
+        self.transport.close()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """More waits than the client has taken."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """The client has taken it."""
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._stop_watching()
+
+    def _stop_watching(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _watch(self, before: float = math.inf) -> None:
+        self._stop_watching()
+        left = self.transport.get_write_buffer_size()
+        if left > before - _MOST:
+            if self.cycle is not None:
+                self.cycle.disconnected = True  # before what still wants to write hears of it
+            self.transport.abort()
+        else:
+            self._reading = self.loop.call_later(self._seconds, self._watch, left)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:

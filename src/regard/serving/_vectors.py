@@ -207,6 +207,25 @@ class WordsAnswer(BaseModel):
     usage: dict[str, int]
 
 
+class TokensBody(Body):
+    """A text to be cut into tokens."""
+
+    prompt: Annotated[str, Field(max_length=2**19, examples=["a river bank"])]
+    model: ModelName = None
+
+
+_TOKENS: Final = {"tokens": [101, 1037, 2314, 2924, 102], "count": 5, "max_model_len": 256}
+
+
+@router.post("/tokenize", responses=answers(_TOKENS), tags=["words"])
+async def tokenize(body: TokensBody, request: Request) -> Response:
+    """The ids of a text's tokens, special ones included, as vLLM's route gives them."""
+    engine = service_of(request).engine(body.model)
+    read = await engine.call(lambda model: model.tokenizer.encode(body.prompt), tokens=estimate(body.prompt))
+    found = [token.id for token in read.tokens]
+    return answered({"tokens": found, "count": len(found), "max_model_len": engine.embedder.limit})
+
+
 _WORD: Final = {"text": "bank", "start": 8, "end": 12, "unknown": False, "embedding": [[0.02], [0.06]]}
 _WORDS: Final = {
     "object": "list",

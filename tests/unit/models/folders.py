@@ -162,7 +162,7 @@ def write_chat(folder: Path) -> Path:
     from unit.text.chats import backend, tokenizer
 
     torch.manual_seed(3)
-    made = network("llama", vocab_size=backend().get_vocab_size())
+    made = network("llama", vocab_size=backend().get_vocab_size(), max_seq_len=601)
     with torch.no_grad():
         for parameter in made.parameters():
             if parameter.ndim == 2:

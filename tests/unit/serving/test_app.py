@@ -67,3 +67,49 @@ def test_vectors_are_cut_to_the_sizes_of_the_card_and_of_the_command(tmp_path: P
 
 def asked(client: TestClient, size: int | None = None) -> Any:
     return client.post("/v1/embeddings", json={"input": "w1 w2", "dimensions": size}).json()
+
+
+def test_a_client_s_own_id_is_sent_back_and_logged(tmp_path: Path) -> None:
+    app = app_of([regard.load(tiny(tmp_path))])
+    with TestCase().assertLogs("regard.serving") as logged, TestClient(app) as client:
+        told = client.get("/health", headers={"X-Request-Id": "me.2026:1/a=b"})
+        made = [client.get("/health").headers["x-request-id"] for _ in range(2)]
+    lines = [json.loads(line) for record in logged.records for line in Line().format(record).split("\n")]
+    assert told.headers["x-request-id"] == "me.2026:1/a=b"
+    assert [line["id"] for line in lines] == ["me.2026:1/a=b", *made]
+    assert len(set(made)) == 2
+
+
+def test_pages_of_named_origins_may_call_it(tmp_path: Path) -> None:
+    """Others' browsers find no header that would let them read the answer."""
+    settings = Settings(origins=("https://a.example",), keys=("key",))
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    with TestClient(app_of([regard.load(tiny(tmp_path))], settings=settings)) as client:
+        for origin in ("https://a.example", "https://a.example.evil", "null"):
+            is_named = origin == "https://a.example"
+            before = client.options("/v1/embeddings", headers={"Origin": origin} | asked)
+            headers = {"Origin": origin, "Authorization": "Bearer key"}
+            answer = client.post("/v1/embeddings", json={"input": "w1"}, headers=headers)
+            assert (before.status_code, answer.status_code) == (200 if is_named else 400, 200)
+            for each in (before, answer):
+                assert each.headers.get("access-control-allow-origin") == (origin if is_named else None)
+
+
+def test_texts_as_tokens_ask_for_a_key(tmp_path: Path) -> None:
+    app = app_of([regard.load(tiny(tmp_path))], settings=Settings(keys=("key",)))
+    with TestClient(app) as client:
+        assert client.post("/tokenize", json={"prompt": "w1"}).status_code == 401
+        keyed = {"Authorization": "Bearer key"}
+        assert client.post("/tokenize", json={"prompt": "w1"}, headers=keyed).status_code == 200
+        assert app.openapi()["paths"]["/tokenize"]["post"]["security"] == [{"key": []}, {}]
+
+
+def test_texts_as_tokens_without_a_run_of_the_model(tmp_path: Path) -> None:
+    """As `/tokenize` of vLLM: ids, their number, and how many the model takes."""
+    model = regard.load(tiny(tmp_path))
+    with TestClient(app_of({"tiny": model})) as client:
+        told = client.post("/tokenize", json={"prompt": "w1 w30 w2"}).json()
+        wanted = [token.id for token in model.tokenizer.encode("w1 w30 w2").tokens]
+        assert told == {"tokens": wanted, "count": len(wanted), "max_model_len": 11}
+        assert client.post("/tokenize", json={"prompt": "w1", "model": "x"}).status_code == 404
+        assert client.post("/tokenize", json={"prompt": ["w1"]}).status_code == 400

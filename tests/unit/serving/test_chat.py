@@ -218,3 +218,16 @@ def test_the_last_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     for id, choice in (("a1", 0), ("a3", 2), ("a3", -1), ("b", 0)):
         with pytest.raises(Exception, match="no such answer"):
             answers.of(id, choice)
+
+
+def test_a_context_that_no_table_bounds_is_told(ask: Ask) -> None:
+    """What a rotary model was made for; by default an answer has the tokens that are left of it, or 256."""
+    read = ask(PATH, model="chat", messages=MESSAGES, max_tokens=1)["usage"]["prompt_tokens"]
+    status, error = ask(PATH, model="chat", messages=MESSAGES, max_tokens=602 - read + 1)
+    assert (status, error["code"], error["param"]) == (400, "context_length_exceeded", "max_tokens")
+    assert "maximum context length is 601 tokens" in error["message"]
+    longer = [*MESSAGES[:1], {"role": "user", "content": "Why?" + "a" * (595 - read)}]
+    assert ask(PATH, model="chat", messages=longer)["usage"]["total_tokens"] == 602
+    longest = [*MESSAGES[:1], {"role": "user", "content": "Why?" + "a" * (602 - read)}]
+    status, error = ask(PATH, model="chat", messages=longest)
+    assert (status, error["code"], error["param"]) == (400, "context_length_exceeded", "messages")

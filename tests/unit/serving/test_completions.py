@@ -108,7 +108,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": [[1], [-1]]}, "prompt", ""),
     ({"prompt": [1, 99_999]}, "prompt", r"prompt\[0\] must be ids from 0 to"),
     ({"prompt": "a " * 60}, "prompt", r"prompt\[0\] must"),
-    ({"prompt": "a", "max_tokens": 500}, "max_tokens", "max_tokens must be at most 79"),
+    (
+        {"prompt": "a", "max_tokens": 500},
+        "max_tokens",
+        "maximum context length is 79 tokens; these are 501: 1 to read and 500",
+    ),
     ({"prompt": "a", "max_tokens": 0}, "max_tokens", ""),
     ({"prompt": "a", "max_tokens": 60_000, "n": 60}, "max_tokens", "a request may have"),
     ({"prompt": "a", "temperature": 3}, "temperature", ""),
@@ -132,6 +136,20 @@ def test_what_cannot_be_written(
     status, error = ask("/v1/completions", **({"model": "gpt2", "stream": stream} | body))
     assert (status, error["param"]) == (400, param)
     assert re.search(message, error["message"])
+
+
+@pytest.mark.parametrize("body", [{"max_tokens": 500}, {"prompt": "a " * 60}, {"prompt": [5] * 90}], ids=str)
+def test_what_is_longer_than_the_context_has_openai_s_code(body: dict[str, Any], ask: Ask) -> None:
+    status, error = ask("/v1/completions", **{"model": "gpt2", "prompt": "a"} | body)
+    assert (status, error["code"]) == (400, "context_length_exceeded")
+    assert error["param"] == ("max_tokens" if "max_tokens" in body else "prompt")
+
+
+def test_as_many_tokens_as_the_context_has_room_for(ask: Ask) -> None:
+    """The last one is not read."""
+    asked = {"model": "gpt2", "prompt": "a", "temperature": 0}
+    assert ask("/v1/completions", **asked, max_tokens=79)["usage"]["completion_tokens"] == 79
+    assert ask("/v1/completions", **asked, max_tokens=80)[0] == 400
 
 
 def test_an_error_on_the_way_is_told_in_the_stream(

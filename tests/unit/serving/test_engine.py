@@ -20,7 +20,7 @@ from regard.core.errors import InputError
 from regard.embedding import Embedder, Request, _engine_choice
 from regard.serving import Settings
 from regard.serving._engine import Engine
-from regard.serving._jobs import _SHORT, TURN_TOKENS, EmbedJob, shares
+from regard.serving._jobs import _SHORT, _UNREAD, TURN_TOKENS, EmbedJob, shares
 from regard.serving._limits import ApiError
 from regard.serving._operations import Metrics
 from regard.serving._service import Service
@@ -279,6 +279,46 @@ def test_a_stream_that_is_left_is_closed(engine: Engine) -> None:
     assert closed.is_set()
 
 
+def test_a_stream_that_nobody_reads_is_not_written_on(engine: Engine) -> None:
+    """It waits with so many pieces, and goes on from there; or ends, where who asked has left."""
+    made: list[int] = []
+    closed = threading.Event()
+
+    def counting(model: regard.Model) -> Generator[int, None, None]:
+        try:
+            for place in range(2000):
+                made.append(place)
+                yield place
+        finally:
+            closed.set()
+
+    async def waits() -> int:
+        seen = -1
+        while len(made) > seen:
+            seen = len(made)
+            await asyncio.sleep(0.1)
+        return seen
+
+    async def read() -> None:
+        pieces = engine.stream(counting, tokens=1)
+        assert await anext(pieces) == 0
+        assert await waits() in (_UNREAD, _UNREAD + 1)
+        half = [await anext(pieces) for _ in range(_UNREAD // 2)]
+        assert _UNREAD + _UNREAD // 2 <= await waits() <= 2 * _UNREAD
+        assert half + [piece async for piece in pieces] == list(range(1, 2000))
+        made.clear()
+        closed.clear()
+        again = engine.stream(counting, tokens=1)
+        await anext(again)
+        assert await waits() <= _UNREAD + 1
+        await again.aclose()
+        for _ in range(2):
+            await engine.call(lambda model: None, tokens=1)
+
+    run(read())
+    assert closed.is_set()
+
+
 def test_errors_reach_the_caller(engine: Engine) -> None:
     def wrong(model: regard.Model) -> Generator[int, None, None]:
         yield 1
@@ -367,6 +407,46 @@ def test_time_runs_out(model: regard.Model) -> None:
     begun, waiting = run(late())
     assert (begun.status, waiting.status) == (504, 503)
     engine.stop()
+
+
+def test_the_time_is_a_request_s_and_not_a_piece_s(model: regard.Model) -> None:
+    engine = Engine("tiny", model, Settings(timeout=0.5), Metrics())
+
+    def endless(model: regard.Model) -> Generator[int, None, None]:
+        while True:
+            time.sleep(0.02)
+            yield 1
+
+    async def read() -> tuple[list[int], ApiError]:
+        pieces: list[int] = []
+        try:
+            async for piece in engine.stream(endless, tokens=1):
+                pieces.append(piece)
+        except ApiError as late:
+            return pieces, late
+        raise AssertionError("it goes on")
+
+    begun = time.monotonic()
+    pieces, late = run(read())
+    assert (late.status, bool(pieces)) == (504, True)
+    assert time.monotonic() - begun < 5
+    engine.stop()
+
+
+def test_windows_of_a_long_text_count_once(folder: Path, model: regard.Model) -> None:
+    """They overlap; what a request may have are tokens of its texts."""
+    text = " ".join(f"w{place % 31}" for place in range(60))
+    for most in (60, 59):
+        engine = Engine("tiny", model, Settings(max_tokens=most), Metrics())
+        engine.start()
+        if most == 60:
+            made = run(engine.embed([text], overlong="windows"))
+            (passage,) = made.passages
+            assert (passage.tokens, sum(passage.rows) > 60) == (60, True)
+        else:
+            with pytest.raises(ApiError, match="input has 60 tokens, and a request may have 59"):
+                run(engine.embed([text], overlong="windows"))
+        engine.stop()
 
 
 def test_models_come_and_go_within_the_bound(folder: Path, tmp_path: Path) -> None:
