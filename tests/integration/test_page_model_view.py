@@ -524,3 +524,22 @@ def test_the_map_hangs_the_names_in_view_and_no_others(open_page: OpenPage, tmp_
         }"""
     )
     assert abs(found) < 2
+
+
+def test_the_heads_that_feed_the_opening_head_are_drawn(open_page: OpenPage, tmp_path: Path) -> None:
+    trace = regard.load().trace("Write a poem about a man fishing on a river bank.")
+    trace.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=model&layer=5&head=11")
+    found, feeds = trace.why_heads(5, 11), page.locator(".feeds")
+    for side, name in (("key", "keys"), ("query", "queries")):
+        heads = [
+            each
+            for each in getattr(found, f"{side}_feeds")
+            if each.writer.name == "head" and abs(each.times) >= 2
+        ][:4]
+        told = ", ".join(f"{each.writer} {each.value - each.chance:+.2f}" for each in heads).replace("-", "−")
+        expect(feeds).to_contain_text(f"Its {name} are fed by {told}.")
+        expect(feeds.locator(f"path.feeds-{side}")).to_have_count(len(heads))
+    expect(feeds).to_contain_text(f"they are {found.value:.2f} above the mean")
+    page.evaluate("location.hash = '#view=model&layer=5&head=10'")
+    expect(feeds).to_be_hidden()

@@ -25,7 +25,7 @@ BUDGET = {
     "scaling": (460, 4),
     "serving": (2_070, 3),
     "text": (3_000, 9),
-    "tracing": (8_890, 63),
+    "tracing": (8_915, 63),
     "training": (4_120, 20),
     "views": (2_980, 7),
     "words": (390, 3),

@@ -94,6 +94,10 @@ class Watched(Written):
     first: int
     how: str
 
+    @property
+    def _chat(self) -> Chat | None:
+        return self.prompt if isinstance(self.prompt, Chat) else None
+
     def page(self, **options: Any) -> Page:
         """The interactive page: how it was written, and all that a trace's page has.
 
@@ -102,8 +106,7 @@ class Watched(Written):
         """
         from regard.tracing import writing_page
 
-        chat = self.prompt if isinstance(self.prompt, Chat) else None
-        return writing_page(self.trace, self.facts(), chat=chat, **options)
+        return writing_page(self.trace, self.facts(), chat=self._chat, **options)
 
     def write_page(self, path: str | PathLike[str], **options: Any) -> Page:
         """Write the page, whole or not at all; other arguments as in `page`.
@@ -119,13 +122,13 @@ class Watched(Written):
         """The same as a widget of a notebook, which shows it by itself: see `Trace.widget`."""
         from regard.tracing import writing_widget
 
-        return writing_widget(self.trace, self.facts())
+        return writing_widget(self.trace, self.facts(), self._chat)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         del include, exclude
         from regard.tracing import writing_bundle
 
-        return writing_bundle(self.trace, self.facts(), repr(self))
+        return writing_bundle(self.trace, self.facts(), repr(self), self._chat)
 
     def _display_(self) -> Any:  # of marimo
         return self.view()

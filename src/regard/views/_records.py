@@ -222,8 +222,9 @@ class AttentionRecord:
         apart: How far two different words of the text are apart, 1 - cosine: what to hold both against; None
             where there are no two.
         why: Of one head (`kind`, `layer`, `head`), what raises its scores over their row's mean, as plain
-            values: `parts` in words, and `pairs`, each [query, key, difference, [[part, source token, value],
-            ...]].
+            values: `parts` in words; `pairs`, each [query, key, difference, [[part, source token, value],
+            ...]]; `feeds`, of its `query` and `key` the earlier heads, each [layer, head, value]; `value`, of
+            which these are.
     """
 
     model: str

@@ -234,16 +234,18 @@ def _heads(trace: Trace, kinds: Sequence[Kind], layer: int, head: int | None, sa
     return found
 
 
-def writing_widget(trace: Trace, writing: dict[str, Any]) -> Any:
+def writing_widget(trace: Trace, writing: dict[str, Any], chat: Chat | None = None) -> Any:
     """The view of a text that a model wrote as a widget; arguments as of `writing_page`."""
-    return make_widget([_live(trace)], writing=writing)
+    run = _live(trace)
+    shown = replace(run.record, messages=messages_of(trace, chat))
+    return make_widget([replace(run, record=shown)], writing=writing)
 
 
-def writing_bundle(trace: Trace, writing: dict[str, Any], text: str) -> Any:
+def writing_bundle(trace: Trace, writing: dict[str, Any], text: str, chat: Chat | None = None) -> Any:
     """What a notebook displays of it: as `mimebundle`; `text` says what it is, in a line."""
     return notebook_bundle(
         text,
-        lambda: writing_widget(trace, writing),
+        lambda: writing_widget(trace, writing, chat),
         lambda: [_live(trace).record],
         way='written.write_page("written.html")',
     )

@@ -6,6 +6,7 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import Kind
+from regard.tracing.reasons._heads import why_heads
 from regard.tracing.reasons._scores import Scores
 from regard.tracing.reasons._side import Side
 from regard.tracing.record import Trace
@@ -19,6 +20,9 @@ _LONGEST = 256
 _MOST = 3
 """Parts that are told of a pair."""
 
+_FEEDS, _APART = 4, 2.0
+"""Earlier heads that are told of each side, so many standard deviations from chance."""
+
 
 def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, Any]:
     """What raises, or lowers, each score of a head over the mean of its row, by what wrote the key.
@@ -27,6 +31,8 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
         Plain values: `parts`, in words; and `pairs`, each with the query, the key, the difference, and a list
         of its largest parts in that direction, each the number of a part, the token that a head took it from
         (else None) and its value, as `why` has them. Pairs with less than 5 % of the weight are left out.
+        `feeds`: of its queries and keys the earlier heads that feed them most, as `why_heads` has them, each
+        its layer, its number, and how far from chance it is; `value`, what all is together.
 
     Raises:
         InputError: as `why`; or a text of more than 256 tokens.
@@ -57,4 +63,18 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
                 value = round(float(table[place, query, key]), 2)
                 told.append([parts.setdefault(said, len(parts)), source, value])
             pairs.append([query, key, round(total, 2), told])
-    return {"parts": [*parts], "pairs": pairs}
+    found = why_heads(trace, layer, head, kind=kind)
+    feeds = {"query": found.query_feeds, "key": found.key_feeds}
+    return {
+        "parts": [*parts],
+        "pairs": pairs,
+        "value": round(found.value, 2),
+        "feeds": {
+            side: [
+                [each.writer.layer, each.writer.head, round(each.value - each.chance, 2)]
+                for each in of
+                if each.writer.name == "head" and each.writer.kind == kind and abs(each.times) >= _APART
+            ][:_FEEDS]
+            for side, of in feeds.items()
+        },
+    }

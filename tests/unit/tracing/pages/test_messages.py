@@ -1,5 +1,7 @@
 """The messages of a chat on its page: each has its tokens, and those of the template are nobody's."""
 
+import json
+
 import pytest
 
 import regard
@@ -30,6 +32,8 @@ def test_each_message_has_its_tokens(model: regard.Model) -> None:
         frame = model.tokenizer.decode(ids[each["frame"] : each["first"]])
         assert frame == f"<|im_start|>{each['role']}\n"
     assert messages[-1]["first"] == answer.first
+    [run] = json.loads(answer.view().facts)["runs"]
+    assert run["facts"]["messages"] == messages
 
 
 def test_of_what_is_no_chat_nothing_is_said(model: regard.Model) -> None:

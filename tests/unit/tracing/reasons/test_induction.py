@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
@@ -10,6 +11,7 @@ from regard.models import Network, new_network
 from regard.models.families.llama import LlamaConfig
 from regard.positions import Rotary
 from regard.tracing import Trace, trace_ids
+from regard.tracing.reasons import pairs_of_head
 from unit.models import tiny
 
 WORDS, START = 17, 0
@@ -100,3 +102,18 @@ def test_over_the_text_it_is_the_same_head() -> None:
     assert first.times > 2
     asked = found.query_feeds[0]  # a query says its own word, by the other head of layer 0
     assert (asked.writer.name, asked.writer.layer, asked.writer.head) == ("head", 0, 1 - before)
+
+
+def test_a_page_draws_the_circuit() -> None:
+    trace, induces, before = heads()
+    found, whole = pairs_of_head(trace, 1, induces, "decoder"), trace.why_heads(1, induces)
+    assert found["value"] == pytest.approx(whole.value, abs=0.0051)
+    for side, feeds, head in (("key", whole.key_feeds, before), ("query", whole.query_feeds, 1 - before)):
+        assert found["feeds"][side][0] == [
+            0,
+            head,
+            pytest.approx(feeds[0].value - feeds[0].chance, abs=0.0051),
+        ]
+        assert len(found["feeds"][side]) == sum(
+            each.writer.name == "head" and abs(each.times) >= 2 for each in feeds
+        )

@@ -68,6 +68,8 @@ export interface Source {
     query: number,
     key: number,
   ): { total: number; parts: { said: string; source: number | null; value: number }[] } | undefined;
+  /** The same of all pairs of a head, and the earlier heads that feed it; null while it is on its way. */
+  whyOf?(kind: Kind, layer: number, head: number): any;
   /** What stands in the header beside what is in every page's. */
   links?: HTMLElement;
   /** A word of the text, by its first token, beside one of another sentence: see movement/beside.js. */

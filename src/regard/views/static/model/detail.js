@@ -4,6 +4,7 @@
 import { makeButton, makeTable, makeTables } from "../base/controls.js";
 import { make, onceAFrame } from "../base/dom.js";
 import { nameOf, withEffect } from "../base/names.js";
+import { makeFeeds } from "./feeds.js";
 import { DetailMap } from "./map.js";
 import { formatStatistic } from "./statistics.js";
 
@@ -18,6 +19,7 @@ export class Detail {
     this.request = onceAFrame(() => this.draw());
     this.title = make("h2", { class: "panel-title" });
     this.map = new DetailMap(page, () => this.head());
+    this.feeds = makeFeeds(page.source);
     this.standing = make("dl", { class: "detail-numbers detail-standing" });
     this.numbers = make("dl", { class: "detail-numbers" });
     const button = makeButton("Open this head", () => open(this.head()));
@@ -30,6 +32,7 @@ export class Detail {
       this.map.line,
       this.map.note,
       this.standing,
+      this.feeds.element,
       ...(this.off ? [make("div", { class: "live-line" }, button, this.off.element)] : [button]),
       make("details", { class: "detail-every" }, make("summary", {}, "All numbers of this head"), this.numbers),
     );
@@ -90,6 +93,7 @@ export class Detail {
       for (const element of [term, value]) element.classList.toggle("chosen", name === stat);
     }
     this.drawStanding(head);
+    this.feeds.update(head, this.state.values);
     this.map.show();
   }
 }
