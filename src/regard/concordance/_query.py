@@ -161,7 +161,10 @@ def read_query(store: Store, typed: str, spelling: Spelling | None = None) -> Pa
 
 
 def _ways(word: str) -> list[str]:
-    return [each for each in regex.split(r"(?<!\\)\|", word) if each]
+    found = [each for each in regex.split(r"(?<!\\)\|", word) if each]
+    if not found:
+        raise InputError(f"word must have words beside |; got {word!r}.")
+    return found
 
 
 def _way(store: Store, word: str, spelling: Spelling) -> Mask:

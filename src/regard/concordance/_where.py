@@ -26,6 +26,12 @@ _DATED: Final = {
     "decade": "substr(d.date, 1, 3) || '0s'",
 }
 _OWN: Final = {"source": "d.source"}
+_LACKING: Final = {
+    "lemma": ("SELECT 1 FROM form WHERE lemma != '' LIMIT 1", "lemmas"),
+    "pos": ("SELECT 1 FROM form WHERE pos != '' LIMIT 1", "parts of speech"),
+    **dict.fromkeys(_DATED.values(), ("SELECT 1 FROM doc WHERE date IS NOT NULL LIMIT 1", "dates")),
+}
+"""How it is found out whether an index has some of these at all, and what they are called."""
 
 
 def plain(store: Store, where: Sequence[str]) -> list[str]:
@@ -63,6 +69,9 @@ def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
             raise InputError(f"where must be NAME=VALUE, with = != < <= > >= ~ or !~; got {each!r}.")
         name, sign, value = parts.groups()
         column = column_of(store, name, "where")
+        lacking = _LACKING.get(column)
+        if lacking is not None and not store.one(lacking[0]):
+            raise InputError(f"where must not ask for {name}: the index has no {lacking[1]}; got {each!r}.")
         if sign in ("~", "!~"):
             check_expression("where", value)
         elif value.startswith("="):

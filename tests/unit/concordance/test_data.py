@@ -114,6 +114,22 @@ def test_conditions_without_a_meaning_are_refused(made: Make, condition: str, me
         found(index, condition)
 
 
+@pytest.mark.parametrize(
+    ("condition", "what"),
+    [
+        ("lemma=bank", "lemmas"),
+        ("pos!=NOUN", "parts of speech"),
+        ("date!=1999", "dates"),
+        ("decade=1990", "dates"),
+    ],
+)
+def test_what_an_index_has_none_of_cannot_be_asked_for(made: Make, condition: str, what: str) -> None:
+    with pytest.raises(
+        InputError, match=f"where must not ask for {condition[:3]}.*: the index has no {what}"
+    ):
+        found(made("the bank\n"), condition)
+
+
 def test_values_of_json(made: Make) -> None:
     rows = [
         {"b": True, "tags": ["x", "y"], "n": 10, "s": "10"},

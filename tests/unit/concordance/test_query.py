@@ -144,6 +144,8 @@ def test_vectors_of_matches_of_several_lengths(made: Make) -> None:
         ("the zz*", "'zz\\*' fits none"),
         ("/zz/ the", "'/zz/' fits none"),
         ("the /(/", "must be a regular expression"),
+        ("|", r"must have words beside \|; got '\|'"),
+        ("the | bank", r"must have words beside \|"),
     ],
 )
 def test_what_is_not_understood_is_refused(small: Concordance, word: str, message: str) -> None:
