@@ -121,7 +121,8 @@ async def _invalid(request: Request, error: Any) -> Response:
         return ApiError(400, told, code="invalid_json").response()
     path = [str(part) for part in first["loc"] if part != "body"]
     field = path[0] if path else None
-    return ApiError(400, f"{'.'.join(path) or 'the body'}: {first['msg']}.", param=field).response()
+    told = f"{'.'.join(path) or 'the body'}: {first['msg']}."
+    return ApiError(400, told, param=field, code="invalid_body").response()
 
 
 async def _plain(request: Request, error: Any) -> Response:

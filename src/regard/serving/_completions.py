@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -21,12 +21,14 @@ from regard.serving._service import Messages, service_of
 
 router = APIRouter()
 
+T = TypeVar("T")
 MOST_CHOICES: Final = 64  # texts that a request has written at once
 
 Ids = Annotated[list[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(min_length=1, max_length=2**17)]
 Stop = Annotated[str, Field(min_length=1, max_length=1000)]
 Stops = Annotated[list[Stop], Field(max_length=4)]
 Prompt = Annotated[str, Field(min_length=1, max_length=2**19)]
+Several = Annotated[list[T], Field(min_length=1)]
 Prompts = Callable[[Model], Sequence[str | Sequence[int]]]
 """What a model is given to read."""
 
@@ -63,7 +65,7 @@ class CompletionsBody(WritingBody):
     """Prompts to go on from."""
 
     prompt: Annotated[
-        Prompt | Ids | Annotated[list[Prompt] | list[Ids], Field(min_length=1)],
+        Prompt | Ids | Several[Prompt] | Several[Ids],
         Field(description="A text, several, or their token ids.", examples=["A river", [[32, 7850]]]),
     ]
     max_tokens: Annotated[int, Field(ge=1, le=2**16)] = 16

@@ -134,7 +134,10 @@ class Body(BaseModel):
     def _read(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        return {name: _whole(value) for name, value in given.items() if value is not None}
+        known = cls.model_fields
+        return {
+            name: _whole(value) for name, value in given.items() if value is not None or name not in known
+        }
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:

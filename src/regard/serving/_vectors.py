@@ -210,7 +210,7 @@ class WordsAnswer(BaseModel):
 class TokensBody(Body):
     """A text to be cut into tokens."""
 
-    prompt: Annotated[str, Field(max_length=2**19, examples=["a river bank"])]
+    prompt: Annotated[Filled, Field(max_length=2**19, examples=["a river bank"])]
     model: ModelName = None
 
 

@@ -49,6 +49,7 @@ def test_null_is_a_field_that_is_left_out(body: type[Body], name: str) -> None:
 
 TYPES: list[tuple[type[Body], dict[str, Any], bool]] = [
     (UsagesBody, {"any_word": 0}, False),
+    (UsagesBody, {"unknown": None}, False),
     (UsagesBody, {"why": "true"}, False),
     (UsagesBody, {"k": 60.0, "more": [594.0]}, True),
     (UsagesBody, {"k": 60.5}, False),
