@@ -24,7 +24,9 @@ export function makeField(label, text) {
 export function fit(field) {
   const most = field.closest(".at-door") ? 99 : ROWS;
   field.rows = 1;
-  while (field.rows < most && field.scrollHeight > field.clientHeight + 2) field.rows += 1;
+  const more = field.scrollHeight - field.clientHeight - 2;
+  if (more > 0)
+    field.rows = Math.min(most, 1 + Math.ceil(more / Number.parseFloat(getComputedStyle(field).lineHeight)));
 }
 
 /** Another text, as if it were typed. @param {HTMLTextAreaElement} field @param {string} text */

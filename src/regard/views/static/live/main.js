@@ -81,7 +81,7 @@ const writer =
         {
           ask: askNext,
           take: (text) => bar.take(null, text),
-          stopped: () => (later = rest()),
+          stopped: rest,
           isWhole,
           write: (text) => typeOver(bar.fields[0], text),
         },
@@ -146,7 +146,10 @@ function isWhole() {
 }
 
 // All of a text, when nobody has typed for a moment.
-const rest = () => setTimeout(() => (isWhole() ? bar.rest() : ask()), PAUSE);
+function rest() {
+  clearTimeout(later);
+  later = setTimeout(() => (isWhole() ? bar.rest() : ask()), PAUSE);
+}
 
 // What comes next; `drawn` chooses a word that is written first.
 function askNext(drawn = null) {
@@ -161,14 +164,16 @@ function askNext(drawn = null) {
 
 function answeredNext(next) {
   isAsked = false;
+  bar.fields[0].value = next.text;
+  // The model is at the next word while this one is drawn.
+  const goesOn = writer.isGoing && !next.ended;
+  if (goesOn) askNext(writer.drawn);
   root.classList.remove("refused", "arriving");
   unfreeze();
-  if (next.text !== bar.texts[0]) bar.texts = [next.text];
   bar.say(`${next.wordOf.length} tokens, ${Math.round(next.milliseconds)} ms.`);
   bar.work();
   writer.show(next);
-  if (writer.isGoing) askNext(writer.drawn);
-  else later = rest();
+  if (!goesOn) rest();
 }
 
 function ask(isPatient = false) {
