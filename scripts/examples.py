@@ -1,4 +1,4 @@
-"""Write the example pages, docs/examples: eleven texts, each with what is to be seen in it.
+"""Write the example pages, docs/examples: twelve pages, each with what is to be seen in it.
 
     make pictures                       these and the pictures of the documentation
     .venv/bin/python scripts/examples.py [--to FOLDER]
@@ -45,9 +45,9 @@ def default_page(*texts: str) -> Page:
     return first.difference_page(model.trace(texts[1])) if len(texts) > 1 else first.page()
 
 
-def decoder_page(text: str) -> Page:
-    """The page of a text in the default decoder."""
-    return regard.load("smollm2").trace(text).page(max_mb=MOST_MB)
+def decoder_page(text: str, *heads: tuple[int, int], max_mb: float | None = None) -> Page:
+    """The page of a text in the default decoder; small, it holds these heads, and pictures of the others."""
+    return regard.load("smollm2").trace(text).page(heads=heads, max_mb=max_mb or MOST_MB)
 
 
 def answer_page(*messages: tuple[str, str]) -> Page:
@@ -79,6 +79,7 @@ def _small(train: Callable[[Path], float], folder: Path) -> regard.Model:
 
 
 MOST_MB = 2.5
+DURSLEY = "Mr Dursley was thin. Mrs Potter was tall. Mr D"
 LIST = "moon table wolf paper river stone moon table wolf paper river"
 ENGLISH, GERMAN = "four thousand two hundred thirty seven", "vier tausend zwei hundert sieben und dreißig"
 TROPHY = "The trophy does not fit in the suitcase because it is too {}."
@@ -128,7 +129,19 @@ EXAMPLES = (
             "[what was measured](../learn/findings.md)."
         ),
         fragment="view=heads&layer=18&head=6&pin=query-13",
-        make=lambda folder: decoder_page("Mr Dursley was thin. Mrs Potter was tall. Mr D"),
+        make=lambda folder: decoder_page(DURSLEY),
+    ),
+    Example(
+        name="why",
+        title="Why there?",
+        text=(
+            "The same text. Why does head 17.5 look from the second “D” at “urs”? Its score, less the mean "
+            "of the row, is a sum over what wrote the key. The largest part is by head 16.0: it looks at the "
+            "word before, and notes at “urs” that it follows “D”. The last step of the calculation has the three "
+            "largest parts: [all of them, and what a cut shows](../howto/why.md)."
+        ),
+        fragment="view=door&layer=17&head=5&pin=query-13&key=2&asks=why&follow",
+        make=lambda folder: decoder_page(DURSLEY, (17, 5), (16, 0), max_mb=0.9),
     ),
     Example(
         name="rest",
@@ -222,7 +235,7 @@ def index(examples: tuple[Example, ...]) -> str:
             f'<iframe title="{each.title}" src="{page}#bare&amp;{opened}" loading="lazy"></iframe>\n'
         )
     shown = "\n".join(cards)
-    return f"""# Eleven texts, and what attention does in them
+    return f"""# Twelve pages, and what attention does in them
 
 Each frame is a page of its own, which works without a network. Its title opens it. `make pictures` writes
 all of them.
