@@ -137,8 +137,8 @@ EXAMPLES = (
         text=(
             "The same text. Why does head 17.5 look from the second “D” at “urs”? Its score, less the mean "
             "of the row, is a sum over what wrote the key. The largest part is by head 16.0: it looks at the "
-            "word before, and notes at “urs” that it follows “D”. The last step of the calculation has the three "
-            "largest parts: [all of them, and what a cut shows](../howto/why.md)."
+            "word before, and notes at “urs” that it follows “D”. The last step of the calculation has the "
+            "three largest parts: [all of them, and what a cut shows](../howto/why.md)."
         ),
         fragment="view=door&layer=17&head=5&pin=query-13&key=2&asks=why&follow",
         make=lambda folder: decoder_page(DURSLEY, (17, 5), (16, 0), max_mb=0.9),
