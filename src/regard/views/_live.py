@@ -102,6 +102,9 @@ def _rounded(array: Floats) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float1
     return integers, scales
 
 
+NO_REQUEST = "It makes no network request."
+"""What a page that asks nobody says of itself."""
+
 LivePooling = Literal["mean", "cls", "last"]
 """How a page can make one vector of a text's."""
 
@@ -134,7 +137,12 @@ class LiveRecord:
     sentences: Mapping[str, Sequence[str]] = field(default_factory=dict)
     beside: str | None = None
 
-    asks: ClassVar[str] = "It makes no network request."
+    @property
+    def asks(self) -> str:
+        """Whom it asks, in words."""
+        if self.beside:
+            return "It asks its server for the weights beside it, and makes no other network request."
+        return NO_REQUEST
 
     @property
     def policy(self) -> str:

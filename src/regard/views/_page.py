@@ -15,7 +15,7 @@ from regard.views._assets import digest
 from regard.views._blocks import MOST_BYTES, Blocks, Facts, Held, add_values, as_json, block, wanted_bytes
 from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads, norm_bytes, only_heads
 from regard.views._contents import add_thumbnails, begin, put_heads, round_up, thumbnail_bytes
-from regard.views._live import LiveRecord, LiveRun, ServedRecord
+from regard.views._live import NO_REQUEST, LiveRecord, LiveRun, ServedRecord
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 from regard.views._start import start_of
@@ -244,7 +244,7 @@ def wrapped(data: str, script: str, live: LiveRecord | ServedRecord | None = Non
         "script": _assets.packed_asset(script),
         "loader": loader,
         "model": "" if live is None else live.html(),
-        "asks": LiveRecord.asks if live is None else live.asks,
+        "asks": NO_REQUEST if live is None else live.asks,
     }
     # One pass, so that nothing inside a part is taken for a placeholder.
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], page)

@@ -14,7 +14,7 @@ import pytest
 
 from regard.views import AttentionRecord, PageToken, _assets, render_page
 from regard.views._contents import round_up
-from regard.views._live import ServedRecord
+from regard.views._live import LiveRecord, LiveWeights, ServedRecord
 from unit.views.conftest import encoder_record, facts_of, steps_of
 
 STATIC = Path(_assets.__file__).parent / "static"
@@ -159,6 +159,8 @@ def test_difference_is_rounded_up(value: float, wanted: float) -> None:
 )
 def test_script_stays_inside_its_element_and_its_means(source: str) -> None:
     assert not re.search(r"</script|<!--", source, re.IGNORECASE)
+    # A page may have its weights in a file beside it, and keep them; others may ask nobody (`policy`).
+    source = source.replace("fetch(this.url)", "", 1).replace("caches.open", "", 2)
     for forbidden in (
         "innerHTML",
         "outerHTML",
@@ -179,8 +181,25 @@ def test_script_stays_inside_its_element_and_its_means(source: str) -> None:
 
 
 def test_a_served_page_asks_its_server_alone() -> None:
-    assert _assets.served().count("fetch(") == 1
+    assert _assets.served().replace("fetch(this.url)", "", 1).count("fetch(") == 1
     assert ServedRecord(model="m").policy == "; connect-src 'self'"
+
+
+@pytest.mark.parametrize(("beside", "asks"), [(None, False), ("model.bin", True)])
+def test_a_live_page_asks_for_its_weights_alone(beside: str | None, asks: bool) -> None:
+    weights = LiveWeights()
+    page = LiveRecord(
+        description={},
+        weights=weights,
+        tokenizer={},
+        stored=(),
+        texts=1,
+        weight=0,
+        embedding=1,
+        beside=beside,
+    )
+    assert ("connect-src 'self'" in page.policy) == asks
+    assert ("no network request" in page.asks) != asks
 
 
 def test_it_is_minified() -> None:
