@@ -9,7 +9,7 @@ import torch
 import lens_models
 import regard
 from regard.models import Kind
-from regard.tracing import Trace
+from regard.tracing import Trace, WhyPart
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -73,6 +73,49 @@ def test_every_head_of_models_of_transformers(family: str, tmp_path: Path) -> No
                 weights = theirs[kind][layer][0, head, 3].double()
                 apart = float(weights[2].log() - weights[3].log())
                 assert abs(found.total - apart) < NEAR * max(1.0, abs(found.score))
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral", "modernbert", "t5"])
+def test_through_the_lens_the_parts_are_those_of_regards_own_model(family: str, tmp_path: Path) -> None:
+    """Which knows its projections and its turns by name; the lens reads them off a run."""
+    hf_model: Any = lens_models.FAMILIES[family]()
+    hf_model.save_pretrained(tmp_path)
+    given: dict[str, Any] = {"token_ids": IDS}
+    if hf_model.config.is_encoder_decoder:
+        given["target_ids"] = TARGET_IDS
+    own, seen = (loaded.trace(**given) for loaded in (regard.load(tmp_path), regard.lens(hf_model)))
+    for kind in (each for each in own.kinds if each != "cross"):
+        layer, head = own.layers_of(kind)[-1], 1
+        ours, theirs = (trace.why(layer, head, 3, 2, kind=kind, check=True) for trace in (own, seen))
+        size = max(1.0, abs(ours.score))
+        assert abs(theirs.error) < NEAR * size
+        assert theirs.value == pytest.approx(ours.value, abs=NEAR * size)
+        assert theirs.bias == pytest.approx(ours.bias, abs=NEAR * size)
+        for one, other in ((ours.query_parts, theirs.query_parts), (ours.key_parts, theirs.key_parts)):
+            wanted, found = values(one), values(other)
+            assert wanted.keys() == found.keys()
+            for name, value in wanted.items():
+                assert found[name] == pytest.approx(value, abs=NEAR * size)
+            cuts = {each.writer: each.weight for each in one if each.writer.name in ("head", "ffn")}
+            for part in other:
+                if part.weight is not None and cuts.get(part.writer) is not None:
+                    assert part.weight == pytest.approx(cuts[part.writer], abs=NEAR)
+        feeds = [trace.why_heads(layer, head, kind=kind).key_feeds for trace in (own, seen)]
+        heads = [{each.writer: each.times for each in side if each.writer.name == "head"} for side in feeds]
+        assert heads[0].keys() == heads[1].keys()
+        for writer, times in heads[0].items():
+            assert heads[1][writer] == pytest.approx(times, abs=1e-3)
+
+
+def values(parts: tuple[WhyPart, ...]) -> dict[tuple[Any, ...], float]:
+    """By who wrote them; what is looked up is one, as the lens sees what enters layer 0 and no more."""
+    found: dict[tuple[Any, ...], float] = {}
+    for part in parts:
+        of = part.writer
+        is_looked_up = of.name in ("word", "position", "token_type", "embedding")
+        name = ("embedding",) if is_looked_up else (of.name, of.layer, of.head, of.kind, part.source)
+        found[name] = found.get(name, 0.0) + part.value
+    return found
 
 
 def attentions(hf_model: Any) -> dict[str, Any]:

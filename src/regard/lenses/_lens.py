@@ -36,6 +36,7 @@ from regard.models import (
     Output,
     Parity,
     Projection,
+    Reader,
     StackKind,
     Unembedding,
     attention_name,
@@ -243,6 +244,11 @@ class LensNetwork(Network):
     def projection(self, kind: Kind, layer: int) -> Projection | None:
         """From the heads of a layer to its output, where a module was given the joined heads, bit for bit."""
         return self.layout.projection(f"{self.prefixes[stack_of(kind)]}layers.{layer}.{attention_name(kind)}")
+
+    def readers(self, kind: Kind, layer: int) -> tuple[Reader, ...] | None:
+        """Where linear layers on the layer's input, perhaps normed, were seen to make them."""
+        found = self._look.readers.get((kind, layer))
+        return None if found is None else found()
 
     def final_norm(self, kind: StackKind) -> nn.Module | None:
         """The module between the last layer and the stack's output, if it was seen to be just that."""

@@ -13,9 +13,11 @@ from regard.core.errors import InputError, RegardError
 from regard.lenses import _implementations
 from regard.lenses._implementations import SEEN, configs_of
 from regard.lenses._points import Layout, lay_out
+from regard.lenses._readers import Readers, find_readers
 from regard.lenses._survey import Execution, Survey, accepted, attends, main_output, survey, unseen
 from regard.models import (
     FAMILIES,
+    Kind,
     Parity,
     StackKind,
     bound_of,
@@ -55,6 +57,7 @@ class Look:
     config: LensConfig
     layout: Layout
     norms: dict[StackKind, nn.Module | None]  # what alone stands between a stack's last layer and its output
+    readers: dict[tuple[Kind, int], Readers]  # of queries and keys, where they were seen
     head: nn.Linear | None  # the output layer, if it makes the logits of the last hidden state by itself
     has_logits: bool  # whether the model gives logits
     takes_batches: bool  # of two texts; a classifier without a padding token does not
@@ -76,6 +79,7 @@ def look_at(hf_model: Any, configs: list[Any]) -> Look:
         config=_sizes(hf_model, layout, found, vocab_size, name),
         layout=layout,
         norms={kind: _find_norm(layout, found, kind) for kind in layout.prefixes},
+        readers=find_readers(layout, found),
         head=_find_head(hf_model, layout, found),
         takes_batches=len(arguments["input_ids"]) > 1,
         has_logits=isinstance(found.result.get("logits"), Tensor),

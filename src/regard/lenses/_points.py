@@ -105,7 +105,7 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
                 points.append(Point(f"{at}.output", call.projection, "output"))
         points += _around(found, prefix, own, ids)
         for layer, call in last.items():
-            block = _block(found, call)
+            block = block_of(found, call)
             down = None if block is None else _find_ffn(found, call, block, ids.shape)
             if down is not None:
                 at = f"{prefix}layers.{layer}.ffn"
@@ -152,14 +152,14 @@ def _is_causal(call: SeenCall) -> bool:
 
 def _layers_of(found: Survey, cross: list[SeenCall], own: list[SeenCall]) -> list[int]:
     """The decoder layer of each cross-attention: its block's self-attention's, or by order."""
-    blocks = {_block(found, call): layer for layer, call in enumerate(own)}
-    layers = [blocks.get(_block(found, call), -1) for call in cross]
+    blocks = {block_of(found, call): layer for layer, call in enumerate(own)}
+    layers = [blocks.get(block_of(found, call), -1) for call in cross]
     if -1 in layers or len(set(layers)) < len(layers) or len(blocks) < len(own):
         return list(range(len(cross)))
     return layers
 
 
-def _block(found: Survey, call: SeenCall) -> Execution | None:
+def block_of(found: Survey, call: SeenCall) -> Execution | None:
     """The outermost module around the call that stands in a list of modules: its layer."""
     return next((each for each in call.around if id(each.module) in found.listed), None)
 
@@ -174,7 +174,7 @@ def _around(found: Survey, prefix: str, own: list[SeenCall], ids: Tensor) -> Ite
             if torch.equal(given, ids) and output is not None and output.ndim == 3:
                 yield Point(f"{prefix}embeddings.tokens", execution, "output")
                 break
-    blocks = [_block(found, call) for call in own]
+    blocks = [block_of(found, call) for call in own]
     if None in blocks or len(set(blocks)) < len(blocks):
         blocks = []
     for layer, block in enumerate(blocks):
@@ -212,7 +212,7 @@ def _common(found: Survey, own: list[SeenCall]) -> list[Execution]:
             break
         common.append(level[0])
     # A stack of one layer has the layer, and more, around all its calls.
-    block = _block(found, own[0]) if len(own) == 1 else None
+    block = block_of(found, own[0]) if len(own) == 1 else None
     return list(takewhile(lambda execution: execution != block, common))
 
 

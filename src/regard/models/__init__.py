@@ -10,9 +10,11 @@ from regard.models._describe import masks_of, positions_of
 from regard.models._heads import (
     LanguageModelHead,
     Projection,
+    Reader,
     Unembedding,
     is_linear,
     read_projection,
+    read_readers,
     relative_error,
 )
 from regard.models._loaded import (

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -73,6 +73,42 @@ class Unembedding:
         return nn.functional.linear(
             state * self.scale if self.scale != 1.0 else state, self.weight, self.bias
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reader:
+    """q_h = W_h norm(x) + b_h: how each head's queries, or keys, read its layer's input, before any turn.
+
+    Args:
+        weight: float64 (heads, head_dim, d_model).
+        bias: float64 (heads, head_dim), 0 where there is none.
+        norm: what stands before; None for nothing.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    norm: nn.Module | None
+
+
+def read_readers(
+    modules: Sequence[nn.Module], norm: nn.Module | None, heads: Sequence[int], head_dim: int
+) -> tuple[Reader, ...]:
+    """What linear layers on one input hold, one after the other: a reader for each number of heads."""
+    matrices = [matrix.detach().double() for each in modules if (matrix := _matrix(each)) is not None]
+    biases = [getattr(each, "bias", None) for each in modules]
+    rows = torch.cat(matrices)
+    added = torch.cat(
+        [
+            rows.new_zeros(len(matrix)) if bias is None else bias.detach().double()
+            for matrix, bias in zip(matrices, biases, strict=True)
+        ]
+    )
+    found, start = [], 0
+    for count in heads:
+        own = slice(start, start := start + count * head_dim)
+        weight, bias = (each[own].reshape(count, head_dim, *each.shape[1:]) for each in (rows, added))
+        found.append(Reader(weight=weight, bias=bias, norm=norm))
+    return tuple(found)
 
 
 def read_projection(module: nn.Module, num_heads: int) -> Projection | None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.blocks import Stack
 from regard.core import Conjunction, Mask, Padding, Segments, Taps
 from regard.core.errors import InputError
-from regard.models._heads import Projection, Unembedding
+from regard.models._heads import Projection, Reader, Unembedding
 from regard.text import Encoding
 
 StackKind = Literal["encoder", "decoder"]
@@ -225,6 +225,10 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def projection(self, kind: Kind, layer: int) -> Projection | None:
         """The way from the heads of an attention layer to its output; None where that is no linear layer."""
+
+    def readers(self, kind: Kind, layer: int) -> tuple[Reader, ...] | None:
+        """How queries and keys read a layer of transformers' own; None where that cannot be seen."""
+        return None
 
     @abstractmethod
     def final_norm(self, kind: StackKind) -> nn.Module | None:

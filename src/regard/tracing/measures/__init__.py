@@ -1,6 +1,6 @@
 """What can be said of a trace beyond its weights: the methods of `Trace` that need a file of their own."""
 
-from regard.tracing.measures._direct import DirectAttribution, direct_attribution
+from regard.tracing.measures._direct import DirectAttribution, direct_attribution, sublayers_of
 from regard.tracing.measures._frozen import Frozen, frozen
 from regard.tracing.measures._gradients import (
     IntegratedGradients,

@@ -172,7 +172,7 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
     chosen = chosen_of("token", encoding, token)
     rows = [chosen[-1]] if alone else list(chosen)
     u, head_bias, value = _target(trace, network, target, hidden_of(trace, kind)[-1][rows])
-    steps, last, after = _steps(trace, network, kind, rows)
+    steps, last, after = sublayers_of(trace, network, kind, rows)
     edited = (u * after).sum(dim=1)
     # From the logit back to the embedding: each norm on the way turns the direction in which a part counts.
     u, norm_bias = _pull_back(network.final_norm(kind), last, u)
@@ -214,7 +214,7 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
     )
 
 
-def _steps(
+def sublayers_of(
     trace: Trace, network: Network, kind: StackKind, rows: list[int]
 ) -> tuple[list[_Step], Tensor, Tensor]:
     """All that writes to the residual stream, in order; what the last norm gets; what edits add after it."""
@@ -227,7 +227,7 @@ def _steps(
     def check(made: Tensor, wanted: Tensor, what: str) -> None:
         if not relative_error(made, wanted) <= bound:
             raise InputError(
-                f"direct attribution needs sublayers that add to the residual stream; {what} of {trace.model}"
+                f"a sum of parts needs sublayers that add to the residual stream; {what} of {trace.model}"
                 " does more. Where regard has the family, load the checkpoint's folder with regard.load."
             )
 
@@ -241,7 +241,7 @@ def _steps(
                 if name == "cross_attention":
                     continue
                 raise InputError(
-                    f"direct attribution needs the tap {tap!r}, which {trace.model} does not show through "
+                    f"a sum of parts needs the tap {tap!r}, which {trace.model} does not show through "
                     "the lens: a mixture of experts, or another layer whose parts cannot be told apart."
                 )
             if name == "ffn":

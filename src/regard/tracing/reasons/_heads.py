@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.core.displayable import Displayable, plain_table
 from regard.models import Kind
 from regard.tracing.reasons._scores import Scores
+from regard.tracing.reasons._seen import side_of
 from regard.tracing.reasons._side import Side
 from regard.tracing.reasons._writers import Writer
 from regard.tracing.record import Selector, Trace, chosen_of
@@ -152,8 +153,8 @@ def why_heads(
             times *= ratios * scores.factor
             toward_k += times.mT @ scores.q[at]
             toward_q.append(times @ scores.k)
-        asked = _feeds(Side(trace, layer, head, kind, "q", chosen), torch.cat(toward_q))
-        carried = _feeds(Side(trace, layer, head, kind, "k", range(len(toward_k))), toward_k)
+        asked = _feeds(side_of(trace, layer, head, kind, "q", chosen), torch.cat(toward_q))
+        carried = _feeds(side_of(trace, layer, head, kind, "k", range(len(toward_k))), toward_k)
     return WhyHeads(
         layer=layer, head=head, kind=kind, value=value, bias=bias, query_feeds=asked, key_feeds=carried
     )

@@ -8,7 +8,7 @@ from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.reasons._heads import why_heads
 from regard.tracing.reasons._scores import Scores
-from regard.tracing.reasons._side import Side
+from regard.tracing.reasons._seen import side_of
 from regard.tracing.record import Trace
 
 _LEAST = 0.05
@@ -42,7 +42,7 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
     with torch.no_grad():
         of_head = Scores(trace, layer, head, kind)
         scores, ratios, bias = of_head.rows(torch.arange(len(of_head.q), device=of_head.q.device))
-        keys = Side(trace, layer, head, kind, "k", range(len(of_head.k)))
+        keys = side_of(trace, layer, head, kind, "k", range(len(of_head.k)))
         written, tables = [], []
         for part in keys.parts():
             written.append(part)

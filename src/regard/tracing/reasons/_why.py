@@ -15,7 +15,7 @@ from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.reasons._cuts import weight_without
 from regard.tracing.reasons._scores import Scores
-from regard.tracing.reasons._side import Side
+from regard.tracing.reasons._seen import side_of
 from regard.tracing.reasons._writers import Writer
 from regard.tracing.record import Trace, WordOrToken, token_of
 
@@ -233,7 +233,8 @@ def why(
     Raises:
         InputError: a token that is not there, or that the query may not see; a model or parts of the trace
             that are not at hand; scores that are no dot products, or queries and keys that are no sums:
-            DeBERTa, kernels, recurrent layers, the lens, edits of the residual stream.
+            DeBERTa, kernels, recurrent layers, edits of the residual stream; through the lens, also norms
+            after a sum, or of queries and keys, and cross-attention.
 
     Example:
         >>> import regard
@@ -278,7 +279,10 @@ def why(
         of_query = of_head.factor * ratios[to] * of_head.q[at]
         of_key = of_head.factor * ((times * ratios) @ of_head.k)
         rows = [each for each, count in enumerate(times.tolist()) if count or each == to]
-        keys, queries = (Side(trace, layer, head, kind, "k", rows), Side(trace, layer, head, kind, "q", [at]))
+        keys, queries = (
+            side_of(trace, layer, head, kind, "k", rows),
+            side_of(trace, layer, head, kind, "q", [at]),
+        )
         tokens = {each: trace.sides(each)[1].shown for each in trace.kinds}
         asked, carried, q, k = [], [], [], []
         for part in queries.parts():

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from regard.blocks import DecoderLayer, MultiHeadAttention, SelfAttentionLayer
 from regard.core import Dot, ScaledDot
 from regard.core.errors import InputError
-from regard.models import Kind, StackKind, attention_name, stack_of
+from regard.models import Kind, Reader, StackKind, attention_name, stack_of
 from regard.tracing.record import Trace
 
 WriterName = Literal["word", "position", "token_type", "embedding", "head", "ffn", "biases"]
@@ -70,24 +70,40 @@ def attention_of(trace: Trace, kind: Kind, index: int) -> MultiHeadAttention:
     """An attention whose scores are products of queries and keys, which are read from sums.
 
     Raises:
-        InputError: a model through the lens, an edit of the residual stream, or a layer that does more.
+        InputError: an edit of the residual stream, or a layer that does more.
     """
-    network = trace.require_model().network
-    if network.plain.foreign is not None:
+    check_edits(trace)
+    attention = getattr(layer_of(trace, stack_of(kind), index), attention_name(kind))
+    if type(attention) is not MultiHeadAttention or not isinstance(attention.scorer, ScaledDot | Dot):
+        raise _refused(trace, f"{kind} layer {index}", attention)
+    return attention
+
+
+def readers_of(trace: Trace, kind: Kind, index: int) -> tuple[Reader, ...]:
+    """How queries and keys of a model that is seen through the lens read its residual stream.
+
+    Raises:
+        InputError: where that is not seen, or an edit of the residual stream.
+    """
+    check_edits(trace)
+    found = trace.require_model().network.plain.readers(kind, index)
+    if found is None:
         raise InputError(
-            f"the way from the residual stream to queries and keys is not seen through the lens, so no score "
-            f"of {trace.model} is split; load the checkpoint's folder with regard.load."
+            f"the way from the residual stream to queries and keys of {kind} layer {index} is not seen "
+            f"through the lens, so no score of it is split; where regard has the family of "
+            f"{trace.model}, load the checkpoint's folder with regard.load."
         )
-    for name in sorted(network.written):
+    return found
+
+
+def check_edits(trace: Trace) -> None:
+    """Refuse edits that wrote into the residual stream."""
+    for name in sorted(trace.require_model().network.written):
         if not _HARMLESS.search(name):
             raise InputError(
                 f"an edit wrote at {name}, which no part of {trace.model} did: ask a trace without it, or "
                 "edit weights, scores or context."
             )
-    attention = getattr(layer_of(trace, stack_of(kind), index), attention_name(kind))
-    if type(attention) is not MultiHeadAttention or not isinstance(attention.scorer, ScaledDot | Dot):
-        raise _refused(trace, f"{kind} layer {index}", attention)
-    return attention
 
 
 _HARMLESS = re.compile(r"attention\.(q|k|v|scores|weights|context)$")

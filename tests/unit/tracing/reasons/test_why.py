@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 
 import lens_models
 import regard
@@ -240,10 +241,33 @@ def test_what_cannot_be_asked() -> None:
         trace.why(1, 3, 3, 2)
 
 
-def test_through_the_lens_it_is_refused() -> None:
-    trace = regard.lens(lens_models.FAMILIES["gpt2"]()).trace(token_ids=measured.IDS)
-    with pytest.raises(InputError, match="not seen through the lens"):
-        trace.why(1, 0, 3, 2)
+def test_through_the_lens_what_does_more_is_refused() -> None:
+    qwen3 = transformers.Qwen3Config(**lens_models.GROUPED)
+    for hf_model, told in (
+        (lens_models.FAMILIES["bert"](), "layer 0 of BertForMaskedLM does more"),  # a norm after each sum
+        (lens_models.FAMILIES["gpt_oss"](), "does not show through the lens"),  # a mixture of experts
+        (lens_models.FAMILIES["opt"](), "of decoder layer 1 is not seen through the lens"),  # scales q itself
+        (
+            lens_models.build(transformers.Qwen3ForCausalLM, qwen3),
+            "not seen through the lens",
+        ),  # norms q and k
+    ):
+        trace = regard.lens(hf_model).trace(token_ids=measured.IDS)
+        with pytest.raises(InputError, match=told):
+            trace.why(1, 0, 3, 2)
+    both = regard.lens(lens_models.FAMILIES["t5"]()).trace(token_ids=measured.IDS, target_ids=measured.IDS)
+    with pytest.raises(InputError, match="of cross layer 1 is not seen through the lens"):
+        both.why(1, 0, 3, 2, kind="cross")
+
+
+def test_through_the_lens_an_edit_of_the_stream_is_refused() -> None:
+    loaded = regard.lens(lens_models.FAMILIES["gpt2"]())
+    steered = loaded.edited(Add("residual", layer=1, value=torch.ones(lens_models.D_MODEL)))
+    with pytest.raises(InputError, match=r"an edit wrote at layers\.1\.input"):
+        steered.trace(token_ids=measured.IDS).why(1, 0, 3, 2)
+    cut = loaded.edited(Zero("k", layer=1, head=0, key=2)).trace(token_ids=measured.IDS)
+    with pytest.raises(InputError, match="do not sum to the model's own"):
+        cut.why(1, 0, 3, 2)
 
 
 def test_an_edit_of_weights_is_split_and_of_the_stream_refused() -> None:
