@@ -28,6 +28,7 @@ from regard.tracing.pages._names import MOST_WEIGHTS, names_of
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._story import beside, word_at
 from regard.tracing.pages._without import left_by
+from regard.tracing.reasons import pairs_of_head
 from regard.views import every_head, find_start
 from regard.views._assets import read
 
@@ -158,6 +159,33 @@ def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, reg
     _settle(page)
     expect(words.first).to_have_text("The")
     assert axe(page).violations == []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_says_why_any_head_looks_there(
+    family: str, open_live: OpenPage, models: dict[str, regard.Model]
+) -> None:
+    page = open_live(family)
+    _type(page, OTHER)
+    trace = _rounded(models[family]).trace(OTHER)
+    (kind,) = trace.kinds
+    layer = trace.layers_of(kind)[-1]
+    wanted = pairs_of_head(trace, layer, 1, kind)
+    ask = "([kind, layer]) => window.regard.source.whyOf(kind, layer, 1)"
+    found = page.wait_for_function(ask, arg=[kind, layer]).json_value()
+    assert [pair[:2] for pair in found["pairs"]] == [pair[:2] for pair in wanted["pairs"]]
+    for one, other in zip(found["pairs"], wanted["pairs"], strict=True):
+        assert one[2] == pytest.approx(other[2], abs=0.011)
+    # And in words, in the calculation.
+    tokens = trace.encoding.tokens
+    words = [pair for pair in wanted["pairs"] if not any(tokens[at].special for at in pair[:2])]
+    query, key, _, ((part, source, value), *_) = words[-1]
+    page.evaluate(
+        f"() => {{ location.hash = '#view=neuron&layer={layer}&head=1&pin=query-{query}&key={key}'; }}"
+    )
+    said = wanted["parts"][part] + ("" if source is None else f", from {tokens[source].text}")
+    expect(page.locator(".step-reasons li").first).to_contain_text(said)
+    expect(page.locator(".step-reasons li").first).to_contain_text(f"{abs(value):.1f}"[:-1])
 
 
 def test_the_story_of_what_is_typed_has_its_end(open_live: OpenPage, models: dict[str, regard.Model]) -> None:

@@ -9,6 +9,7 @@ from regard.models import Kind
 from regard.tracing.reasons._heads import why_heads
 from regard.tracing.reasons._scores import Scores
 from regard.tracing.reasons._seen import side_of
+from regard.tracing.reasons._side import most_of
 from regard.tracing.record import Trace
 
 _LEAST = 0.05
@@ -54,11 +55,11 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
         for query, key in (torch.softmax(scores, dim=1) >= _LEAST).nonzero().tolist():
             total = float(table[:, query, key].sum())
             sign = 1.0 if total >= 0 else -1.0
-            toward = sign * of_head.factor * float(ratios[query, key]) * of_head.q[query]
+            toward = of_head.factor * float(ratios[query, key]) * of_head.q[query]
             told = []
             for place in (sign * table[:, query, key]).topk(min(_MOST, len(table))).indices.tolist():
                 taken = written[place].taken if place < len(written) else None
-                source = None if taken is None else int(taken(key, toward).argmax())
+                source = None if taken is None else most_of(taken(key, toward))
                 said = str(written[place].writer) if place < len(written) else "their distance"
                 value = round(float(table[place, query, key]), 2)
                 told.append([parts.setdefault(said, len(parts)), source, value])

@@ -21,6 +21,11 @@ Taken = Callable[[int, Tensor], Tensor]
 """A head's part of a row, by the tokens that it took from: each one's product with a vector, (keys,)."""
 
 
+def most_of(sources: Tensor) -> int:
+    """The token that gave most of what they sum to."""
+    return int((sources if float(sources.sum()) >= 0 else -sources).argmax())
+
+
 @dataclass(frozen=True, eq=False)
 class Written:
     """A part: who wrote it, (rows, head_dim) before the turn, and of a head from where it came."""

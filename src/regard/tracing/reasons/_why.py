@@ -16,6 +16,7 @@ from regard.models import Kind
 from regard.tracing.reasons._cuts import weight_without
 from regard.tracing.reasons._scores import Scores
 from regard.tracing.reasons._seen import side_of
+from regard.tracing.reasons._side import most_of
 from regard.tracing.reasons._writers import Writer
 from regard.tracing.record import Trace, WordOrToken, token_of
 
@@ -53,9 +54,7 @@ class WhyPart:
     @property
     def source(self) -> int | None:
         """The token that gave most of it; None of what is no head's."""
-        if self.sources is None:
-            return None
-        return int((self.sources if float(self.sources.sum()) >= 0 else -self.sources).argmax())
+        return None if self.sources is None else most_of(self.sources)
 
     def __str__(self) -> str:
         source = self.source

@@ -5,6 +5,7 @@ import { pathToFileURL } from "node:url";
 
 const [folder, given] = process.argv.slice(2);
 const { LiveModel } = await import(pathToFileURL(`${folder}/live/model.js`).href);
+const { pairsOf } = await import(pathToFileURL(`${folder}/live/reasons.js`).href);
 const { factsOf } = await import(pathToFileURL(`${folder}/live/facts.js`).href);
 const { description, requests, wasm } = JSON.parse(readFileSync(`${given}/given.json`, "utf8"));
 const read = (name) => new Uint8Array(readFileSync(`${given}/${name}`));
@@ -30,6 +31,11 @@ try {
         return ids.slice(request.ids.length);
       }
       const run = model.run(request);
+      if (request.why) {
+        const began = performance.now();
+        const why = pairsOf(model, ...request.why);
+        return { why, milliseconds: performance.now() - began };
+      }
       return request.encoded ? factsOf(description, request.encoded, run) : run;
     } catch (error) {
       return { error: error.message };

@@ -28,6 +28,7 @@ from regard.text import Tokenizer
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.pages._live_page import LiveModel, _chat, live_loss, live_model
 from regard.tracing.pages._names import MANY, MOST_WEIGHTS, names_of
+from regard.tracing.reasons import pairs_of_head
 from regard.tracing.record import is_punctuation
 from unit.models import tiny
 from unit.models.folders import network
@@ -128,6 +129,48 @@ def test_the_pass_is_pythons(shape: str, wasm: bool, tmp_path: Path) -> None:
             np.testing.assert_allclose(
                 [best["probability"] for best in each["best"]], wanted.values, atol=CLOSE
             )
+
+
+@pytest.mark.parametrize("shape", [each for each in SHAPES if each != "qwen3"])
+def test_why_a_head_looks_there_is_pythons(shape: str, tmp_path: Path) -> None:
+    family, changes = SHAPES[shape]
+    live = live_model(_loaded(family, **changes))
+    last = len(live.description["layers"]) - 1
+    asked: list[dict[str, Any]] = [
+        {"ids": IDS, "why": [last, 1]},
+        {"ids": IDS, "why": [0, 0]},
+        {"ids": IDS, "why": [last, 2], "off": [[0, 1]]},
+    ]
+    model = regard.Model(live.rounded)
+    off = model.edited(Zero("head", layer=0, head=1))
+    for request, run in zip(asked, _ran(live, tmp_path, asked)["runs"], strict=True):
+        trace = (off if "off" in request else model).trace(token_ids=IDS)
+        wanted, found = pairs_of_head(trace, *request["why"], trace.kind(None)), run["why"]
+        assert [pair[:2] for pair in found["pairs"]] == [pair[:2] for pair in wanted["pairs"]]
+        for one, other in zip(found["pairs"], wanted["pairs"], strict=True):
+            assert one[2] == pytest.approx(other[2], abs=0.011)
+            # In Python a distance that adds nothing is a part, too.
+            told = [
+                [of["parts"][part], source, value]
+                for of, pair in ((wanted, other),)
+                for part, source, value in pair[3]
+            ]
+            for (name, source, value), (part, taken, ours) in zip(told, one[3], strict=False):
+                if abs(value) > 0.02:
+                    assert (found["parts"][part], taken) == (name, source)
+                    assert ours == pytest.approx(value, abs=0.011)
+
+
+def test_why_is_not_said_where_it_is_not_known(tmp_path: Path) -> None:
+    """Of weights that were dragged and words that are unseen; of keys that are normed."""
+    live = live_model(_loaded("bert"))
+    weight = {"layer": 0, "head": 0, "query": 2, "key": 3, "value": 0.5}
+    asked = [{"ids": IDS, "why": [1, 0]} | edit for edit in ({"weights": [weight]}, {"unseen": [2]}, {})]
+    told = [run["why"] is None for run in _ran(live, tmp_path, asked)["runs"]]
+    assert told == [True, True, False]
+    (tmp_path / "normed").mkdir()
+    normed = _ran(live_model(_loaded("qwen3")), tmp_path / "normed", [{"ids": IDS, "why": [1, 0]}])
+    assert normed["runs"][0]["why"] is None
 
 
 def _dragged(key: int, value: float, *further: tuple[int, float]) -> Any:

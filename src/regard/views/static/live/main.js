@@ -215,6 +215,11 @@ function check(_kind, { layer, head, unseen }) {
   });
 }
 
+// What wrote the words that a head looks at; null of edits of which that is not known.
+function whyOf(_kind, layer, head) {
+  return aside({ why: [layer, head] }, ({ why }) => why && { ...why, feeds: { query: [], key: [] } });
+}
+
 // A word beside itself in the sentence in which it ends furthest from here, for the end of the story.
 function beside(first) {
   const { word } = last?.encoded.tokens[first] ?? { word: null };
@@ -392,6 +397,7 @@ function put(source) {
   source.makeEdits = () => bar.chips(shown);
   source.links = client?.element;
   if (kind === "encoder" && last) source.beside = beside;
+  if (last) source.whyOf = whyOf;
   asides = new Map();
   ({ state } = present(source, { ...host, slot: bar.element }, USUAL));
   const head = () => bar.head(state.values);

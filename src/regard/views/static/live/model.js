@@ -9,6 +9,7 @@ import { openKernel } from "./kernel.js";
 import { Naming } from "./naming.js";
 import { Opening } from "./opening.js";
 import { Past } from "./past.js";
+import { LONGEST } from "./reasons.js";
 import { Means, neurons, vectors } from "./telling.js";
 import { Workspace } from "./workspace.js";
 
@@ -71,6 +72,9 @@ import { Workspace } from "./workspace.js";
  * @property {Float32Array} norms how long what each head takes from each token is
  * @property {Float32Array} most the largest weight times norm of each head
  * @property {Float32Array} parts how long what each head gives each token is
+ * @property {Float32Array} context what each head took for each token; these three of short texts alone, see reasons.js
+ * @property {Float32Array} attended what attention gave each token
+ * @property {Float32Array} fed what the feed-forward network gave each token
  * @property {Vectors[]} rows
  * @property {number} inside the size of the feed-forward network
  * @property {Neurons} neurons
@@ -376,8 +380,11 @@ export class LiveModel {
     const norms = work.lengths(triangles, v, heads, group);
     const read = past ? past.add(number, { k, v, norms }) : { k, v, norms, reach: work.tokens };
     const attention = this.attend(number, { heads, kvHeads, dim, q, first, ...read }, asked, past); // into work.q
-    const parts = past ? norms : work.lengths(triangles, work.byHead(work.q, heads * dim, heads), heads);
+    const context = past ? NONE.values : work.byHead(work.q, heads * dim, heads);
+    const parts = past ? norms : work.lengths(triangles, context, heads);
+    const isKept = !past && work.tokens <= LONGEST;
     linear(work.q, "attention.output", work.y);
+    const attended = isKept ? work.read(work.y) : NONE.values;
     after("attention", "attention_residual");
     const between = before("feed-forward", "ffn_residual");
     linear(between, gated ? "ffn.gate" : "ffn.hidden", work.inner);
@@ -389,8 +396,10 @@ export class LiveModel {
     const inside = tensors[`${name}.ffn.output.weight`].columns;
     const inner = past ? NONE : neurons(work.whole(work.inner), inside, work.inner.stride / 4);
     linear(work.inner, "ffn.output", work.y);
+    const fed = isKept ? work.read(work.y) : NONE.values;
     after("feed-forward", "ffn_residual");
-    return { heads, kvHeads, dim, q, k, v, norms, parts, ...attention, rows, inside, neurons: inner };
+    const taken = { context: isKept ? context : NONE.values, attended, fed };
+    return { heads, kvHeads, dim, q, k, v, norms, parts, ...taken, ...attention, rows, inside, neurons: inner };
   }
 
   /**

@@ -3,6 +3,7 @@
 //   { open: { description, tokenizer, blocks } }    once; it answers { opened: "wasm" | "js" } or { broken: why }
 //   { number, text, pair, off, weights, unseen, second, word }    of which it answers the newest alone: { number, ...what }, see Answer,
 //                                                   or { number, refused: why }
+//   the same with why: [layer, head]               likewise; it answers { number, why }, see reasons.js
 //   the same with write: { temperature, drawn }    likewise; it answers { number, written }, see next.js
 
 import { besideOf } from "./beside.js";
@@ -12,6 +13,7 @@ import { LiveModel } from "./model.js";
 import { punctuation } from "./naming.js";
 import { Writing } from "./next.js";
 import { ranked } from "./ranks.js";
+import { pairsOf } from "./reasons.js";
 import { makeTokenizer } from "./tokenizer.js";
 
 /**
@@ -24,6 +26,7 @@ import { makeTokenizer } from "./tokenizer.js";
  * @property {number[]} [unseen] tokens of a word that no other may look at
  * @property {string} second a text to compare with; "" for none
  * @property {import("./next.js").Write} [write] what comes next is asked alone
+ * @property {[number, number]} [why] a head, of which it is asked alone why it looks where it looks
  * @property {number | null} [word] a token of the word that is shown beside one of the second text; null for any
  *
  * @typedef {object} Answer
@@ -101,7 +104,7 @@ class Session {
   /**
    * @param {Asked} asked
    * @param {() => boolean} isStale
-   * @returns {Promise<Answer | { written: import("./next.js").Written } | null>} null where a newer question has come
+   * @returns {Promise<Answer | { written: import("./next.js").Written } | { why: import("./reasons.js").Why | null } | null>} null where a newer question has come
    */
   async answer(asked, isStale) {
     if (asked.write) {
@@ -130,6 +133,7 @@ class Session {
     });
     const run = await finished(steps, isStale);
     if (!run) return null;
+    if (asked.why) return { why: pairsOf(this.model, ...asked.why) };
     const contextual = run.hidden[run.hidden.length - 1];
     const predicted = run.predicted.map(({ at, best }) => ({
       at,
