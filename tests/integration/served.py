@@ -168,6 +168,6 @@ class Later:
 
 def posted(body: bytes, *headers: str, length: int | None = None) -> bytes:
     """The bytes of a request, with a length of its body that may be wrong."""
-    lines = ["POST /v1/embeddings HTTP/1.1", "Host: tiny", "Content-Type: application/json", *headers]
+    lines = ["POST /v1/embeddings HTTP/1.1", "Host: localhost", "Content-Type: application/json", *headers]
     lines.append(f"Content-Length: {len(body) if length is None else length}")
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body

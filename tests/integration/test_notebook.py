@@ -411,7 +411,7 @@ def test_a_long_measure_says_how_far_it_is_and_can_be_stopped(lab: BrowserPage, 
     shown = widget_of(lab, SLOWLY)
     shown.get_by_label("What is drawn").select_option("value_zeroing")
     strip = shown.locator(".strip")
-    expect(strip).to_contain_text("Working out value zeroing, layer 0", timeout=SHOWN_S)
+    expect(strip).to_contain_text("Working out value zeroing, layer 1", timeout=SHOWN_S)
     expect(strip.get_by_role("progressbar", name="Worked out")).to_have_attribute("value", "0.15")
     # Others get their answers meanwhile.
     shown.evaluate(
@@ -420,15 +420,15 @@ def test_a_long_measure_says_how_far_it_is_and_can_be_stopped(lab: BrowserPage, 
     )
     expect(strip).to_contain_text("Working out")
     strip.get_by_role("button", name="Stop").click()
-    expect(strip).to_contain_text("Stopped: value zeroing, layer 0")
+    expect(strip).to_contain_text("Stopped: value zeroing, layer 1")
     run_cell(lab, LET_GO)
     expect(shown.locator(".drawn select")).to_have_value("value_zeroing")
     expect(strip).to_contain_text("Stopped")
     strip.get_by_role("button", name="Go on").click()
     # One layer took so long, as the clock says, that the reader is asked about the other's thumbnails.
     expect(strip).to_contain_text("Thumbnails of one more layer take about", timeout=SHOWN_S)
-    read = shown.evaluate(_READ_MEASURE, ["value_zeroing", 0, 1, len(trace.tokens)])
-    np.testing.assert_allclose(read["rows"][0], trace.value_zeroing(0), rtol=1e-4, atol=WEIGHTS)
+    read = shown.evaluate(_READ_MEASURE, ["value_zeroing", 1, 1, len(trace.tokens)])
+    np.testing.assert_allclose(read["rows"][0], trace.value_zeroing(1), rtol=1e-4, atol=WEIGHTS)
     strip.get_by_role("button", name="Work them out").click()
     expect(shown.locator(".grid.drawn")).to_be_visible(timeout=SHOWN_S)
     expect(strip).to_be_hidden()

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from regard.core.errors import CheckpointError
@@ -41,6 +41,14 @@ class Message(Body):
     role: Literal["system", "developer", "user", "assistant"]
     content: Annotated[Text | Annotated[list[TextPart], Field(min_length=1)], BeforeValidator(_of_text)]
     name: Annotated[str | None, Field(description="Not used.")] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        """Clients send back what they got, with fields such as `refusal` that are null."""
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
 
     def plain(self) -> dict[str, str]:
         """As templates have it: a developer is the system, parts are joined by line ends."""
