@@ -11,15 +11,17 @@ import { partsOf } from "../base/title.js";
 import { notKnown } from "../base/units.js";
 import { QUESTIONS, waiting, whyNext } from "./answers.js";
 import { written } from "./attention.js";
+import { asksOf, makeQuestions } from "./questions.js";
 import { GHOST, marksOf, Sentence } from "./sentence.js";
 
 const SIZES = [90, 420, 1200]; // characters of a text, up to which it is written large, and less large
+export const sizeOf = (length) => String(SIZES.filter((most) => length > most).length);
 
 const CLICK = "Click any word to follow it.";
 const TYPE = "Type your own, or click any word.";
 
 // What the model is, what a head is, what the per cent is, and what it is not.
-function about(source) {
+export function about(source) {
   const [kind] = source.kinds;
   const layers = source.layers(kind);
   const heads = Math.max(...layers.map((layer) => source.heads(kind, layer)));
@@ -63,7 +65,6 @@ function open(page) {
   const lines = linesOf(source, state, kind);
   const words = lines.flat().filter((part) => typeof part !== "string");
   const length = lines.flat().reduce((sum, part) => sum + (part.text ?? part).length, 0);
-  const sizeOf = (length) => String(SIZES.filter((most) => length > most).length);
   const size = sizeOf(length);
   // Of a live page, a field lies over the words: that is typed into, and it is what is read aloud.
   const marks = marksOf(state.units("key", { kind, units: "words" }).all);
@@ -99,23 +100,8 @@ function open(page) {
   };
   const choose = (first) => state.set({ pin: { side: "query", index: first }, hover: null, key: null, follow: true });
 
-  const questions = QUESTIONS.map(({ name, label, answer }) => {
-    const body = make("div", { class: `door-answer answer-${name}`, id: `regard-${name}` });
-    const attributes = { type: "button", class: "door-ask", "aria-controls": body.id };
-    const button = make("button", attributes, make("span", {}, label));
-    button.addEventListener("click", () => {
-      const { asks } = state.values;
-      state.set({ asks: asks.includes(name) ? asks.filter((each) => each !== name) : [...asks, name] });
-    });
-    const answered = () => (isWriting() ? ofNext(name, answer) : answer(at));
-    const update = () => {
-      const isOpen = state.values.asks.includes(name);
-      button.setAttribute("aria-expanded", String(isOpen));
-      body.hidden = !isOpen;
-      body.replaceChildren(...(isOpen ? answered() : []));
-    };
-    return { element: make("section", { class: "door-question" }, make("h2", {}, button), body), update };
-  });
+  const answer = (each) => (isWriting() ? ofNext(each.name, each.answer) : each.answer(at));
+  const questions = makeQuestions(state, QUESTIONS, answer);
   const parts = [
     sentence.element,
     ...(writer ? [said, note, writer.element, writer.ready(source.write)] : [next, source.makeReady?.(), said, note]),
@@ -223,13 +209,6 @@ function open(page) {
   return { element, start: draw, changed };
 }
 
-const NAMES = QUESTIONS.map(({ name }) => name);
-const asks = {
-  initial: [],
-  read: (text) => NAMES.filter((name) => text.split(",").includes(name)),
-  write: (value) => (value.length > 0 ? value.join(",") : null),
-};
-
 // Of a decoder that writes: whether a word of its text is followed.
 const follow = { initial: false, read: () => true, write: (is) => (is ? "" : null) };
 
@@ -247,7 +226,7 @@ export const VIEW = {
   name: "door",
   label: "One sentence",
   home: true,
-  fields: { asks, lost: oneOf(["word", "head"]), follow },
+  fields: { asks: asksOf(QUESTIONS), lost: oneOf(["word", "head"]), follow },
   about,
   help: HELP,
   fits,

@@ -1,5 +1,6 @@
 // Which words' contextual embeddings are others than before.
 
+import { partnersOf } from "../base/partners.js";
 import { isRead } from "../base/shares.js";
 import { between } from "./facts.js";
 
@@ -60,26 +61,10 @@ export function movedTo(token, one, other) {
  * @returns {{ pairs: { text: string, cosine: number }[], isFar: boolean }} isFar: too few words are in both
  */
 export function movedBetween(one, other) {
-  // The longest list of words that is in both: how long it is from each pair of places on.
-  const [rows, columns] = [one.length, other.length];
-  const longest = new Uint16Array((rows + 1) * (columns + 1));
-  const same = (/** @type {number} */ a, /** @type {number} */ b) =>
-    one[a].text.toLowerCase() === other[b].text.toLowerCase();
-  const at = (/** @type {number} */ a, /** @type {number} */ b) => longest[a * (columns + 1) + b];
-  for (let a = rows - 1; a >= 0; a -= 1) {
-    for (let b = columns - 1; b >= 0; b -= 1) {
-      longest[a * (columns + 1) + b] = same(a, b) ? at(a + 1, b + 1) + 1 : Math.max(at(a + 1, b), at(a, b + 1));
-    }
-  }
-  const pairs = [];
-  for (let [a, b] = [0, 0]; a < rows && b < columns; ) {
-    if (same(a, b)) {
-      const { cosine } = between(one[a].vector, other[b].vector, 0, one[a].vector.length);
-      pairs.push({ text: other[b].text, cosine });
-      a += 1;
-      b += 1;
-    } else if (at(a + 1, b) >= at(a, b + 1)) a += 1;
-    else b += 1;
-  }
-  return { pairs, isFar: pairs.length < Math.max(rows, columns) / 2 };
+  const names = [one, other].map((words) => words.map(({ text }) => text));
+  const pairs = partnersOf(names[0], names[1]).map(([a, b]) => {
+    const { cosine } = between(one[a].vector, other[b].vector, 0, one[a].vector.length);
+    return { text: other[b].text, cosine };
+  });
+  return { pairs, isFar: pairs.length < Math.max(one.length, other.length) / 2 };
 }

@@ -1,11 +1,11 @@
 // What a page opens on when its text is another one: the link that is strongest and most its own. Python's form, which
 // says how, is views/_start.py.
 
+import { RANKS } from "../base/ranks.js";
+
 const SCREEN = 48;
 const MOST_WEIGHTS = 1 << 22;
 const SHARED = 2 / 3;
-/** How much a word says: see ranks.js. */
-export const RANKS = { whole: 4, pieces: 3, function: 2, mark: 1, special: 0 };
 // How much two words have to say, and how far apart they have to be: the first of these that leaves a link.
 const WANTED = [
   [RANKS.whole, 2],
