@@ -15,7 +15,6 @@ from parity.families import ENTRIES, OF_PARAMETERS, PLAINLY, SOME
 from parity.families_entry import Saved
 from parity.harness import Run, assert_same_run, run_ours, run_theirs
 from regard.models import (
-    WITHOUT_CODE,
     Loaded,
     attentions,
     family_of,
@@ -41,7 +40,8 @@ ALL_HEADS = ("bart", "bert", "gpt2", "llama")
 BY_CODE = [
     (name, label)
     for name, label in CLASSES
-    if ENTRIES[name].name not in WITHOUT_CODE and ((label == "base" and name in BODIES) or name in ALL_HEADS)
+    if family_of(ENTRIES[name].name).pruned_by_code
+    and ((label == "base" and name in BODIES) or name in ALL_HEADS)
 ]
 HOLDING = [
     (name, label)

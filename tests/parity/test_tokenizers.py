@@ -16,6 +16,7 @@ import transformers
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 from transformers.models.qwen2.tokenization_qwen2 import PRETOKENIZE_REGEX
 
+from regard.models import FAMILIES, family_of
 from regard.text import Tokenizer
 
 SENTENCES = [
@@ -96,7 +97,9 @@ def pieces(path: Path, *, model_type: str = "unigram", vocab_size: int = 150, **
 
 def ours(folder: Path) -> Tokenizer:
     model_type = json.loads((folder / "config.json").read_text())["model_type"]
-    tokenizer = Tokenizer.from_folder(folder, model_type=model_type)
+    names = transformers.models.auto.tokenization_auto.TOKENIZER_MAPPING_NAMES
+    name = family_of(model_type).tokenizer_class if model_type in FAMILIES else names[model_type] or ""
+    tokenizer = Tokenizer.from_folder(folder, tokenizer_class=name)
     assert tokenizer is not None
     return tokenizer
 

@@ -53,7 +53,8 @@ def load(
             network = LensNetwork(hf_model.to(device))
     except InputError as error:
         raise CheckpointError(f"{folder}: {str(error).removeprefix('hf_model ')}") from error
-    tokenizer = Tokenizer.from_folder(folder, model_type=kind)
+    names = transformers.models.auto.tokenization_auto.TOKENIZER_MAPPING_NAMES
+    tokenizer = Tokenizer.from_folder(folder, tokenizer_class=names.get(kind) or "")
     return Loaded(
         network=network,
         tokenizer=None if tokenizer is None else tokenizer.within(network.config.vocab_size),

@@ -43,7 +43,6 @@ from regard.models._parity import LayerParity, Parity, bound_of, layer_parity, o
 from regard.models._saving import save_checkpoint, write_checkpoint
 from regard.models._state import DecoderState, Encoded
 from regard.models._surgery import (
-    WITHOUT_CODE,
     Heads,
     OfLayers,
     Part,

@@ -297,7 +297,7 @@ def _check_types(folder: Path, tensors: TensorReader) -> None:
 
 def _tokenizer(folder: Path, family: Family, network: Transformer, gguf: GGUFFile | None) -> Tokenizer | None:
     if gguf is None:
-        tokenizer = Tokenizer.from_folder(folder, model_type=family.name)
+        tokenizer = Tokenizer.from_folder(folder, tokenizer_class=family.tokenizer_class)
     else:
         tokenizer = Tokenizer.from_gguf(gguf.fields, file=folder)
     rows = [network.stack(kind).embeddings.tokens.num_embeddings for kind in network.prefixes]

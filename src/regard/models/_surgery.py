@@ -24,7 +24,7 @@ from regard.core.errors import CheckpointError, InputError
 from regard.models._init import blank
 from regard.models._network import Network
 from regard.models._transformer import Transformer
-from regard.models.families import Family
+from regard.models.families import Family, family_of
 from regard.positions import RelativeBias
 
 Part: TypeAlias = Literal["encoder", "decoder", "cross"]
@@ -35,9 +35,6 @@ OfLayers: TypeAlias = Mapping[int, Sequence[int]]
 
 Heads: TypeAlias = Mapping[Part, Mapping[int, tuple[int, ...]]]
 """For each kind of attention and some of its layers, numbers of heads, rising."""
-
-# Their classes in transformers 5 refuse a hidden size that the heads do not divide, even with a `head_dim`.
-_HEADS_DIVIDE = frozenset({"llama", "gemma2", "gemma3_text"})
 
 
 def our_own(network: Network) -> Transformer:
@@ -206,7 +203,7 @@ def settle(network: Transformer, family: str) -> bool:
     if "head_dim" not in names or len(sizes) != 1:
         return False
     ((num_heads, num_kv_heads),) = sizes
-    if family in _HEADS_DIVIDE and config.d_model % num_heads:
+    if family_of(family).heads_divide and config.d_model % num_heads:
         return False
     shared = [kind for kind in network.prefixes if has_table(network, kind)]
     if any(len({each.kept for each in parts[kind]}) > 1 for kind in shared):
@@ -286,10 +283,6 @@ _AUTO_CLASSES: dict[HeadKind | None, str] = {
     "replaced": "AutoModelForPreTraining",
 }
 
-WITHOUT_CODE = frozenset({"phi3", "t5"})
-"""Families that `CODE` cannot cut: T5's layers hand the bias of all heads on to the next layer, and Phi-3's
-part queries from keys by the numbers of heads that the config has for all layers."""
-
 
 def without_pruned(fields: Fields) -> tuple[Fields, dict[str, Any]]:
     """The fields without those about removed heads, and what `pruned_heads` says."""
@@ -331,7 +324,7 @@ def pruned_fields(network: Transformer, family: Family) -> dict[str, Any]:
     if not removed:
         return {}
     written: dict[str, Any] = {_PRUNED: _on_disk(network, removed)}
-    if family.name in WITHOUT_CODE:
+    if not family.pruned_by_code:
         return written
     with blank():  # only shapes are compared
         whole = family.build(network.config)

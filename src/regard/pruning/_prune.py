@@ -11,7 +11,6 @@ from torch import Tensor
 from regard.blocks import MultiHeadAttention
 from regard.core.errors import InputError
 from regard.models import (
-    WITHOUT_CODE,
     Heads,
     Loaded,
     Network,
@@ -20,6 +19,7 @@ from regard.models import (
     attentions,
     check_heads,
     cut,
+    family_of,
     has_table,
     our_own,
     removed_heads,
@@ -188,11 +188,6 @@ def _evenly(
         )
 
 
-# Where transformers 4 cuts the heads of `pruned_heads` when it loads: tried with 4.57.1. MPNet's layers and
-# T5's have the method, and fail in the forward pass and in the cut.
-_IN_TRANSFORMERS_4 = frozenset({"bert", "distilbert", "electra", "gpt2", "roberta", "xlm-roberta"})
-
-
 def prune(loaded: Loaded, heads: "OfLayers | Mapping[Part, OfLayers]") -> Loaded:
     """The model without some heads: fewer parameters, and the numbers of the one with their contexts at zero.
 
@@ -248,8 +243,9 @@ def loads_in(loaded: Loaded) -> tuple[str, ...]:
     if not removed_heads(our_own(loaded.network)):
         return ("everything that takes sizes from config.json",)
     places = ["regard"]
-    if loaded.family not in WITHOUT_CODE:
+    family = family_of(loaded.family)
+    if family.pruned_by_code:
         places.append("transformers 5 with trust_remote_code=True")
-    if loaded.family in _IN_TRANSFORMERS_4:
+    if family.pruned_in_4:
         places.append("transformers 4")
     return tuple(places)

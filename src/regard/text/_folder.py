@@ -15,30 +15,6 @@ from regard.text._library import BYTE_PAIRS, WORD_PIECES, read_backend
 from regard.text._sentencepiece import PIECES, Renumbered, build_marian
 from regard.text._special import Roles, Settings, SpecialIds, read_settings, roles_of
 
-# The class of transformers that reads a family's files, where none is stated.
-_CLASS_OF: Final = {
-    "bert": "BertTokenizer",
-    "distilbert": "DistilBertTokenizer",
-    "electra": "ElectraTokenizer",
-    "mpnet": "MPNetTokenizer",
-    "gpt2": "GPT2Tokenizer",
-    "roberta": "RobertaTokenizer",
-    "bart": "BartTokenizer",
-    "qwen2": "Qwen2Tokenizer",
-    "qwen3": "Qwen2Tokenizer",
-    "t5": "T5Tokenizer",
-    "mt5": "T5Tokenizer",
-    "xlm-roberta": "XLMRobertaTokenizer",
-    "mbart": "MBartTokenizer",
-    "deberta-v2": "DebertaV2Tokenizer",
-    "llama": "LlamaTokenizer",
-    "mistral": "LlamaTokenizer",
-    "gemma": "GemmaTokenizer",
-    "gemma2": "GemmaTokenizer",
-    "gemma3": "GemmaTokenizer",
-    "gemma3_text": "GemmaTokenizer",
-    "marian": "MarianTokenizer",
-}
 _OTHER_NAMES: Final = {"MT5Tokenizer": "T5Tokenizer"}
 
 
@@ -63,7 +39,7 @@ class Built:
     chat_template: str | None = None
 
 
-def build(folder: Path, model_type: str) -> Built | None:
+def build(folder: Path, tokenizer_class: str) -> Built | None:
     """The tokenizer of a folder without a `tokenizer.json`; None where it has no file of one.
 
     Raises:
@@ -74,7 +50,7 @@ def build(folder: Path, model_type: str) -> Built | None:
     if not found:
         return None
     settings = read_settings(folder)
-    name = settings.class_name or _CLASS_OF.get(model_type, "")
+    name = settings.class_name or tokenizer_class
     name = _OTHER_NAMES.get(name, name)
     if name in WORD_PIECES and "vocab.txt" in found:
         path = folder / "vocab.txt"
@@ -98,16 +74,16 @@ def build(folder: Path, model_type: str) -> Built | None:
         backend, roles = PIECES[name].build(path, settings, name)
         return _built(path, backend, _of_target(backend, settings, name, roles), roles)
     raise CheckpointError(
-        f"{folder} has {', '.join(found)}, from which no tokenizer of {name or model_type} is built: add its "
+        f"{folder} has {', '.join(found)}, from which no {name or 'tokenizer'} is built: add its "
         "tokenizer.json (transformers writes it: AutoTokenizer.from_pretrained(…).save_pretrained(…))"
     )
 
 
-def complete(path: Path, model_type: str) -> Built:
+def complete(path: Path, tokenizer_class: str) -> Built:
     """A `tokenizer.json`, with what the files beside it say: roles, and languages, which it does not have."""
     backend, settings = read_backend(path), read_settings(path.parent)
     roles = roles_of(settings, {})
-    name = settings.class_name or _CLASS_OF.get(model_type, "")
+    name = settings.class_name or tokenizer_class
     target = None
     family = PIECES.get(name)
     if family is not None and family.languages and backend.token_to_id(family.language(settings)) is not None:
@@ -117,10 +93,10 @@ def complete(path: Path, model_type: str) -> Built:
     return _built(path, backend, target, roles)
 
 
-def doubt(folder: Path, model_type: str) -> tuple[str, ...]:
+def doubt(folder: Path, tokenizer_class: str) -> tuple[str, ...]:
     """What the files of a model's tokenizer leave open, and how they were read, in words."""
     path, settings = folder / "vocab.txt", read_settings(folder)
-    is_read = (settings.class_name or _CLASS_OF.get(model_type)) in WORD_PIECES and path.is_file()
+    is_read = (settings.class_name or tokenizer_class) in WORD_PIECES and path.is_file()
     if not is_read or (folder / TOKENIZER).exists() or settings.fields.get("do_lower_case") is not None:
         return ()
     pieces = path.read_text(encoding="utf-8", errors="ignore").splitlines()

@@ -89,7 +89,7 @@ class Tokenizer(Chats):
         self._chat_template = chat_template
 
     @classmethod
-    def from_folder(cls, folder: str | os.PathLike[str], *, model_type: str) -> Self | None:
+    def from_folder(cls, folder: str | os.PathLike[str], *, tokenizer_class: str = "") -> Self | None:
         """Reads a model's tokenizer, in whatever form the folder has it.
 
         In this order: `tokenizer.json`; `vocab.txt` (BERT, DistilBERT, ELECTRA, MPNet); `vocab.json` with
@@ -99,7 +99,8 @@ class Tokenizer(Chats):
 
         Args:
             folder: The model's folder.
-            model_type: Its family, as `config.json` states it; a `tokenizer_class` that is stated goes first.
+            tokenizer_class: The class of transformers that its files are for, where `tokenizer_config.json`
+                states none; a `tokenizer.json` needs none.
 
         Returns:
             The tokenizer; None where the folder has no file of one.
@@ -115,10 +116,10 @@ class Tokenizer(Chats):
             >>> from regard.text import Tokenizer
             >>> import pathlib, tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     none = Tokenizer.from_folder(folder, model_type="bert")
+            ...     none = Tokenizer.from_folder(folder, tokenizer_class="BertTokenizer")
             ...     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "river", "bank", "##s"]
             ...     _ = pathlib.Path(folder, "vocab.txt").write_text("\\n".join(pieces))
-            ...     tokenizer = Tokenizer.from_folder(folder, model_type="bert")
+            ...     tokenizer = Tokenizer.from_folder(folder, tokenizer_class="BertTokenizer")
             >>> none is None, tokenizer.encode("River banks").token_ids, tokenizer.special_ids.mask
             (True, (2, 5, 6, 7, 3), 4)
         """
@@ -126,7 +127,7 @@ class Tokenizer(Chats):
             raise InputError(f"folder must be the path of a model's folder; got {type(folder).__name__}")
         path = Path(folder) / TOKENIZER
         is_there = path.exists()
-        built = complete(path, model_type) if is_there else build(path.parent, model_type)
+        built = complete(path, tokenizer_class) if is_there else build(path.parent, tokenizer_class)
         return None if built is None else cls._of(built)
 
     @classmethod

@@ -293,7 +293,7 @@ def write_tokenizer(
         >>> tokenizer = Tokenizer.from_str(backend.to_str(), roles={"pad": "[PAD]"})
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_tokenizer(tokenizer, folder)
-        ...     again = Tokenizer.from_folder(folder, model_type="bert")
+        ...     again = Tokenizer.from_folder(folder)
         >>> again.special_ids.pad, again.mark() == tokenizer.mark()
         (0, True)
     """

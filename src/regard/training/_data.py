@@ -13,7 +13,7 @@ from regard.core.errors import CheckpointError, InputError
 from regard.core.files import folder_to_disk, plain_file, read_object, write_whole
 from regard.core.wording import reason
 from regard.data import ParallelRows, Row, Rows, TextSource, Unit, open_sources
-from regard.models import load_checkpoint
+from regard.models import family_of, load_checkpoint
 from regard.text import Tokenizer, train_tokenizer, write_tokenizer
 from regard.training._batch import Examples
 from regard.training._feed import generator
@@ -170,7 +170,9 @@ def make_tokenizer(settings: Settings, kind: type[Task], split: Split, target: P
 def _read(path: Path, family: str) -> Tokenizer:
     made = None
     if path.is_dir() or path.name == "tokenizer.json":
-        made = Tokenizer.from_folder(path if path.is_dir() else path.parent, model_type=family)
+        made = Tokenizer.from_folder(
+            path if path.is_dir() else path.parent, tokenizer_class=family_of(family).tokenizer_class
+        )
     else:
         try:
             made = Tokenizer.from_str(plain_file(path).read_text(encoding="utf-8"))

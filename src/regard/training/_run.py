@@ -18,7 +18,7 @@ import torch
 from regard.core.arguments import one_of, table
 from regard.core.errors import TrainingError
 from regard.core.files import locked, read_object
-from regard.models import load_checkpoint
+from regard.models import family_of, load_checkpoint
 from regard.text import Tokenizer
 from regard.training._batch import Examples
 from regard.training._checkpoints import Progress, last_checkpoint, what_stays
@@ -289,7 +289,7 @@ def _prepared(
 ) -> Run:
     origin = kind.origin(settings.start, settings.task)
     family = settings.family or kind.family if origin is None else load_checkpoint(origin).family
-    tokenizer = Tokenizer.from_folder(folder / TOKENIZER, model_type=family)
+    tokenizer = Tokenizer.from_folder(folder / TOKENIZER, tokenizer_class=family_of(family).tokenizer_class)
     assert tokenizer is not None
     task = task_of(settings, kind, tokenizer, family, rows=splits[0], folder=folder)
     places = [folder / DATA / name for name in ("train", "valid")]

@@ -32,7 +32,7 @@ def test_it_learns_from_columns(data: Path) -> None:
         data, "-o", out, "--text", "en", "--text", "de", "--kind", "wordpiece", "--size", 90, "--lowercase"
     )
     assert done.exit_code == 0, done.output
-    tokenizer = Tokenizer.from_folder(out, model_type="bert")
+    tokenizer = Tokenizer.from_folder(out, tokenizer_class="BertTokenizer")
     assert tokenizer is not None
     assert f"{tokenizer.vocab_size:,} tokens\n{out}\n" in done.stdout
     assert [token.text for token in tokenizer.encode("BANK Ufer").tokens] == [
@@ -81,7 +81,7 @@ def test_csv_of_spark_without_a_header(tmp_path: Path) -> None:
     words = ("--text", 2, "--kind", "characters", "--no-header", "--escape", "\\")
     done = run(path, "-o", tmp_path / "out", *words, "--delimiter", ";")
     assert done.exit_code == 0, done.output
-    learned = Tokenizer.from_folder(tmp_path / "out", model_type="bert")
+    learned = Tokenizer.from_folder(tmp_path / "out", tokenizer_class="BertTokenizer")
     assert learned is not None
     found = {learned.token_of(id) for id in range(learned.vocab_size)}
     assert found == set('a river" bank say;\n')

@@ -204,7 +204,7 @@ def test_where_a_template_is_read(name: str, tmp_path: Path) -> None:
     (tmp_path / "chat_templates").mkdir()
     for file, text in files.items():
         (tmp_path / file).write_text(text, "utf-8")
-    made = Tokenizer.from_folder(tmp_path, model_type="llama")
+    made = Tokenizer.from_folder(tmp_path, tokenizer_class="LlamaTokenizer")
     assert made is not None
     assert made.chat_template == wanted
 
@@ -216,14 +216,14 @@ def test_a_template_of_another_kind(field: Any, tmp_path: Path) -> None:
     write_tokenizer(tokenizer(None), tmp_path)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": field}))
     with pytest.raises(CheckpointError, match="chat_template must be a text, or a list of named ones"):
-        Tokenizer.from_folder(tmp_path, model_type="llama")
+        Tokenizer.from_folder(tmp_path, tokenizer_class="LlamaTokenizer")
 
 
 def test_a_template_that_is_no_text(tmp_path: Path) -> None:
     write_tokenizer(tokenizer(None), tmp_path)
     (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
     with pytest.raises(CheckpointError, match="its chat template cannot be read"):
-        Tokenizer.from_folder(tmp_path, model_type="llama")
+        Tokenizer.from_folder(tmp_path, tokenizer_class="LlamaTokenizer")
 
 
 def test_a_template_goes_along(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_template_goes_along(tmp_path: Path) -> None:
     made._backend.add_special_tokens(["<beyond>"])
     assert made.within(made.vocab_size - 1).chat_template == CHATML
     write_tokenizer(made, tmp_path)
-    again = Tokenizer.from_folder(tmp_path, model_type="llama")
+    again = Tokenizer.from_folder(tmp_path, tokenizer_class="LlamaTokenizer")
     assert again is not None
     assert again.chat_template == CHATML
 

@@ -29,23 +29,23 @@ def bert(folder: Path, **files: Any) -> Path:
     return put(folder, vocab__txt="\n".join(PIECES), **files)
 
 
-def refusal(folder: Path, model_type: str = "bert") -> str:
+def refusal(folder: Path, tokenizer_class: str = "BertTokenizer") -> str:
     with pytest.raises(CheckpointError) as caught:
-        Tokenizer.from_folder(folder, model_type=model_type)
+        Tokenizer.from_folder(folder, tokenizer_class=tokenizer_class)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def read(folder: Path, model_type: str = "bert") -> Tokenizer:
-    tokenizer = Tokenizer.from_folder(folder, model_type=model_type)
+def read(folder: Path, tokenizer_class: str = "BertTokenizer") -> Tokenizer:
+    tokenizer = Tokenizer.from_folder(folder, tokenizer_class=tokenizer_class)
     assert tokenizer is not None
     return tokenizer
 
 
 def test_a_folder_without_any_is_none(tmp_path: Path) -> None:
-    assert Tokenizer.from_folder(put(tmp_path, config__json={}), model_type="bert") is None
+    assert Tokenizer.from_folder(put(tmp_path, config__json={}), tokenizer_class="BertTokenizer") is None
     with pytest.raises(InputError, match=r"^folder must be the path of a model's folder; got NoneType$"):
-        Tokenizer.from_folder(None, model_type="bert")  # type: ignore[arg-type]
+        Tokenizer.from_folder(None, tokenizer_class="BertTokenizer")  # type: ignore[arg-type]
 
 
 def test_tokenizer_json_goes_first(tmp_path: Path, model_folder: Path) -> None:
@@ -75,10 +75,10 @@ def test_vocab_txt(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stated", ["tokenizer_config__json", "config__json"])
 def test_a_class_that_is_stated_goes_before_the_family(stated: str, tmp_path: Path) -> None:
     bert(tmp_path, **{stated: {"tokenizer_class": "BertTokenizerFast"}})
-    assert read(tmp_path, "roberta").encode("bank").token_ids == (2, 6, 3)
+    assert read(tmp_path, "RobertaTokenizer").encode("bank").token_ids == (2, 6, 3)
     put(tmp_path, **{stated: {"tokenizer_class": "BertJapaneseTokenizer"}})
     assert refusal(tmp_path) == (
-        f"{tmp_path} has vocab.txt, from which no tokenizer of BertJapaneseTokenizer is built: add its "
+        f"{tmp_path} has vocab.txt, from which no BertJapaneseTokenizer is built: add its "
         "tokenizer.json (transformers writes it: AutoTokenizer.from_pretrained(…).save_pretrained(…))"
     )
     put(tmp_path, **{stated: {"tokenizer_class": "PreTrainedTokenizerFast"}})
@@ -86,27 +86,27 @@ def test_a_class_that_is_stated_goes_before_the_family(stated: str, tmp_path: Pa
 
 
 def test_files_of_another_family(tmp_path: Path) -> None:
-    assert "has vocab.txt, from which no tokenizer of GPT2Tokenizer is built" in refusal(
-        bert(tmp_path), "gpt2"
-    )
-    assert "no tokenizer of modernbert is built" in refusal(tmp_path, "modernbert")
+    assert "has vocab.txt, from which no GPT2Tokenizer is built" in refusal(bert(tmp_path), "GPT2Tokenizer")
+    assert "no ModernBertTokenizer is built" in refusal(tmp_path, "ModernBertTokenizer")
 
 
 def test_incomplete_and_damaged_files(tmp_path: Path) -> None:
     put(tmp_path, vocab__json={"a": 0})
-    assert "has vocab.json, but not merges.txt, which belongs to it" in refusal(tmp_path, "gpt2")
+    assert "has vocab.json, but not merges.txt, which belongs to it" in refusal(tmp_path, "GPT2Tokenizer")
     put(tmp_path, merges__txt="#version: 0.2\na b c\n")
-    assert "vocab.json with merges.txt is not a usable vocabulary: " in refusal(tmp_path, "gpt2")
+    assert "vocab.json with merges.txt is not a usable vocabulary: " in refusal(tmp_path, "GPT2Tokenizer")
     put(tmp_path, vocab__json="{", merges__txt="")
-    assert "is not a usable vocabulary: " in refusal(tmp_path, "gpt2")
+    assert "is not a usable vocabulary: " in refusal(tmp_path, "GPT2Tokenizer")
     put(tmp_path, vocab__json={"a": 0})
-    assert "vocab.json lacks the unk token, '<unk>': state unk_token" in refusal(tmp_path, "roberta")
+    assert "vocab.json lacks the unk token, '<unk>': state unk_token" in refusal(tmp_path, "RobertaTokenizer")
     (tmp_path / "source.spm").write_bytes(b"")
-    assert "vocab.json has no unk token" in refusal(tmp_path, "marian")
+    assert "vocab.json has no unk token" in refusal(tmp_path, "MarianTokenizer")
     put(tmp_path, vocab__json={"a": 0, "b": 0})
-    assert "vocab.json must give each piece an id of its own" in refusal(tmp_path, "marian")
+    assert "vocab.json must give each piece an id of its own" in refusal(tmp_path, "MarianTokenizer")
     (tmp_path / "vocab.json").unlink()
-    assert "vocab.json is missing: a Marian tokenizer is of two .spm files" in refusal(tmp_path, "marian")
+    assert "vocab.json is missing: a Marian tokenizer is of two .spm files" in refusal(
+        tmp_path, "MarianTokenizer"
+    )
 
 
 def test_a_vocabulary_without_its_special_tokens(tmp_path: Path) -> None:
@@ -146,16 +146,18 @@ def test_a_sentencepiece_model_without_its_libraries(tmp_path: Path, monkeypatch
     (tmp_path / "spiece.model").write_bytes(b"\0")
     monkeypatch.setitem(sys.modules, "transformers.convert_slow_tokenizer", None)
     with pytest.raises(MissingExtraError, match=r"pip install transformers sentencepiece protobuf"):
-        Tokenizer.from_folder(tmp_path, model_type="t5")
+        Tokenizer.from_folder(tmp_path, tokenizer_class="T5Tokenizer")
 
 
 def test_a_damaged_sentencepiece_model(tmp_path: Path) -> None:
     """The pieces come first in the file: cut off behind them it would still be one, of other settings."""
     (tmp_path / "spiece.model").write_bytes(b"\xff" * 7)
-    assert "spiece.model is not a usable SentencePiece model: " in refusal(tmp_path, "t5")
+    assert "spiece.model is not a usable SentencePiece model: " in refusal(tmp_path, "T5Tokenizer")
     for content in (b"", b"\x0a\x0a\x0a\x03<s>\x15\0\0\0\0"):
         (tmp_path / "spiece.model").write_bytes(content)
-        assert "spiece.model is not a usable SentencePiece model: it is incomplete" in refusal(tmp_path, "t5")
+        assert "spiece.model is not a usable SentencePiece model: it is incomplete" in refusal(
+            tmp_path, "T5Tokenizer"
+        )
 
 
 # --- against the model's table

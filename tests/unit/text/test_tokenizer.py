@@ -235,7 +235,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         else:
             file.write_bytes(content)
         with pytest.raises(CheckpointError) as caught:
-            Tokenizer.from_folder(tmp_path, model_type="bert")
+            Tokenizer.from_folder(tmp_path, tokenizer_class="BertTokenizer")
         assert str(caught.value).startswith(f"{file} {reason}")
         assert "\n" not in str(caught.value)
 
@@ -243,7 +243,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def refused_as_it_fails(folder: Path, backend: dict[str, Any], text: str) -> str:
     """What each way of reading a text says of a tokenizer that fails on it, or on its own template."""
     (folder / "tokenizer.json").write_text(json.dumps(backend), encoding="utf-8")
-    tokenizer = Tokenizer.from_folder(folder, model_type="bert")
+    tokenizer = Tokenizer.from_folder(folder, tokenizer_class="BertTokenizer")
     assert tokenizer is not None
     said = []
     for call in (

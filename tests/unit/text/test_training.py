@@ -81,7 +81,7 @@ def test_files_mean_the_same_to_regard_and_transformers(tmp_path: Path, kind: st
     assert [list(map(tokenizer.token_of, ids)) for ids in (frame.before, frame.after)] == [before, after]
 
     write_tokenizer(tokenizer, tmp_path)
-    again = Tokenizer.from_folder(tmp_path, model_type="")
+    again = Tokenizer.from_folder(tmp_path)
     theirs = AutoTokenizer.from_pretrained(tmp_path)
     assert again is not None
     assert (again.mark(), again.special_ids) == (tokenizer.mark(), tokenizer.special_ids)

@@ -38,7 +38,7 @@ def test_a_tokenizer_is_learned_with_the_marks_of_the_objective(
 ) -> None:
     given = settings(objective, tmp_path, tokenizer={"kind": kind, "size": 280})
     train(given, tmp_path / "run")
-    made = Tokenizer.from_folder(tmp_path / "run" / "model", model_type="gpt2")
+    made = Tokenizer.from_folder(tmp_path / "run" / "model", tokenizer_class="GPT2Tokenizer")
     assert made is not None
     assert {name for name in special if getattr(made.special_ids, name) is not None} == special
 

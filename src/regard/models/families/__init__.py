@@ -3,61 +3,31 @@
 The private files are what several families share. Here they are listed by the `model_type` of config.json.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
 
-from regard.checkpoints import Fields, GGUFFile, KeyMap, TensorReader
+from regard.checkpoints import Fields, GGUFFile, TensorReader
 from regard.core.errors import InputError
-from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families._gguf import Architecture, architecture_of, config_of, tensors_of
 
-
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """How checkpoints of one architecture become a network, and back.
-
-    Args:
-        name: `model_type` in config.json.
-        config: the class of its configs, which reads config.json and writes it.
-        build: from the config to the network, its parameters not yet set; InputError for sizes that no
-            network can have, or that do not divide.
-        keys: the map between the names on disk and the network's own.
-    """
-
-    name: str
-    config: type[Any]
-    build: Callable[[Any], Transformer]
-    keys: KeyMap
-
-
-# The module of each, its config and its keys. They are imported when a checkpoint asks for them.
+# The modules, each imported when a checkpoint asks for a family of it.
 _HOMES = {
-    "bahdanau": ("bahdanau", "BahdanauConfig", "BAHDANAU_KEYS"),
-    "bart": ("bart", "BartConfig", "BART_KEYS"),
-    "bert": ("bert", "BertConfig", "BERT_KEYS"),
-    "deberta-v2": ("deberta", "DebertaConfig", "DEBERTA_KEYS"),
-    "distilbert": ("distilbert", "DistilBertConfig", "DISTILBERT_KEYS"),
-    "electra": ("electra", "ElectraConfig", "ELECTRA_KEYS"),
-    "expire-span": ("expire_span", "ExpireSpanConfig", "EXPIRE_SPAN_KEYS"),
-    "gemma2": ("gemma", "GemmaConfig", "GEMMA_KEYS"),
-    "gemma3_text": ("gemma", "GemmaConfig", "GEMMA_KEYS"),
-    "gpt2": ("gpt2", "Gpt2Config", "GPT2_KEYS"),
-    "llama": ("llama", "LlamaConfig", "LLAMA_KEYS"),
-    "marian": ("bart", "BartConfig", "BART_KEYS"),
-    "mbart": ("bart", "BartConfig", "BART_KEYS"),
-    "mistral": ("llama", "LlamaConfig", "LLAMA_KEYS"),
-    "modernbert": ("modernbert", "ModernBertConfig", "MODERNBERT_KEYS"),
-    "mpnet": ("mpnet", "MPNetConfig", "MPNET_KEYS"),
-    "perceiver-io": ("perceiver", "PerceiverConfig", "PERCEIVER_KEYS"),
-    "phi3": ("llama", "LlamaConfig", "PHI3_KEYS"),
-    "qwen2": ("llama", "LlamaConfig", "LLAMA_KEYS"),
-    "qwen3": ("llama", "LlamaConfig", "LLAMA_KEYS"),
-    "roberta": ("roberta", "RobertaConfig", "ROBERTA_KEYS"),
-    "srupp": ("sru", "SruConfig", "SRU_KEYS"),
-    "t5": ("t5", "T5Config", "T5_KEYS"),
-    "xlm-roberta": ("roberta", "RobertaConfig", "ROBERTA_KEYS"),
+    "bahdanau": ("bahdanau",),
+    "bart": ("bart", "marian", "mbart"),
+    "bert": ("bert",),
+    "deberta": ("deberta-v2",),
+    "distilbert": ("distilbert",),
+    "electra": ("electra",),
+    "expire_span": ("expire-span",),
+    "gemma": ("gemma2", "gemma3_text"),
+    "gpt2": ("gpt2",),
+    "llama": ("llama", "mistral", "phi3", "qwen2", "qwen3"),
+    "modernbert": ("modernbert",),
+    "mpnet": ("mpnet",),
+    "perceiver": ("perceiver-io",),
+    "roberta": ("roberta", "xlm-roberta"),
+    "sru": ("srupp",),
+    "t5": ("t5",),
 }
 
 
@@ -80,7 +50,8 @@ def gguf_checkpoint(file: GGUFFile) -> tuple[Fields, TensorReader]:
     return config, tensors_of(file, architecture, config)
 
 
-FAMILIES = tuple(_HOMES)
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+FAMILIES = tuple(sorted(_HOME_OF))
 """Every family, by `model_type`."""
 
 
@@ -99,12 +70,6 @@ def family_of(model_type: str) -> Family:
             f"model_type must be one of {', '.join(sorted(FAMILIES))}, the families that regard implements; "
             f"got {model_type!r}. regard.lens(model, tokenizer) traces the model of transformers."
         )
-    module, config_name, keys = _HOMES[model_type]
-    home = import_module(f"regard.models.families.{module}")
-    config = getattr(home, config_name)
-    return Family(
-        name=model_type,
-        config=config,
-        build=home.build,
-        keys=getattr(home, keys),
-    )
+    home = import_module(f"regard.models.families.{_HOME_OF[model_type]}")
+    families: tuple[Family, ...] = home.FAMILIES
+    return next(family for family in families if family.name == model_type)

@@ -13,6 +13,7 @@ from regard.models._config import FamilyConfig, check_sizes, hf
 from regard.models._heads import LanguageModelHead, output_layer
 from regard.models._init import Constant, Normal, Orthogonal, Scheme, XavierUniform
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,3 +146,5 @@ BAHDANAU_KEYS = KeyMap(
     heads=("head.",),
 )
 """The network's own names."""
+
+FAMILIES = (Family("bahdanau", BahdanauConfig, build, BAHDANAU_KEYS),)

@@ -27,6 +27,7 @@ from regard.models._heads import Head, LanguageModelHead, output_layer
 from regard.models._init import Scheme, Sinusoids, XavierUniform
 from regard.models._transformer import Transformer
 from regard.models.families._encoder_decoder import SHARED_RULES, Parts, end_classifier, names_of_attention
+from regard.models.families._family import Family
 from regard.positions import LearnedPositions, SinusoidalPositions
 
 
@@ -373,3 +374,9 @@ BART_KEYS = KeyMap(
     },
 )
 """BART's names on disk and in the network."""
+
+FAMILIES = (
+    Family("bart", BartConfig, build, BART_KEYS),
+    Family("marian", BartConfig, build, BART_KEYS),
+    Family("mbart", BartConfig, build, BART_KEYS),
+)

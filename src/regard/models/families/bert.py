@@ -11,6 +11,7 @@ from regard.models._attentions import TakesAttention
 from regard.models._config import hf
 from regard.models._heads import Classifier, pooled
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families._gguf import Architecture
 from regard.models.families._post_norm import (
     ATTENTION_RULES,
@@ -136,3 +137,5 @@ BERT_GGUF = {
     )
 }
 """Files of BERT."""
+
+FAMILIES = (Family("bert", BertConfig, build, BERT_KEYS, pruned_in_4=True, live=True),)

@@ -23,6 +23,7 @@ from regard.models.families._deberta_layers import (
     RelativePositions,
     TrainedHead,
 )
+from regard.models.families._family import Family
 from regard.models.families._post_norm import (
     EMBEDDING_RULES,
     FEED_FORWARD_RULES,
@@ -354,3 +355,5 @@ DEBERTA_KEYS = KeyMap(
     buffers=ID_BUFFERS,
 )
 """DeBERTa's names on disk and in the network."""
+
+FAMILIES = (Family("deberta-v2", DebertaConfig, build, DEBERTA_KEYS),)

@@ -9,6 +9,7 @@ from regard.models._config import hf
 from regard.models._heads import Activation, Classifier, first_position
 from regard.models._init import Scheme, Sinusoids
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families._post_norm import PostNormConfig, post_norm_encoder
 
 
@@ -100,3 +101,5 @@ DISTILBERT_KEYS = KeyMap(
     buffers=ID_BUFFERS,
 )
 """DistilBERT's names on disk and in the network."""
+
+FAMILIES = (Family("distilbert", DistilBertConfig, build, DISTILBERT_KEYS, pruned_in_4=True, live=True),)

@@ -8,6 +8,7 @@ from regard.models._attentions import TakesAttention
 from regard.models._config import hf
 from regard.models._heads import MaskedLMHead
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families._post_norm import (
     ATTENTION_RULES,
     DENSE_CLASSIFIER_RULES,
@@ -130,3 +131,5 @@ ELECTRA_KEYS = KeyMap(
     buffers=ID_BUFFERS,
 )
 """ELECTRA's names on disk and in the network."""
+
+FAMILIES = (Family("electra", ElectraConfig, build, ELECTRA_KEYS, pruned_in_4=True),)

@@ -21,6 +21,7 @@ from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._init import Constant, Scheme
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families.llama import LLAMA_KEYS
 from regard.positions import Rotary
 
@@ -126,3 +127,5 @@ EXPIRE_SPAN_KEYS = KeyMap(
     heads=("lm_head.", "score."),
 )
 """Llama's names, and those of the spans."""
+
+FAMILIES = (Family("expire-span", ExpireSpanConfig, build, EXPIRE_SPAN_KEYS),)

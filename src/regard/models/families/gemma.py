@@ -21,6 +21,7 @@ from regard.core.errors import CheckpointError, InputError
 from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families._gguf import Architecture
 from regard.models.families._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models.families._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope
@@ -301,3 +302,8 @@ GEMMA_GGUF = {
     ),
 }
 """Files of Gemma, in which norms have their whole weight and not its distance from 1."""
+
+FAMILIES = (
+    Family("gemma2", GemmaConfig, build, GEMMA_KEYS, read_by="GemmaTokenizer", heads_divide=True),
+    Family("gemma3_text", GemmaConfig, build, GEMMA_KEYS, read_by="GemmaTokenizer", heads_divide=True),
+)

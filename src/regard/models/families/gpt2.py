@@ -23,6 +23,7 @@ from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._init import Normal, Scheme, residual_std
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families._gguf import Architecture
 from regard.positions import LearnedPositions
 
@@ -197,3 +198,5 @@ GPT2_GGUF = {
     )
 }
 """Files of GPT-2, in which all matrices are (d_out, d_in)."""
+
+FAMILIES = (Family("gpt2", Gpt2Config, build, GPT2_KEYS, pruned_in_4=True, live=True),)

@@ -21,6 +21,7 @@ from regard.models._attentions import CAUSAL, TakesAttention
 from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families._gguf import Architecture, rope_of, sizes_of_heads
 from regard.models.families._layer_types import (
     FULL,
@@ -435,3 +436,12 @@ LLAMA_GGUF = {
     ),
 }
 """Files of Llama, which those of Mistral call themselves too, of Qwen and of Phi-3."""
+
+FAMILIES = (
+    Family("llama", LlamaConfig, build, LLAMA_KEYS, heads_divide=True, live=True),
+    Family("mistral", LlamaConfig, build, LLAMA_KEYS, read_by="LlamaTokenizer", live=True),
+    # Its layers in transformers part queries from keys by the numbers of heads that the config has for all.
+    Family("phi3", LlamaConfig, build, PHI3_KEYS, pruned_by_code=False),
+    Family("qwen2", LlamaConfig, build, LLAMA_KEYS, live=True),
+    Family("qwen3", LlamaConfig, build, LLAMA_KEYS, read_by="Qwen2Tokenizer", live=True),
+)

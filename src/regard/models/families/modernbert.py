@@ -31,6 +31,7 @@ from regard.models._heads import (
 )
 from regard.models._init import Constant, Normal, Scheme, residual_std
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families._layer_types import FULL, SLIDING, OneInEvery, read_layer_types, read_window
 from regard.models.families._rope import ROTARY_BUFFERS, RopeSpelling, Theta, read_rope, write_rope
 from regard.positions import Rotary
@@ -233,3 +234,5 @@ MODERNBERT_KEYS = KeyMap(
     buffers=ROTARY_BUFFERS,
 )
 """ModernBERT's names on disk and in the network."""
+
+FAMILIES = (Family("modernbert", ModernBertConfig, build, MODERNBERT_KEYS),)

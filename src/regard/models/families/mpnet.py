@@ -11,6 +11,7 @@ from regard.checkpoints import ID_BUFFERS, Fields, KeyMap, Rename
 from regard.core.errors import CheckpointError, InputError
 from regard.models._config import check_sizes, hf
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families._post_norm import (
     DENSE_CLASSIFIER_RULES,
     EMBEDDING_RULES,
@@ -135,3 +136,6 @@ MPNET_KEYS = KeyMap(
     buffers=ID_BUFFERS,
 )
 """MPNet's names on disk and in the network."""
+
+# transformers 4 has the method for `pruned_heads`, and fails in the forward pass after it.
+FAMILIES = (Family("mpnet", MPNetConfig, build, MPNET_KEYS),)

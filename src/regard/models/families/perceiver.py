@@ -29,6 +29,7 @@ from regard.models._heads import (
 )
 from regard.models._init import Normal, Scheme, XavierUniform
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.positions import FourierPositions, LearnedPositions
 
 
@@ -176,3 +177,5 @@ PERCEIVER_KEYS = KeyMap(
     heads=("lm_head.", "classifier."),
 )
 """Perceiver IO's names on disk and in the network."""
+
+FAMILIES = (Family("perceiver-io", PerceiverConfig, build, PERCEIVER_KEYS),)

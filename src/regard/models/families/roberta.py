@@ -10,6 +10,7 @@ from regard.core.errors import CheckpointError
 from regard.models._attentions import TakesAttention
 from regard.models._config import hf
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 from regard.models.families._post_norm import (
     ATTENTION_RULES,
     DENSE_CLASSIFIER_RULES,
@@ -100,3 +101,8 @@ ROBERTA_KEYS = KeyMap(
     buffers=ID_BUFFERS,
 )
 """RoBERTa's names on disk and in the network."""
+
+FAMILIES = (
+    Family("roberta", RobertaConfig, build, ROBERTA_KEYS, pruned_in_4=True),
+    Family("xlm-roberta", RobertaConfig, build, ROBERTA_KEYS, pruned_in_4=True),
+)

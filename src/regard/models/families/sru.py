@@ -11,6 +11,7 @@ from regard.models._config import DecoderConfig, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._init import Constant, Normal, Scheme, XavierUniform
 from regard.models._transformer import Transformer
+from regard.models.families._family import Family
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,3 +103,5 @@ SRU_KEYS = KeyMap(
     heads=("lm_head.", "score."),
 )
 """SRU++'s names on disk and in the network."""
+
+FAMILIES = (Family("srupp", SruConfig, build, SRU_KEYS),)

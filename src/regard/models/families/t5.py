@@ -26,6 +26,7 @@ from regard.models._heads import Head, LanguageModelHead, output_layer, token_cl
 from regard.models._init import Constant, Normal, Scheme
 from regard.models._transformer import Transformer
 from regard.models.families._encoder_decoder import SHARED_RULES, Parts, end_classifier, names_of_attention
+from regard.models.families._family import Family
 from regard.models.families._gguf import Architecture, has_gates
 from regard.positions import RelativeBias
 
@@ -370,3 +371,7 @@ T5_GGUF = {
     for name, class_name in (("t5", "T5ForConditionalGeneration"), ("t5encoder", "T5EncoderModel"))
 }
 """Files of T5."""
+
+# In transformers its layers hand the bias of all heads on to the next layer, which no code beside it can cut;
+# version 4 has the method for `pruned_heads`, and fails in it.
+FAMILIES = (Family("t5", T5Config, build, T5_KEYS, pruned_by_code=False),)

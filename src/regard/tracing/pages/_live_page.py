@@ -23,7 +23,7 @@ from regard.checkpoints import Packed
 from regard.core import attention_weights
 from regard.core.errors import CheckpointError, InputError
 from regard.core.tensors import cosine
-from regard.models import LanguageModelHead, Loaded, StackKind, Transformer, attentions
+from regard.models import FAMILIES, LanguageModelHead, Loaded, StackKind, Transformer, attentions, family_of
 from regard.text import Tokenizer
 from regard.tracing.pages._names import MOST_WEIGHTS, live_names
 from regard.tracing.pages._page import page_record
@@ -31,9 +31,6 @@ from regard.tracing.pages._page_measures import as_array
 from regard.tracing.pages._story import sentences
 from regard.tracing.run import TraceOfRun
 from regard.views import STORED, LivePooling, LiveRecord, LiveWeights, Page, render_page
-
-FAMILIES = ("bert", "distilbert", "gpt2", "llama", "mistral", "qwen2", "qwen3")
-"""What a live page can run."""
 
 ACTIVATIONS = ("gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "silu", "swish")
 """Those that static/live/arithmetic.js has."""
@@ -157,9 +154,10 @@ def live_loss(
 
 def _checked(loaded: Loaded) -> Transformer:
     network = loaded.network
-    if type(network) is not Transformer or loaded.family not in FAMILIES:
+    if type(network) is not Transformer or not family_of(loaded.family).live:
+        able = ", ".join(name for name in FAMILIES if family_of(name).live)
         raise InputError(
-            f"a live page runs models of the families {', '.join(FAMILIES)}; {loaded.source.name} is of "
+            f"a live page runs models of the families {able}; {loaded.source.name} is of "
             f"{loaded.family}{'' if isinstance(network, Transformer) else ', edited or seen by the lens'}; "
             f"{_WAY_OUT}."
         )

@@ -26,7 +26,7 @@ def model_of(family: str, folder: Path) -> Loaded:
     if family.startswith("lens "):
         backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         return lens(lens_models.FAMILIES[family.removeprefix("lens ")](), backend)
-    words = Tokenizer.from_folder(folder, model_type="bert")
+    words = Tokenizer.from_folder(folder, tokenizer_class="BertTokenizer")
     return tiny.loaded(folders.network(family).float(), tokenizer=words, family=family)
 
 
@@ -73,7 +73,9 @@ def test_texts_that_are_turned_by_their_length_run_with_none_of_another(
 ) -> None:
     folders.write_tokenizer(tmp_path, 31)
     network = folders.network("llama", rotary=Rotary(10, base=100.0, scaling=scaling)).float()
-    model = tiny.loaded(network, tokenizer=Tokenizer.from_folder(tmp_path, model_type="bert"), family="llama")
+    model = tiny.loaded(
+        network, tokenizer=Tokenizer.from_folder(tmp_path, tokenizer_class="BertTokenizer"), family="llama"
+    )
     for one, other in zip(
         (trace_text(model, text) for text in TEXTS), trace_texts(model, TEXTS), strict=True
     ):
