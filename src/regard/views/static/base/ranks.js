@@ -1,6 +1,6 @@
 // How much a word of a text says, for the links that a page opens on. Python's form is in views/_start.py.
 
-import LISTS from "../function_words.json";
+import LISTS from "../function_words.json" with { type: "json" };
 
 export const RANKS = { whole: 4, pieces: 3, function: 2, mark: 1, special: 0 };
 
