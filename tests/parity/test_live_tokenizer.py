@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import tokenizers
-from tokenizers import AddedToken, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 import regard
 from regard.core.errors import InputError
@@ -221,6 +221,79 @@ def _like_roberta() -> tokenizers.Tokenizer:
     return backend
 
 
+_CONTRACTED = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_QWEN = rf"{_CONTRACTED}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{_SIGNS}"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_TEKKEN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}|"
+    + _SIGNS.replace(r"[\r\n]*", r"[\r\n/]*", 1)
+)
+
+
+def _by_expression(expression: str, *, whole: bool = False, composes: bool = False) -> tokenizers.Tokenizer:
+    """Bytes of what an expression finds, as those of Qwen, Llama 3 and Mistral's newer models."""
+    backend = _byte_level()
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(expression), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    if composes:
+        backend.normalizer = normalizers.NFC()
+        backend.add_tokens([AddedToken("co\u0308opera")])
+    if whole:  # some of many bytes, to which no merge leads
+        file = json.loads(backend.to_str())
+        file["model"]["ignore_merges"] = True
+        for piece in ("Ġnaïve".replace("ï", "Ã¯"), "STRASSE", "ÑĢÐµÐºÐ¸", "River"):
+            file["model"]["vocab"].setdefault(piece, len(file["model"]["vocab"]))
+        backend = tokenizers.Tokenizer.from_str(json.dumps(file))
+    backend.post_processor = processors.Sequence(
+        [
+            processors.ByteLevel(trim_offsets=False),
+            processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 0)]),
+        ]
+    )
+    return backend
+
+
+def _of_characters(
+    normalizer: normalizers.Normalizer | None, pre_tokenizer: pre_tokenizers.PreTokenizer | None
+) -> tokenizers.Tokenizer:
+    """As SentencePiece's: pieces of characters, over blanks too, and bytes for rare characters."""
+    backend = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    special = ["<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    settings: dict[str, Any] = {"special_tokens": special, "limit_alphabet": 150}
+    file = json.loads(_trained(backend, trainers.BpeTrainer, **settings).to_str())
+    file["added_tokens"] = [each for each in file["added_tokens"] if each["id"] < 2]
+    made = tokenizers.Tokenizer.from_str(json.dumps(file))
+    if normalizer is not None:
+        made.normalizer = normalizer
+    made.pre_tokenizer = pre_tokenizer
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    made.add_tokens([AddedToken("turn", normalized=True), AddedToken("bend", normalized=False, lstrip=True)])
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
+    )
+    return made
+
+
+def _like_mistral(scheme: str | None = None) -> tokenizers.Tokenizer:
+    """With a blank before the text: by a normaliser, as older files say it, or by Metaspace."""
+    if scheme is not None:
+        return _of_characters(None, pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False))
+    steps = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    return _of_characters(normalizers.Sequence(steps), None)
+
+
+def _like_gemma() -> tokenizers.Tokenizer:
+    return _of_characters(normalizers.Replace(" ", "▁"), pre_tokenizers.Split(" ", "merged_with_previous"))
+
+
 def _word_piece(**settings: Any) -> tokenizers.Tokenizer:
     """With a template as files had it once, and added tokens that are looked for after the normaliser."""
     backend = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20))
@@ -296,6 +369,14 @@ KINDS = {
     "byte-level": (lambda: _byte_level().to_str(), COUNT),
     "with single digits": (lambda: _single_digits().to_str(), COUNT),
     "like RoBERTa": (lambda: _like_roberta().to_str(), 200),
+    "like Qwen": (lambda: _by_expression(_QWEN, composes=True).to_str(), COUNT),
+    "like Llama 3": (lambda: _by_expression(_QWEN.replace("N}|", "N}{1,3}|"), whole=True).to_str(), 300),
+    "like Tekken": (lambda: _by_expression(_TEKKEN, whole=True).to_str(), 300),
+    "like Gemma": (lambda: _like_gemma().to_str(), 500),
+    "like Mistral": (lambda: _like_mistral().to_str(), 300),
+    "with a blank before each part": (lambda: _like_mistral("always").to_str(), 300),
+    "with a blank before the text": (lambda: _like_mistral("first").to_str(), 300),
+    "with no blank before the text": (lambda: _like_mistral("never").to_str(), 300),
     "cased": (lambda: _word_piece(lowercase=False, strip_accents=False).to_str(), 200),
     "uncased with accents": (lambda: _word_piece(strip_accents=False, clean_text=False).to_str(), 200),
     "cased without accents": (lambda: _word_piece(lowercase=False, strip_accents=True).to_str(), 200),
@@ -326,7 +407,7 @@ def test_tokens_are_pythons(kind: str, tmp_path: Path) -> None:
     assert refused < count / 30
 
 
-@pytest.mark.parametrize("kind", ["default", "byte-level", "like RoBERTa"])
+@pytest.mark.parametrize("kind", ["default", "byte-level", "like RoBERTa", "like Gemma"])
 def test_every_token_is_shown_as_in_python(kind: str, tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_str(KINDS[kind][0]())
     ids = list(range(tokenizer.highest_id + 2))

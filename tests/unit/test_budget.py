@@ -24,7 +24,7 @@ BUDGET = {
     "pruning": (290, 6),
     "scaling": (460, 4),
     "serving": (2_070, 3),
-    "text": (2_978, 9),
+    "text": (3_076, 9),
     "tracing": (8_985, 63),
     "training": (4_120, 20),
     "views": (2_980, 7),

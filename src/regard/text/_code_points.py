@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import regex  # type: ignore[import-untyped, unused-ignore]
-from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import normalizers, pre_tokenizers
 
 from regard.text._words import INVISIBLE, SIGNS
 
@@ -105,7 +105,7 @@ def of_words() -> Mapping[str, npt.NDArray[Any]]:
         "unseen": _matches(INVISIBLE),
         "mark": _matches(r"\p{M}"),
         "space": _matches(r"\p{White_Space}"),
-        "strip": _members(filter(str.isspace, _every())),
+        "strip": members(filter(str.isspace, _every())),
     }
 
 
@@ -120,12 +120,9 @@ def _folded() -> dict[str, str]:
     return {one: many for one in _every() if (many := one.casefold()) != one}
 
 
-@cache
-def of_byte_level() -> dict[str, Bools]:
-    """How GPT-2's expression sees a character: letter, number, blank, or none of these."""
-    patterns = {"letter": r"\p{L}", "number": r"\p{N}", "blank": r"\s"}
-    cut = {name: pre_tokenizers.Split(Regex(each), "removed") for name, each in patterns.items()}
-    return {name: _gaps(each.pre_tokenize_str(_text())) for name, each in cut.items()}
+def left_out(cutting: pre_tokenizers.PreTokenizer) -> Bools:
+    """The characters that a pre-tokenizer drops, whatever stands beside them."""
+    return _gaps(cutting.pre_tokenize_str(_text()))
 
 
 @cache
@@ -134,7 +131,7 @@ def digits() -> Bools:
     cutting = pre_tokenizers.Digits(individual_digits=True)
     alone = {piece for piece, _ in cutting.pre_tokenize_str(_text()) if len(piece) == 1}
     within = cutting.pre_tokenize_str("aa" + "aa".join(sorted(alone)) + "aa")
-    return _members(piece for piece, _ in within if len(piece) == 1)
+    return members(piece for piece, _ in within if len(piece) == 1)
 
 
 @cache
@@ -151,11 +148,11 @@ def of_bert() -> dict[str, Bools]:
     # One that stands alone here may be a letter between two signs; not so between other letters.
     within = cutting.pre_tokenize_str("aa" + "aa".join(sorted(alone)) + "aa")
     return {
-        "dropped": _members(one for one, many in into.items() if not many),
-        "blank": _members(one for one, many in into.items() if many == " "),
-        "chinese": _members(chinese),
+        "dropped": members(one for one, many in into.items() if not many),
+        "blank": members(one for one, many in into.items() if many == " "),
+        "chinese": members(chinese),
         "separator": _gaps(pieces),
-        "punctuation": _members(piece for piece, _ in within if len(piece) == 1),
+        "punctuation": members(piece for piece, _ in within if len(piece) == 1),
     }
 
 
@@ -168,6 +165,14 @@ def decomposed() -> dict[str, str]:
         for one in dict.fromkeys((*found, *map(chr, _HANGUL)))
         if ord(one) not in _HANGUL or found.get(one) != unicodedata.normalize("NFD", one)
     }
+
+
+@cache
+def composed() -> dict[str, str]:
+    """The two characters of which NFC makes one; Hangul is left to arithmetic."""
+    nfc = normalizers.NFC().normalize_str
+    whole = {one: many for one, many in decomposed().items() if ord(one) not in _HANGUL and nfc(many) == one}
+    return {one: rest + many[-1] for one, many in whole.items() if len(rest := nfc(many[:-1])) == 1}
 
 
 @cache
@@ -198,7 +203,7 @@ def nonspacing() -> Bools:
         normalizers.BertNormalizer(**_OFF | {"strip_accents": True}).normalize_str,
         (one for one in _text() if one not in decomposed() and ord(one) not in _HANGUL),
     )
-    return _members(one for one, many in stripped.items() if not many)
+    return members(one for one, many in stripped.items() if not many)
 
 
 @cache
@@ -235,7 +240,8 @@ def _gaps(pieces: Iterable[tuple[str, tuple[int, int]]]) -> Bools:
     return _spread(found)
 
 
-def _members(characters: Iterable[str]) -> Bools:
+def members(characters: Iterable[str]) -> Bools:
+    """These characters, and those that are like the first of their kind."""
     found = np.zeros(_COUNT, np.bool_)
     found[[ord(one) for one in characters]] = True
     return _spread(found)

@@ -10,7 +10,7 @@ from typing import Final
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
-_GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _BLANKS: Final = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _CONTRACTED: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _BEFORE: Final = r"[^\r\n\p{L}\p{N}]?"
@@ -107,7 +107,7 @@ _CUTS: Final = (
         ],
     ),
     # No family's: llama.cpp's own, for files that name it.
-    Cut(names=["default"], steps=[r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"]),
+    Cut(names=["default"], steps=[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"]),
 )
 CUTS: Final = {name: cut for cut in _CUTS for name in cut.names}
 """By the name in `tokenizer.ggml.pre`."""

@@ -1,8 +1,8 @@
 """A tokenizer as plain values, for the page's JavaScript: `views/static/live/tokenizer.js` reads them.
 
-Only what BERT, DistilBERT, RoBERTa, GPT-2 and SmolLM are made of is written: WordPiece after BERT's
-normaliser, and pairs of bytes, before which digits may be set apart. Every other component is refused by
-name: a page that gave other tokens than Python would show another model.
+What is written: WordPiece after BERT's normaliser, and byte pairs, of bytes (GPT-2, Qwen) or of
+SentencePiece's characters (Llama, Mistral, Gemma). Every other component is refused by name: a page that gave
+other tokens than Python would show another model.
 """
 
 import json
@@ -14,40 +14,41 @@ import tokenizers
 from regard.core.errors import InputError
 from regard.text._code_points import (
     Table,
+    composed,
     decomposed,
-    digits,
     folds,
     lowered,
     nonspacing,
     of_bert,
-    of_byte_level,
     of_words,
     ranks,
 )
-from regard.text._sentencepiece import Renumbered
+from regard.text._cuts import GPT2
+from regard.text._cutting import cuts
+from regard.text._sentencepiece import BLANK, Renumbered
 from regard.text._words import SEGMENT, SIGNS
 
 _Json = Mapping[str, Any]
 
-_Parts = Mapping[str, str | None]
+# The settings of a BPE that change what it does, each with the values that the page has.
+_PLAIN: Final[Mapping[str, tuple[Any, ...]]] = {
+    "dropout": (None, 0),
+    "continuing_subword_prefix": (None, ""),
+    "end_of_word_suffix": (None, ""),
+}
 
-_WORD_PIECE: Final[_Parts] = {
-    "model": "WordPiece",
-    "normalizer": "BertNormalizer",
-    "pre_tokenizer": "BertPreTokenizer",
-}
-_BYTE_PAIRS: Final[_Parts] = {"model": "BPE", "normalizer": None, "pre_tokenizer": "ByteLevel"}
-# The settings that change what a component does, each with the values that the page has.
-_PLAIN: Final[Mapping[str, Mapping[str, tuple[Any, ...]]]] = {
-    "BPE": {
-        "dropout": (None, 0),
-        "continuing_subword_prefix": (None, ""),
-        "end_of_word_suffix": (None, ""),
-        "ignore_merges": (False,),
-    },
-    "ByteLevel": {"use_regex": (True,)},
-    "Digits": {"individual_digits": (True,)},
-}
+_SIGNED: Final = {"type": "Replace", "of": ord(" "), "by": ord(BLANK)}
+_FRONT: Final = {"type": "Prepend", "sign": ord(BLANK)}
+_SPACED: Final = {"type": "Metaspace", "replacement": BLANK, "split": False}
+_STEPS: Final[Sequence[tuple[_Json, Sequence[_Json]]]] = (
+    ({"type": "NFC"}, [{"type": "NFC"}]),
+    ({"type": "Prepend", "prepend": BLANK}, [_FRONT | {"when": "always"}]),
+    ({"type": "Replace", "pattern": {"String": " "}, "content": BLANK}, [_SIGNED]),
+    (_SPACED | {"prepend_scheme": "always"}, [_SIGNED, _FRONT | {"when": "missing"}]),
+    (_SPACED | {"prepend_scheme": "first"}, [_SIGNED, _FRONT | {"when": "first"}]),
+    (_SPACED | {"prepend_scheme": "never"}, [_SIGNED]),
+)
+"""What normalizers and pre-tokenizers do to a text before it is cut: see static/live/steps.js."""
 
 
 def portable(
@@ -61,19 +62,9 @@ def portable(
         raise _refused(source, "its ids are renumbered, as Marian's")
     parts: dict[str, Any] = json.loads(backend.to_str())
     kind = parts["model"]["type"]
-    wanted = {"WordPiece": _WORD_PIECE, "BPE": _BYTE_PAIRS}.get(kind)
-    if wanted is None:
+    maker = {"WordPiece": _word_piece, "BPE": _byte_pairs}.get(kind)
+    if maker is None:
         raise _refused(source, f"its model is {kind}")
-    # What cuts a text first may set digits apart.
-    before = parts["pre_tokenizer"]
-    cuts = before["pretokenizers"] if before and before["type"] == "Sequence" else [before]
-    if kind == "BPE" and len(cuts) == 2:
-        _check(source, "pre_tokenizer", cuts[0], "Digits")
-        if cuts[1].get("add_prefix_space"):
-            raise _refused(source, "its pre-tokenizer puts a blank before every digit")
-        parts["pre_tokenizer"] = cuts[1]
-    for name, type_name in wanted.items():
-        _check(source, name, parts[name], type_name)
     # The file that it writes has only one of several pieces with an id.
     parts["model"]["vocab"] = backend.get_vocab(with_added_tokens=False)
     pieces = _pieces(source, parts["model"]["vocab"])
@@ -81,14 +72,10 @@ def portable(
     words = dict(of_words())
     table.number("sign", words.pop("sign"))
     table.flags(words)
-    maker = _word_piece if kind == "WordPiece" else _byte_pairs
     added = _added(backend, source, parts)
     special = [each["content"] for each in added if each["special"]]
     table.map("folds", folds(special))
     model = {"type": kind, "pieces": pieces} | maker(source, parts, table)
-    if parts["pre_tokenizer"] is not before:
-        table.flags({"digit": digits()})
-        model["digits"] = True
     return {
         "model": model,
         "added": added,
@@ -104,20 +91,16 @@ def portable(
 def _refused(source: str, what: str) -> InputError:
     return InputError(
         f"{source} cannot be written into a page: {what}. A live page has the tokenizers of BERT (WordPiece "
-        "after BertNormalizer), GPT-2, RoBERTa and SmolLM (BPE after ByteLevel, or after single digits); "
-        "`regard look` without --live draws any model."
+        "after BertNormalizer), of GPT-2, SmolLM, Llama 3 and Qwen (BPE of bytes), and of Llama 2, Mistral "
+        "and Gemma (BPE with byte_fallback); `regard look` without --live draws any model."
     )
 
 
-def _check(source: str, name: str, part: _Json | None, wanted: str | None) -> None:
-    """Refuse a part of another type, or with a setting that the page does not have."""
-    said = name.replace("_", "-")
+def _check(source: str, name: str, part: _Json | None, wanted: str) -> None:
+    """Refuse a part of another type."""
     found = None if part is None else part["type"]
     if found != wanted:
-        raise _refused(source, f"its {said} is {found or 'missing'}, not {wanted or 'nothing'}")
-    for setting, plain in _PLAIN.get(found or "", {}).items():
-        if part is not None and part.get(setting, plain[0]) not in plain:
-            raise _refused(source, f"its {said} has {setting} = {part[setting]!r}")
+        raise _refused(source, f"its {name} is {found or 'missing'}, not {wanted}")
 
 
 def _pieces(source: str, vocabulary: Mapping[str, int]) -> list[str | None]:
@@ -132,6 +115,8 @@ def _pieces(source: str, vocabulary: Mapping[str, int]) -> list[str | None]:
 
 def _word_piece(source: str, parts: _Json, table: Table) -> dict[str, Any]:
     model, normalizer = parts["model"], parts["normalizer"]
+    _check(source, "normalizer", normalizer, "BertNormalizer")
+    _check(source, "pre-tokenizer", parts["pre_tokenizer"], "BertPreTokenizer")
     if model["unk_token"] not in model["vocab"]:
         raise _refused(source, f"its vocabulary lacks {model['unk_token']!r}, the token of unknown words")
     strip = normalizer["strip_accents"]
@@ -143,9 +128,8 @@ def _word_piece(source: str, parts: _Json, table: Table) -> dict[str, Any]:
     }
     table.flags(of_bert())
     if steps["strip"]:
-        table.number("rank", ranks())
+        _take_apart(table)
         table.flags({"nonspacing": nonspacing()})
-        table.map("decomposed", decomposed())
     if steps["lower"]:
         table.map("lowered", lowered())
     return {
@@ -161,17 +145,76 @@ _ALPHABET = "".join(map(chr, range(0x21, 0x7F))) + "Ġ"
 
 
 def _byte_pairs(source: str, parts: _Json, table: Table) -> dict[str, Any]:
-    vocabulary, merges = parts["model"]["vocab"], parts["model"]["merges"]
+    model, before = parts["model"], _flat(parts["pre_tokenizer"], "pretokenizers")
+    for setting, plain in _PLAIN.items():
+        if model[setting] not in plain:
+            raise _refused(source, f"its model has {setting} = {model[setting]!r}")
+    of_bytes = bool(before) and before[-1]["type"] == "ByteLevel"
+    if not (of_bytes or model["byte_fallback"]):
+        raise _refused(source, "its model has byte_fallback = False, and its pre-tokenizer no ByteLevel")
     # A page refuses texts with bytes that no piece spells; a vocabulary without common ones is another kind.
-    missing = sorted(set(_ALPHABET) - vocabulary.keys())
+    wanted = _ALPHABET if of_bytes else [f"<0x{byte:02X}>" for byte in range(256)]
+    missing = sorted(set(wanted) - model["vocab"].keys())
     if missing:
         raise _refused(source, f"its vocabulary lacks the bytes {' '.join(missing)}")
-    table.flags(of_byte_level())
-    pairs = [each.split(" ") if isinstance(each, str) else each for each in merges]
+    normalizer = [
+        step
+        for each in _flat(parts["normalizer"], "normalizers")
+        for step in _steps(source, "normalizer", each)
+    ]
+    if {"type": "NFC"} in normalizer:
+        _take_apart(table)
+        table.map("composed", composed())
+    steps: list[_Json] = []
+    cutting = []
+    if of_bytes:
+        *cutting, last = before
+        if last["add_prefix_space"] and cutting:
+            raise _refused(source, "its pre-tokenizer puts a blank before every part")
+        if last["add_prefix_space"]:
+            steps.append({"type": "Prepend", "sign": ord(" "), "when": "missing"})
+        if last["use_regex"]:
+            cutting.append(_split({"Regex": GPT2}, "Isolated"))
+    # Gemma's cuts at blanks, of which its normalizer has left none.
+    elif before != [_split({"String": " "}, "MergedWithPrevious")] or _SIGNED not in normalizer:
+        steps = [step for each in before for step in _steps(source, "pre-tokenizer", each)]
+    try:
+        signs, expressions = cuts(cutting)
+    except InputError as error:
+        raise _refused(source, str(error)) from None
+    table.number("cut", signs)
+    pairs = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
     return {
-        "merges": [vocabulary[piece] for pair in pairs for piece in pair],
-        "blank": parts["pre_tokenizer"]["add_prefix_space"],
+        "merges": [model["vocab"][piece] for pair in pairs for piece in pair],
+        "normalizer": normalizer,
+        "steps": steps,
+        "cuts": expressions,
+        "spelling": "bytes" if of_bytes else "characters",
+        "whole": model["ignore_merges"],
     }
+
+
+def _split(pattern: _Json, behavior: str) -> _Json:
+    return {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": False}
+
+
+def _flat(part: _Json | None, name: str) -> list[_Json]:
+    """The components of a sequence of sequences."""
+    if part is None or part["type"] != "Sequence":
+        return [] if part is None else [part]
+    return [each for inner in part[name] for each in _flat(inner, name)]
+
+
+def _steps(source: str, name: str, part: _Json) -> Sequence[_Json]:
+    for known, steps in _STEPS:
+        if part == known:
+            return steps
+    raise _refused(source, f"its {name} has {dict(part)}")
+
+
+def _take_apart(table: Table) -> None:
+    table.number("rank", ranks())
+    table.map("decomposed", decomposed())
 
 
 def _added(backend: tokenizers.Tokenizer, source: str, parts: _Json) -> list[dict[str, Any]]:
@@ -222,13 +265,13 @@ def _template(backend: tokenizers.Tokenizer, source: str, processor: _Json | Non
         return around
 
     kind = None if processor is None else processor["type"]
-    if (
-        processor is None or kind == "ByteLevel"
-    ):  # which is about spans alone, and regard has its own rule there
+    inner = [each for each in (processor or {}).get("processors", ()) if each["type"] != "ByteLevel"]
+    # That is about spans alone, and regard has its own rule there.
+    if processor is None or kind == "ByteLevel":
         single: _Around = [("A", 0)]
         pair: _Around = [("A", 0), ("B", 1)]
-    elif kind == "Sequence" and len(processor["processors"]) == 1:
-        return _template(backend, source, processor["processors"][0])
+    elif kind == "Sequence" and len(inner) < 2:
+        return _template(backend, source, *(inner or [None]))
     elif kind in ("BertProcessing", "RobertaProcessing"):
         [cls], [sep] = (known([name], [id]) for name, id in (processor["cls"], processor["sep"]))
         single = [(cls, 0), ("A", 0), (sep, 0)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Backend
 
 from regard.core.errors import InputError
@@ -43,40 +43,60 @@ REFUSED: dict[str, tuple[str, Change, str]] = {
     ),
     "a normalizer": (
         "byte_level",
-        _set("normalizer", normalizers.NFC()),
-        "its normalizer is NFC, not nothing",
+        _set("normalizer", normalizers.Lowercase()),
+        "its normalizer has {'type': 'Lowercase'}",
     ),
     "another pre-tokenizer": (
         "wordpiece",
         _set("pre_tokenizer", pre_tokenizers.Whitespace()),
         "its pre-tokenizer is Whitespace, not BertPreTokenizer",
     ),
-    "another cut": (
+    "another blank": (
         "byte_level",
-        _set("pre_tokenizer", pre_tokenizers.ByteLevel(use_regex=False)),
-        "its pre-tokenizer has use_regex = False",
+        _set("normalizer", normalizers.Prepend("_")),
+        "its normalizer has {'type': 'Prepend', 'prepend': '_'}",
+    ),
+    "another kind of cut": (
+        "byte_level",
+        _set("pre_tokenizer", _after(pre_tokenizers.Split(Regex("a"), "removed"))),
+        "its pre-tokenizer has {'type': 'Split', 'pattern': {'Regex': 'a'}, 'behavior': 'Removed'",
+    ),
+    "an expression that means another thing elsewhere": (
+        "byte_level",
+        _set("pre_tokenizer", _after(pre_tokenizers.Split(Regex(r"\s+$"), "isolated"))),
+        r"its pre-tokenizer cuts by '\\s+$', of which '$' is not known",
+    ),
+    "a greed that another library lacks": (
+        "byte_level",
+        _set("pre_tokenizer", _after(pre_tokenizers.Split(Regex("a?+b"), "isolated"))),
+        "its pre-tokenizer cuts by 'a?+b', of which '?+b' is not known",
+    ),
+    "no bytes": (
+        "byte_level",
+        _set("pre_tokenizer", None),
+        "its model has byte_fallback = False, and its pre-tokenizer no ByteLevel",
+    ),
+    "characters without bytes": (
+        "byte_level",
+        lambda backend: (_set("pre_tokenizer", None)(backend), _set_in_model("byte_fallback", True)(backend)),
+        "its vocabulary lacks the bytes <0x00> <0x01>",
     ),
     "digits in groups": (
         "byte_level",
         _set("pre_tokenizer", _after(pre_tokenizers.Digits(individual_digits=False))),
-        "its pre-tokenizer has individual_digits = False",
+        "its pre-tokenizer has {'type': 'Digits', 'individual_digits': False}",
     ),
     "another cut before it": (
         "byte_level",
         _set("pre_tokenizer", _after(pre_tokenizers.Punctuation())),
-        "its pre-tokenizer is Punctuation, not Digits",
+        "its pre-tokenizer has {'type': 'Punctuation',",
     ),
     "a blank before each digit": (
         "byte_level",
         _set("pre_tokenizer", _after(pre_tokenizers.Digits(individual_digits=True), blank=True)),
-        "its pre-tokenizer puts a blank before every digit",
+        "its pre-tokenizer puts a blank before every part",
     ),
     "chance": ("byte_level", _set_in_model("dropout", 0.1), "its model has dropout = 0.1"),
-    "whole words first": (
-        "byte_level",
-        _set_in_model("ignore_merges", True),
-        "its model has ignore_merges = True",
-    ),
     "a single word": (
         "wordpiece",
         lambda backend: backend.add_tokens([AddedToken("bank", single_word=True)]),

@@ -7,6 +7,7 @@
  * @property {number[]} runs In turn how many code points, from 0 on, and of which class.
  * @property {number[][]} folds A code point, and what it becomes when case is folded.
  * @property {number[][]} [decomposed] The same, when letters and accents are taken apart.
+ * @property {number[][]} [composed] A code point, and the two of which it is made.
  * @property {number[][]} [lowered] The same, in lower case.
  */
 
@@ -41,7 +42,7 @@ export function makeCharacters(facts) {
 
     /**
      * What some code points become; the others stay what they are.
-     * @param {"folds" | "decomposed" | "lowered"} name
+     * @param {"folds" | "decomposed" | "composed" | "lowered"} name
      * @returns {Map<number, number[]>}
      */
     map(name) {

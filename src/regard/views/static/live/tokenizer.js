@@ -12,16 +12,17 @@ import { readable } from "../base/dom.js";
 import { makeFinder } from "./added.js";
 import { aligned } from "./aligned.js";
 import { makeBertNormalizer } from "./bert_normalizer.js";
-import { makeByteLevel } from "./byte_level.js";
+import { makeBytePairs } from "./bpe.js";
 import { codesOf, makeCharacters, TextRefused, textOf } from "./characters.js";
-import { readPiece } from "./pieces.js";
+import { readPieces, SPELLINGS } from "./spelling.js";
+import { makeSteps } from "./steps.js";
 import { makeWordPiece } from "./wordpiece.js";
 import { isBlank, makeAligner, makeSplitter, wordsOf } from "./words.js";
 
 /**
  * @import { AddedFacts } from "./added.js"
  * @import { Piece } from "./aligned.js"
- * @import { ByteLevelFacts } from "./byte_level.js"
+ * @import { BytePairFacts } from "./bpe.js"
  * @import { CharacterFacts } from "./characters.js"
  * @import { WordPieceFacts } from "./wordpiece.js"
  * @import { Span } from "./words.js"
@@ -29,7 +30,7 @@ import { isBlank, makeAligner, makeSplitter, wordsOf } from "./words.js";
 
 /**
  * @typedef {object} TokenizerFacts What Python writes.
- * @property {WordPieceFacts | ByteLevelFacts} model
+ * @property {WordPieceFacts | BytePairFacts} model
  * @property {AddedFacts[]} added
  * @property {{ single: [number | string, number][], pair: [number | string, number][] }} template What stands around
  *   one text and around two, in order: an id, or "A" or "B" for a text, each with its type.
@@ -87,12 +88,13 @@ export function makeTokenizer(facts) {
     space,
   );
   const unknown = model.type === "WordPiece" ? model.unknown : -1;
-  const normalize = model.type === "WordPiece" ? makeBertNormalizer(model.steps, characters) : undefined;
-  const cutUp = model.type === "WordPiece" ? makeWordPiece(model, characters) : makeByteLevel(model, characters);
+  const isWordPiece = model.type === "WordPiece";
+  const normalize = isWordPiece ? makeBertNormalizer(model.steps, characters) : makeSteps(model.normalizer, characters);
+  const cutUp = isWordPiece ? makeWordPiece(model, characters) : makeBytePairs(model, characters);
   const contents = new Map(added.map((each) => [each.id, each.content]));
   const folded = new Map(added.filter((each) => each.special).map((each) => [each.id, each.folded]));
 
-  return { encode, read, readAll: (/** @type {number[]} */ ids) => readAll(ids.map(pieceOf)) };
+  return { encode, read, readAll };
 
   /**
    * The piece of an id, as in the vocabulary; null where there is none.
@@ -110,12 +112,15 @@ export function makeTokenizer(facts) {
   function read(id) {
     const piece = pieceOf(id);
     if (piece === null) return { text: String(id), isText: false };
-    return model.type === "BPE" && !contents.has(id) ? readPiece(piece) : { text: piece, isText: true };
+    return contents.has(id) ? { text: piece, isText: true } : readAll([id]);
   }
 
-  /** Several pieces, which may be parts of one character. @param {(string | null)[]} pieces */
-  function readAll(pieces) {
-    return readPiece(pieces.join(""));
+  /** Several ids, which may be parts of one character. @param {number[]} ids */
+  function readAll(ids) {
+    const pieces = ids.map((id) => pieceOf(id) ?? "");
+    return model.type === "BPE"
+      ? readPieces(SPELLINGS[model.spelling], pieces)
+      : { text: pieces.join(""), isText: true };
   }
 
   /**
@@ -222,7 +227,7 @@ export function makeTokenizer(facts) {
     /** @type {Piece[]} */
     const pieces = [];
     for (const outer of inText(aligned(codes))) {
-      const inner = outer.id !== undefined ? [outer] : inNormalized(normalize?.(outer.text) ?? outer.text);
+      const inner = outer.id !== undefined ? [outer] : inNormalized(normalize(outer.text));
       for (const { text, id } of inner) {
         if (id === undefined) for (const piece of cutUp(text)) pieces.push(piece);
         else {
