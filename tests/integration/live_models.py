@@ -1,15 +1,17 @@
 """Tiny models that a live page can hold, with tokenizers of the kinds that it knows."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 import regard
 from regard.checkpoints import to_hf, write_tensors
 from regard.models import family_of
+from regard.positions import Rotary
 from unit.models.folders import network
 
 MOST_TOKENS = 79  # a ready sentence takes 60, letter by letter
@@ -47,10 +49,64 @@ def _byte_pairs(*, digits: bool = False) -> Tokenizer:
     return made
 
 
+def _qwen() -> Tokenizer:
+    """Bytes, after NFC, of what an expression finds."""
+    made = _byte_pairs()
+    made.normalizer = normalizers.NFC()
+    words = r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+"
+    cut = pre_tokenizers.Split(Regex(words), "isolated")
+    last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.pre_tokenizer = pre_tokenizers.Sequence([cut, last])
+    return made
+
+
+def _sentence_pieces(*, prefix: bool) -> Tokenizer:
+    """Mistral's kind, or Gemma's: characters with a sign for the blank, and bytes for others."""
+    merges = [("t", "h"), ("th", "e"), ("▁", "the"), ("i", "n"), ("in", "g"), ("▁", "b")]
+    pieces = ["<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *LETTERS]
+    pieces += ["".join(pair) for pair in merges]
+    vocabulary = {piece: id for id, piece in enumerate(pieces)}
+    made = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    steps = [normalizers.Prepend("▁")] if prefix else []
+    made.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
+    if not prefix:
+        made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tail = [decoders.Strip(" ", 1, 0)] if prefix else []
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *tail]
+    )
+    made.add_special_tokens(pieces[:2])
+    made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return made
+
+
+_TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
+    "bert": _word_pieces,
+    "distilbert": _word_pieces,
+    "gpt2": _byte_pairs,
+    "llama": lambda: _byte_pairs(digits=True),
+    "qwen2": _qwen,
+    "qwen3": _qwen,
+    "mistral": lambda: _sentence_pieces(prefix=True),
+    "gemma2": lambda: _sentence_pieces(prefix=False),
+    "gemma3_text": lambda: _sentence_pieces(prefix=False),
+}
+_ROPE = {"sliding_attention": Rotary(8, base=100.0), "full_attention": Rotary(8, base=1000.0)}
+_GROUPED = {"num_heads": 6, "num_kv_heads": 3}
+_GEMMA = _GROUPED | {"head_dim": 8, "query_scalar": 7, "sliding_window": 2 * MOST_TOKENS, "rope": _ROPE}
+_MORE: dict[str, dict[str, Any]] = {
+    "llama": _GROUPED,
+    "mistral": _GROUPED | {"sliding_window": 2 * MOST_TOKENS},
+    "gemma2": _GEMMA
+    | {"rope": dict.fromkeys(_ROPE, Rotary(8, base=100.0)), "softcap": 2.0, "final_softcap": 3.0},
+    "gemma3_text": _GEMMA,
+}
+
+
 def live_model(folder: Path, family: str) -> regard.Model:
     """A BERT with a masked-LM head, or a decoder with its head, of random numbers, from files."""
     folder.mkdir()
-    tokenizer = _word_pieces() if "bert" in family else _byte_pairs(digits=family == "llama")
+    tokenizer = _TOKENIZERS[family]()
     sizes: dict[str, Any] = {
         "vocab_size": tokenizer.get_vocab_size(),
         "d_model": 24,
@@ -58,8 +114,7 @@ def live_model(folder: Path, family: str) -> regard.Model:
         "d_ff": 40,
     }
     head = {"bert": "masked-lm", "distilbert": None}.get(family, "language-model")
-    if family == "llama":
-        sizes |= {"num_heads": 6, "num_kv_heads": 3}
+    sizes |= _MORE.get(family, {})
     torch.manual_seed(0)
     made = network(family, **sizes, max_seq_len=MOST_TOKENS, head=head)
     for parameter in made.parameters():

@@ -101,6 +101,41 @@ def test_what_comes_next_is_pythons(text: str, page: BrowserPage, rounded: regar
     expect(page.locator(".door-said")).to_contain_text(re.compile(r"comes next, with .*: it is read"))
 
 
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"])
+def test_other_families_write_as_python_does(
+    family: str, open_page: Callable[..., BrowserPage], tmp_path: Path
+) -> None:
+    model = live_model(tmp_path / "model", family)
+    model.live_page(OPENING).write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", start=True)
+    _settle(page)
+    rounded = regard.Model(packed(model.loaded).rounded)
+    # Python's own numbers at first; what follows is the page's, word by word and all views.
+    for text in (OTHER, "  don'T e\u0301té", "In 1969, a\nriver 鱼"):
+        _type(page, text)
+        logits = _logits(rounded, text)
+        likeliest = logits.topk(5)
+        np.testing.assert_allclose(
+            _styles(page, "--share"), logits.softmax(0)[likeliest.indices], atol=1e-4, err_msg=text
+        )
+        expect(page.locator(".live-status")).to_contain_text(" ms.")
+        trace = rounded.trace(text)
+        page.wait_for_function(
+            "count => regard.source.tokens('decoder', 'query').length === count", arg=len(trace.tokens)
+        )
+        for layer in trace.layers_of("decoder"):
+            rows = page.evaluate(
+                "([layer, count]) => Array.from({ length: count }, (_, query) =>"
+                " [...regard.weightsRow(layer, 2, query)])",
+                [layer, len(trace.tokens)],
+            )
+            np.testing.assert_allclose(rows, trace.weights(layer, 2), atol=1e-4)
+    # And step by step.
+    found = page.evaluate("regard.source.steps('decoder', 1, 2, 3)")
+    np.testing.assert_allclose(found["weights"], trace.weights(1, 2, query=3)[0], atol=1e-4)
+    assert (found["capped"] is not None) == (family == "gemma2")
+
+
 def test_a_word_is_taken_by_a_click_and_by_enter(page: BrowserPage, rounded: regard.Model) -> None:
     field, text = page.get_by_label("Type a sentence"), OPENING
     for turn in range(4):

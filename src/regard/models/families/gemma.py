@@ -303,7 +303,7 @@ GEMMA_GGUF = {
 }
 """Files of Gemma, in which norms have their whole weight and not its distance from 1."""
 
-FAMILIES = (
-    Family("gemma2", GemmaConfig, build, GEMMA_KEYS, read_by="GemmaTokenizer", heads_divide=True),
-    Family("gemma3_text", GemmaConfig, build, GEMMA_KEYS, read_by="GemmaTokenizer", heads_divide=True),
+FAMILIES = tuple(
+    Family(name, GemmaConfig, build, GEMMA_KEYS, read_by="GemmaTokenizer", heads_divide=True, live=True)
+    for name in _MEMBERS
 )

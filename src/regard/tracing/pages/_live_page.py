@@ -23,7 +23,8 @@ from regard.checkpoints import Packed
 from regard.core import attention_weights
 from regard.core.errors import CheckpointError, InputError
 from regard.core.tensors import cosine
-from regard.models import FAMILIES, LanguageModelHead, Loaded, StackKind, Transformer, attentions, family_of
+from regard.models import FAMILIES, LanguageModelHead, Loaded, Transformer, attentions, family_of
+from regard.positions import Rotary
 from regard.text import Tokenizer
 from regard.tracing.pages._names import MOST_WEIGHTS, live_names
 from regard.tracing.pages._page import page_record
@@ -66,36 +67,48 @@ def live_model(loaded: Loaded) -> LiveModel:
     # Numbers of its own, for those that are rounded.
     copy = unpacked(network)
     copy = (deepcopy(network) if copy is network else copy).float()
+    offsets = {
+        f"{name}.weight": each.offset for name, each in copy.named_modules() if isinstance(each, RMSNorm)
+    }
     # Tied weights are one parameter, and so are packed once, under the first of their names.
     for name, parameter in copy.named_parameters():
         if name.startswith("pooler.") or (name.startswith("head.") and not network.has_vocabulary_head):
             continue
-        short = name.removeprefix(f"{kind}.").replace("own_bias", "bias")
+        short = name.removeprefix(f"{kind}.").replace("own_bias", "bias").replace(".before.", ".norm.")
         block = ".".join(short.split(".")[: 2 if short.startswith("layers.") else 1])
         if name in stored:
             packed = stored[name]
             weights.add_stored(block, short, packed.blocks.numpy(), packed.shape, packed.kind.name)
             continue
         with torch.no_grad():
-            wanted = as_array(parameter)
+            wanted = as_array(parameter + offsets.get(name, 0.0))
             read = weights.add(block, short, wanted)
-            is_exact &= bool((read == wanted).all())
-            parameter.data = torch.from_numpy(read).to(parameter.device)
+            if parameter.ndim > 1:
+                is_exact &= bool((read == wanted).all())
+                parameter.data = torch.from_numpy(read).to(parameter.device)
     for number, each in enumerate(attentions(copy)[kind]):
         weights.add(f"layers.{number}", f"layers.{number}.attention.triangles", _triangles(each))
+    stack = network.stack(kind)
+    patterns, scale = stack.patterns, stack.embeddings.scale
     limits = (network.limit(kind), config.max_seq_len, getattr(config, "sliding_window", None), MOST_TOKENS)
     description = {
         "blocks": weights.sums(),
         "tensors": weights.tensors,
         "dim": config.d_model,
+        "scale": None if scale == 1 else scale,
         "layers": [
-            {"heads": each.num_heads, "kvHeads": each.num_kv_heads, "scale": _scale(each)}
-            for each in attentions(network)[kind]
+            {
+                "heads": each.num_heads,
+                "kvHeads": each.num_kv_heads,
+                "scale": _scale(each),
+                "softcap": each.softcap,
+                "rotary": _rotary(pattern.rotary),
+            }
+            for each, pattern in zip(attentions(network)[kind], patterns, strict=True)
         ],
         "norm": "pre" if kind == "decoder" else "post",
         "rms": any(isinstance(each, RMSNorm) for each in network.modules()),
         "gated": any(isinstance(each, GatedFeedForward) for each in network.modules()),
-        "rotary": _rotary(network, kind),
         "activation": config.activation,  # type: ignore[attr-defined]
         "eps": config.norm_eps,  # type: ignore[attr-defined]
         "causal": kind == "decoder",
@@ -104,6 +117,7 @@ def live_model(loaded: Loaded) -> LiveModel:
         "positions": min(each for each in limits if each is not None),
         "names": live_names(kind),
         "head": None if not network.has_vocabulary_head else "masked" if masked else "next",
+        "softcap": getattr(config, "final_softcap", None),
         "output": next(
             (name for name in ("head.output.weight", "embeddings.tokens.weight") if name in weights.tensors),
         ),
@@ -122,9 +136,8 @@ def _stored(network: Transformer) -> dict[str, Packed]:
 _IN_BLOCKS = (PackedLinear, PackedEmbedding)
 
 
-def _rotary(network: Transformer, kind: StackKind) -> dict[str, Any] | None:
-    """How positions turn queries and keys, in every layer alike."""
-    rotary = network.stack(kind).patterns[0].rotary
+def _rotary(rotary: Rotary | None) -> dict[str, Any] | None:
+    """How positions turn queries and keys."""
     if rotary is None:
         return None
     dim = rotary.head_dim if rotary.rotary_dim is None else rotary.rotary_dim
@@ -164,6 +177,10 @@ def _checked(loaded: Loaded) -> Transformer:
     if any(each.kernel is not None for layers in attentions(network).values() for each in layers):
         raise InputError(
             f"a live page computes softmax attention; {loaded.source.name} has another kind; {_WAY_OUT}."
+        )
+    if getattr(network.config, "is_bidirectional", False):
+        raise InputError(
+            f"a live page has decoders that look back; {loaded.source.name} looks ahead; {_WAY_OUT}."
         )
     activation = network.config.activation  # type: ignore[attr-defined]
     if activation not in ACTIVATIONS:
@@ -227,7 +244,7 @@ def live_page(
     """A page that holds the model itself, and works out whatever is typed into it.
 
     Args:
-        loaded: a model of the BERT, DistilBERT, GPT-2 or Llama family, with its tokenizer.
+        loaded: a model of the BERT, DistilBERT, GPT-2, Llama or Gemma families, with its tokenizer.
         text: what the page opens with, worked out by Python.
         pair: a second text beside it, which the model reads too.
         beside: a name for a file beside the page that holds the weights, for a page that a server sends; None

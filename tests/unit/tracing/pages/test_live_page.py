@@ -23,7 +23,7 @@ from regard.blocks import PackedLinear, Packing
 from regard.checkpoints import BLOCK_TYPES, Packed
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.positions import DynamicNTKScaling, Rotary
+from regard.positions import DynamicNTKScaling, LinearScaling, Rotary
 from regard.text import Tokenizer
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.pages._live_page import LiveModel, _chat, live_loss, live_model
@@ -94,7 +94,19 @@ SHAPES = {
     "mistral": ("mistral", {"sliding_window": 7}),
     "qwen2": ("qwen2", {}),
     "qwen3": ("qwen3", {}),
+    "gemma2": ("gemma2", {"sliding_window": 7, "softcap": 2.0, "final_softcap": 1.5}),
+    "gemma3, each kind of layer turned its own way": (
+        "gemma3_text",
+        {
+            "sliding_window": 7,
+            "rope": {
+                "sliding_attention": Rotary(10, base=100.0),
+                "full_attention": Rotary(10, base=1e4, scaling=LinearScaling(8.0)),
+            },
+        },
+    ),
 }
+_NORMED = ("qwen3", "gemma2", "gemma3, each kind of layer turned its own way")
 
 
 @pytest.mark.parametrize("wasm", [True, False], ids=["WebAssembly", "JavaScript"])
@@ -131,7 +143,7 @@ def test_the_pass_is_pythons(shape: str, wasm: bool, tmp_path: Path) -> None:
             )
 
 
-@pytest.mark.parametrize("shape", [each for each in SHAPES if each != "qwen3"])
+@pytest.mark.parametrize("shape", [each for each in SHAPES if each not in _NORMED])
 def test_why_a_head_looks_there_is_pythons(shape: str, tmp_path: Path) -> None:
     family, changes = SHAPES[shape]
     live = live_model(_loaded(family, **changes))
@@ -162,15 +174,17 @@ def test_why_a_head_looks_there_is_pythons(shape: str, tmp_path: Path) -> None:
 
 
 def test_why_is_not_said_where_it_is_not_known(tmp_path: Path) -> None:
-    """Of weights that were dragged and words that are unseen; of keys that are normed."""
+    """Of weights that were dragged and words that are unseen; of keys that are normed, and of sublayers."""
     live = live_model(_loaded("bert"))
     weight = {"layer": 0, "head": 0, "query": 2, "key": 3, "value": 0.5}
     asked = [{"ids": IDS, "why": [1, 0]} | edit for edit in ({"weights": [weight]}, {"unseen": [2]}, {})]
     told = [run["why"] is None for run in _ran(live, tmp_path, asked)["runs"]]
     assert told == [True, True, False]
-    (tmp_path / "normed").mkdir()
-    normed = _ran(live_model(_loaded("qwen3")), tmp_path / "normed", [{"ids": IDS, "why": [1, 0]}])
-    assert normed["runs"][0]["why"] is None
+    for shape in _NORMED:
+        (tmp_path / shape).mkdir()
+        family, changes = SHAPES[shape]
+        normed = _ran(live_model(_loaded(family, **changes)), tmp_path / shape, [{"ids": IDS, "why": [1, 0]}])
+        assert normed["runs"][0]["why"] is None
 
 
 def _dragged(key: int, value: float, *further: tuple[int, float]) -> Any:
@@ -226,7 +240,12 @@ def test_edits_are_pythons(family: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "changes"), [("bert", {}), ("gpt2", {"d_model": 36}), ("distilbert", {}), ("llama", {})]
+    ("family", "changes"),
+    [
+        *(("bert", {}), ("gpt2", {"d_model": 36}), ("distilbert", {}), ("llama", {})),
+        # Of a GELU by tanh, float32 keeps no sign of what is far below 0.
+        ("gemma2", {"sliding_window": 7, "activation": "silu"}),
+    ],
 )
 def test_the_facts_of_a_run_are_those_of_a_page(family: str, changes: dict[str, Any], tmp_path: Path) -> None:
     live = live_model(_loaded(family, **changes))
@@ -425,8 +444,10 @@ def test_the_default_decoder(count: int, tmp_path: Path) -> None:
 
 
 def test_other_models_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"mistral, qwen2, qwen3; tiny is of gemma2; without --live"):
-        live_model(_loaded("gemma2"))
+    with pytest.raises(InputError, match=r"qwen2, qwen3; tiny is of modernbert; without --live"):
+        live_model(_loaded("modernbert"))
+    with pytest.raises(InputError, match="has decoders that look back; tiny looks ahead"):
+        live_model(_loaded("gemma3_text", is_bidirectional=True, head=None))
     with pytest.raises(InputError, match="tiny has mish"):
         live_model(_loaded("bert", activation="mish"))
     with pytest.raises(InputError, match="those of tiny depend on the text's length"):

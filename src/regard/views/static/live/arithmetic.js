@@ -32,6 +32,9 @@ export const ACTIVATIONS = {
   swish: silu,
 };
 
+/** Kept softly within a bound, where there is one. @param {number} x @param {number | null} cap */
+export const capped = (x, cap) => (cap === null ? x : cap * Math.tanh(x / cap));
+
 /**
  * LayerNorm of each row, in place.
  * @param {Float32Array} x rows one after the other

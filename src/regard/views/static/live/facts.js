@@ -87,8 +87,9 @@ export function factsOf(description, encoded, run) {
 }
 
 /** @param {Description} description @param {number} number @param {LayerRun} run @param {Blocks} blocks */
-function layerFacts({ causal, layers, rotary }, number, { heads, kvHeads, dim, q, k, v, dragged }, blocks) {
+function layerFacts({ causal, layers }, number, { heads, kvHeads, dim, q, k, v, dragged }, blocks) {
   const tokens = q.length / heads / dim;
+  const { scale, softcap, rotary } = layers[number];
   const bias = new Float32Array(dragged.length > 0 ? heads * tokens * tokens : 0);
   for (const { head, query, key, bias: added } of dragged) bias[(head * tokens + query) * tokens + key] = added;
   return {
@@ -96,8 +97,8 @@ function layerFacts({ causal, layers, rotary }, number, { heads, kvHeads, dim, q
     heads,
     kvHeads,
     headDim: dim,
-    scale: layers[number].scale,
-    softcap: null,
+    scale,
+    softcap,
     mask: causal ? { low: null, high: 0, keys: null, segments: null, bits: null } : null,
     bias: dragged.length > 0 ? { heads, dense: true, ...blocks.addValues(`bias-${number}`, bias) } : null,
     sinks: null,

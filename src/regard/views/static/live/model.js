@@ -1,8 +1,8 @@
-// A BERT, GPT-2 or Llama, and what is built like them, in the browser: the weights that Python packed (views/_live.py, which says how),
+// A BERT, GPT-2, Llama or Gemma, and what is built like them, in the browser: the weights that Python packed (views/_live.py, which says how),
 // and the forward pass. A pass gives what a page shows of a run, and takes the edits that a reader makes; or, of a text
 // that goes on, the next word alone: then what was read before is kept.
 
-import { likeliest, softmax } from "./arithmetic.js";
+import { capped, likeliest, softmax } from "./arithmetic.js";
 import { crc32 } from "./blocks.js";
 import { drag, rowsOf } from "./edits.js";
 import { openKernel } from "./kernel.js";
@@ -22,12 +22,13 @@ import { Workspace } from "./workspace.js";
  * @property {Record<string, { bytes: number, crc: number }>} blocks
  * @property {Record<string, Packed>} tensors by their names in regard's network
  * @property {number} dim size of the residual stream
- * @property {{ heads: number, kvHeads: number, scale: number }[]} layers
+ * @property {number | null} scale of the learned embeddings
+ * @property {{ heads: number, kvHeads: number, scale: number, softcap: number | null, rotary: Rotary | null }[]} layers
+ *   softcap: the bound of the scaled scores; rotary: how positions turn queries and keys
  * @property {"pre" | "post"} norm where the norms of a layer are
  * @property {boolean} rms whether they are RMSNorm, and not LayerNorm
  * @property {boolean} gated whether the feed-forward network has a gate
  * @property {string} activation
- * @property {Rotary | null} rotary how positions turn queries and keys
  * @property {number} eps
  * @property {boolean} causal
  * @property {number} vocabulary
@@ -35,6 +36,7 @@ import { Workspace } from "./workspace.js";
  * @property {"next" | "masked" | null} head what its head says
  * @property {number[]} ends tokens that end a text
  * @property {string} output the tensor of the output layer
+ * @property {number | null} softcap the bound of the logits
  * @property {number | null} [mask] the token that stands for a word to be guessed
  * @property {import("./naming.js").NamingFacts} names
  * @property {"mean" | "cls" | "last" | null} [pooling]
@@ -210,7 +212,7 @@ export class LiveModel {
   *next(request) {
     const asked = this.checked(request);
     const { work, past } = this;
-    const { layers, tensors, output, vocabulary, dim } = this.description;
+    const { layers, tensors, dim } = this.description;
     const { ids, off, unseen, weights } = asked;
     const first = past.begin(ids, JSON.stringify([off, unseen, weights]));
     if (first < ids.length || !past.logits) {
@@ -225,8 +227,7 @@ export class LiveModel {
       work.take(1);
       work.write(work.x, x);
       if (tensors["norm.weight"]) work.norm(work.x, "norm");
-      work.linear(work.x, output, "head.output.bias", work.logits);
-      past.logits = work.read(work.logits, vocabulary);
+      past.logits = this.logits(work.x);
     }
     const heads = layers.reduce((sum, each) => sum + each.heads, 0);
     return { logits: past.logits, taken: past.taken, rests: past.rests / heads };
@@ -296,7 +297,7 @@ export class LiveModel {
   /** @param {Required<Request>} asked @param {number} [first] position @returns {Run["embedding"]} */
   embed({ ids, types }, first = 0) {
     const { work } = this;
-    const { dim, tensors } = this.description;
+    const { dim, tensors, scale } = this.description;
     const table = (/** @type {string} */ name, /** @type {(token: number) => number} */ number) => {
       const out = new Float32Array(ids.length * dim);
       ids.forEach((_, token) => out.set(work.row(`embeddings.${name}.weight`, number(token)), token * dim));
@@ -305,6 +306,10 @@ export class LiveModel {
     const learned = table("tokens", (token) => ids[token]);
     const rows = [vectors("learned", "embedding", learned, dim)];
     let sum = learned;
+    if (scale !== null) {
+      sum = learned.map((each) => each * scale);
+      rows.push(vectors("scaled", "embedding", sum, dim));
+    }
     const add = (/** @type {string} */ name, /** @type {Float32Array} */ more) => {
       rows.push(vectors(name, "embedding", more, dim));
       sum = sum.map((each, at) => each + more[at]);
@@ -317,7 +322,7 @@ export class LiveModel {
         table("token_types", (token) => types[token]),
       );
     work.write(work.x, sum);
-    if (rows.length > 1) rows.push(vectors("sum", "embedding", sum, dim));
+    if (rows.length > (scale === null ? 1 : 2)) rows.push(vectors("sum", "embedding", sum, dim));
     if (tensors["embeddings.norm.weight"]) {
       work.norm(work.x, "embeddings.norm");
       rows.push(vectors(this.normName, "embedding", work.whole(work.x), dim, work.x.stride / 4));
@@ -336,8 +341,8 @@ export class LiveModel {
   layer(number, asked, past = null) {
     const { work } = this;
     const [name, pre] = [`layers.${number}`, this.description.norm === "pre"];
-    const { heads, kvHeads } = this.description.layers[number];
-    const { dim: wide, tensors, gated, rotary } = this.description;
+    const { heads, kvHeads, rotary } = this.description.layers[number];
+    const { dim: wide, tensors, gated } = this.description;
     const dim = tensors[`${name}.attention.q.weight`].rows / heads;
     const [group, first] = [heads / kvHeads, past?.length ?? 0];
     const linear = (/** @type {Area} */ from, /** @type {string} */ part, /** @type {Area} */ to) =>
@@ -346,7 +351,8 @@ export class LiveModel {
     const rows = [];
     const tell = (/** @type {string} */ what, /** @type {string} */ part, /** @type {Area} */ area) =>
       past ?? rows.push(vectors(what, part, work.whole(area), wide, area.stride / 4));
-    // What a sublayer reads, and the residual sum after it: the norm is before the one or after the other.
+    // What a sublayer reads, and the residual sum after it: the norm is before the one or after the other; Gemma norms what
+    // is added too.
     const before = (/** @type {string} */ part, /** @type {string} */ norm) => {
       if (!pre) return work.x;
       work.copy(work.x, work.y);
@@ -356,6 +362,10 @@ export class LiveModel {
     };
     const after = (/** @type {string} */ part, /** @type {string} */ norm) => {
       tell(part, part, work.y);
+      if (tensors[`${name}.${norm}.after.weight`]) {
+        work.norm(work.y, `${name}.${norm}.after`);
+        tell(this.normName, part, work.y);
+      }
       work.add();
       tell(`x + ${part}`, part, work.x);
       if (pre) return;
@@ -372,7 +382,7 @@ export class LiveModel {
       ["k", work.k, kvHeads],
     ])) {
       if (tensors[`${name}.attention.${part}_norm.weight`]) work.normHeads(area, `${name}.attention.${part}_norm`, of);
-      if (rotary) work.turn(area, of, dim, first);
+      if (rotary) work.turn(area, of, dim, first, rotary);
     }
     const q = work.byHead(work.q, heads * dim, heads);
     const [k, v] = [work.k, work.v].map((area) => work.byHead(area, kvHeads * dim, kvHeads));
@@ -415,6 +425,7 @@ export class LiveModel {
     const { work } = this;
     const { tokens, keys, floats } = work;
     const { causal, layers } = this.description;
+    const { scale, softcap } = layers[layer];
     const rows = new Float64Array(tokens * keys);
     /** @type {LayerRun["names"]} */
     const names = [];
@@ -433,7 +444,7 @@ export class LiveModel {
         const at = (work.weights.at + token * work.weights.stride) / 4;
         const row = rows.subarray(token * keys, (token + 1) * keys);
         row.fill(0, seen);
-        for (let key = 0; key < seen; key += 1) row[key] = floats[at + key] * layers[layer].scale;
+        for (let key = 0; key < seen; key += 1) row[key] = capped(floats[at + key] * scale, softcap);
         if (!unseen.includes(query)) for (const key of unseen) if (key < seen) row[key] = -Infinity;
         softmax(row, seen);
         const changed = changes.get(query);
@@ -464,7 +475,7 @@ export class LiveModel {
    */
   predict(positions, hidden) {
     const { work } = this;
-    const { dim, vocabulary, head, output } = this.description;
+    const { dim, vocabulary, head } = this.description;
     /** @type {Run["predicted"]} */
     const found = [];
     for (let first = 0; first < positions.length; first += 2) {
@@ -481,12 +492,19 @@ export class LiveModel {
         work.norm(work.y, "head.norm");
         read = work.y;
       }
-      work.linear(read, output, "head.output.bias", work.logits);
-      const logits = work.read(work.logits, vocabulary);
+      const logits = this.logits(read);
       for (const [place, at] of two.entries()) {
         found.push({ at, best: likeliest(logits.subarray(place * vocabulary, (place + 1) * vocabulary), BEST) });
       }
     }
     return found;
+  }
+
+  /** What the output layer makes of tokens in an area. @param {Area} area */
+  logits(area) {
+    const { work } = this;
+    const { output, vocabulary, softcap } = this.description;
+    work.linear(area, output, "head.output.bias", work.logits);
+    return work.read(work.logits, vocabulary).map((each) => capped(each, softcap));
   }
 }

@@ -17,7 +17,7 @@ export const LONGEST = 256; // tokens of which a run keeps what it takes
 
 /**
  * Of the last run; null where it was of a longer text or with other edits than heads switched off, and of models that norm
- * their keys.
+ * their keys or what a sublayer gives.
  * @param {LiveModel} model @param {number} layer @param {number} head
  * @returns {Why | null}
  */
@@ -25,7 +25,8 @@ export function pairsOf(model, layer, head) {
   const { last, description } = model;
   if (!last || last.request.ids.length > LONGEST || last.request.unseen.length + last.request.weights.length > 0)
     return null;
-  if (description.tensors[`layers.${layer}.attention.k_norm.weight`]) return null;
+  const normed = ["attention.k_norm", "attention_residual.after"].map((name) => `layers.${layer}.${name}.weight`);
+  if (normed.some((name) => description.tensors[name])) return null;
   const keys = new Keys(model, layer, head);
   const pairs = keys.pairs();
   /** @type {Part[]} */
@@ -221,7 +222,7 @@ class Keys {
 
   /** @param {Float64Array} values */
   turned(values) {
-    if (!this.description.rotary) return values;
+    if (!this.description.layers[this.layer].rotary) return values;
     const found = Float64Array.from(values);
     for (let token = 0; token < this.tokens; token += 1) this.turn(found, token * this.of.dim, token, 1);
     return found;
@@ -229,8 +230,9 @@ class Keys {
 
   /** @param {Float64Array} values @param {number} at @param {number} token @param {1 | -1} way */
   turn(values, at, token, way) {
-    if (!this.description.rotary) return;
-    const { frequencies, layout, amplitude } = this.description.rotary;
+    const { rotary } = this.description.layers[this.layer];
+    if (!rotary) return;
+    const { frequencies, layout, amplitude } = rotary;
     const [apart, step] = layout === "half" ? [frequencies.length, 1] : [1, 2];
     frequencies.forEach((frequency, pair) => {
       const angle = Math.fround(token * frequency);

@@ -277,10 +277,10 @@ export class Workspace {
   /**
    * Turns the pairs of each head's numbers by their positions.
    * @param {Area} area @param {number} heads @param {number} dim @param {number} first position
+   * @param {import("./model.js").Rotary} rotary
    */
-  turn({ at, stride }, heads, dim, first) {
-    const { floats, description } = this;
-    const { frequencies, layout, amplitude } = /** @type {import("./model.js").Rotary} */ (description.rotary);
+  turn({ at, stride }, heads, dim, first, { frequencies, layout, amplitude }) {
+    const { floats } = this;
     const pairs = frequencies.length;
     const [apart, step] = layout === "half" ? [pairs, 1] : [1, 2];
     for (let token = 0; token < this.tokens; token += 1) {
