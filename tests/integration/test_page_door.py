@@ -101,7 +101,9 @@ def test_the_remark_is_true(open_page: OpenPage, bank: tuple[Path, regard.Trace]
     expect(said).to_have_text(remark(11), ignore_case=True)
     expect(page.get_by_role("option", selected=True)).to_have_text("bank")
     shares = page.locator(".door > .door-sentence g").evaluate_all("all => all.map(e => e.dataset.to)")
-    assert sorted(map(int, shares)) == [i for i in range(14) if weights[11, i] >= 0.01]
+    # Of its own share a word has a loop, if it is not too thin.
+    least = [0.1 if i == 11 else 0.01 for i in range(14)]
+    assert sorted(map(int, shares)) == [i for i in range(14) if weights[11, i] >= least[i]]
     # A word that keeps most for itself.
     page.locator(".door > .door-sentence .door-word", has_text="poem").click()
     expect(said).to_have_text(f"In one of 72 heads, poem keeps {share(3, 3)} of its attention for itself.")
@@ -109,9 +111,8 @@ def test_the_remark_is_true(open_page: OpenPage, bank: tuple[Path, regard.Trace]
     marks = page.locator(".door > .door-sentence .to-mark path:first-child")
     ends = marks.evaluate_all("all => all.map(e => e.getPointAtLength(e.getTotalLength()).x)")
     assert 1 <= len(ends) <= 2
-    assert min(ends) == pytest.approx(
-        -14, abs=0.1
-    )  # nine pixels beside the first word, which is padded by five
+    # Nine pixels beside the first word, which is padded by three.
+    assert min(ends) == pytest.approx(-12, abs=0.1)
 
 
 def test_escape_and_a_button_lead_back_to_the_opening(

@@ -11,7 +11,7 @@
 //   guide     one plain sentence on what is to be seen, or (source, values) => such a sentence
 //   home      whether it is the front door: what an address without a word opens, and no tab leads to
 //   fits      (source) => whether there is something for it to show; without it, always
-//   open      called once, when the view is first shown, with page = { source, state, colours }; returns
+//   open      called once, when the view is first shown, with page = { source, state, colours, link }; returns
 //               element           what to show; the tab bar hides it while another view is on
 //               changed(names)    the state changed (a Set of names of fields), or the row source has new rows
 //                                 ("rows" is in it), or the size or the theme of the page ("look" is in it).
@@ -22,7 +22,7 @@
 //               print(on)         before (true) and after (false) printing; returns a function that draws for
 //                                 the paper, or again for the screen, once the style for it is on; optional
 //
-// What a view may use: `make` and the other words of dom.js, the state (state.js), colours (colours.js), units
+// What a view may use: `make` and the other words of dom.js, the state (state.js), colours (colours.js), link (host.js), units
 // (units.js: words or pieces), and of the model only the row source (source.js).
 
 import { VIEW as DIFFERENCE } from "./difference/view.js";

@@ -52,7 +52,7 @@ export function mount(root, source, host, offered) {
     const { name, label } = views.find((each) => each.name === state.values.view);
     if (current) current.view.element.hidden = true;
     if (!open.has(name)) {
-      const made = views.find((each) => each.name === name).open({ source, state, colours });
+      const made = views.find((each) => each.name === name).open({ source, state, colours, link: host.link });
       open.set(name, { view: made, missed: new Set() });
       panel.append(made.element);
       current = open.get(name);

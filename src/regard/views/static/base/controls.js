@@ -61,6 +61,14 @@ export function makeCopy(label, { text, copied, refused }) {
   return { button: makeButton(label, copy), told };
 }
 
+// The same of the address of what is on show; link: as of host.js.
+export const makeCopyLink = (link) =>
+  makeCopy("Copy link", {
+    text: () => link().address,
+    copied: () => `Copied. ${link().said}`,
+    refused: "The browser does not let this page copy: take the link from the address bar.",
+  });
+
 // A button with what it unfolds, which lies over the view: a click beside it, or Escape, puts it away.
 export function makeMenu(label, classes, ...body) {
   const element = make(

@@ -1,6 +1,6 @@
 // What stands around every view: above it the texts, the model, how exact the numbers are and the help.
 
-import { makeButton, makeCopy, makeMenu } from "./controls.js";
+import { makeButton, makeCopyLink, makeMenu } from "./controls.js";
 import { formatDifference, make, readable } from "./dom.js";
 import { heldOf, makeHeld } from "./held.js";
 import { quantities } from "./measures.js";
@@ -62,8 +62,8 @@ function textsOf(source, run) {
   ];
 }
 
-// How exact the numbers are: in a word, and on a click in full.
-function makeExact(source) {
+// How exact the numbers are.
+function exactSaid(source) {
   const { facts } = source;
   const share = facts.every > 1 ? `, in a sample of one query in ${facts.every}` : "";
   const differs = source.kinds.every((kind) => quantities(source, kind)[0] === "difference");
@@ -72,16 +72,18 @@ function makeExact(source) {
     : source.kinds.every((kind) => source.computed(kind))
       ? "computed here from q and k; largest difference from Python"
       : "as they were given; largest difference from them";
-  const said = facts.kernel
-    ? "Python works every number out when you look at it."
-    : facts.here
-      ? facts.here
-      : `Weights ${origin} ${formatDifference(facts.difference)}${share}.`;
+  if (facts.kernel) return "Python works every number out when you look at it.";
+  return facts.here || `Weights ${origin} ${formatDifference(facts.difference)}${share}.`;
+}
+
+// The same in a word, and on a click in full; on the front door the help says it.
+function makeExact(source) {
+  const { facts } = source;
   const of = make("span", { class: "in-full" }, " of the model");
   return makeMenu(
     facts.kernel ? "from Python" : facts.here ? make("span", {}, facts.copy, of) : "checked",
     "exact",
-    make("p", { class: "difference" }, said),
+    make("p", { class: "difference" }, exactSaid(source)),
     ...source.kinds.map((kind) => make("p", {}, `${sizeOf(source, kind)}.`)),
   );
 }
@@ -166,24 +168,15 @@ function makeWayIn(state) {
 // What stands below every view: a caution, and what can be done with the page.
 export function makeFooter(state, host, saves) {
   const next = () => THEMES[(THEMES.indexOf(state.values.theme) + 1) % THEMES.length];
+  const link = host.link && makeCopyLink(host.link);
   const theme = makeButton("", () => state.set({ theme: next() }), { class: "button theme" });
   state.follow(["theme"], () => (theme.textContent = `Theme: ${state.values.theme}`));
   return make(
     "footer",
     { class: "footer" },
     make("p", { class: "caution" }, "Attention is not explanation (Jain and Wallace 2019, arXiv 1902.10186)."),
-    make("span", { class: "buttons" }, ...(host.link ? makeLink(host.link) : []), ...saves, theme),
+    make("span", { class: "buttons" }, ...(link ? [link.told, link.button] : []), ...saves, theme),
   );
-}
-
-// link(): { address, said }: the address that opens what is on show, and what is to be known of it.
-function makeLink(link) {
-  const { button, told } = makeCopy("Copy link", {
-    text: () => link().address,
-    copied: () => `Copied. ${link().said}`,
-    refused: "The browser does not let this page copy: take the link from the address bar.",
-  });
-  return [told, button];
 }
 
 // All that a page says of itself inside another one (#bare), where there is the view and nothing around it.
@@ -232,7 +225,8 @@ function makeHelp(source, views, state, addressed) {
   );
   const show = () => {
     const { help = [], about: says = ABOUT } = views.find(({ name }) => name === state.values.view);
-    about.replaceChildren(...says(source).map((each) => make("p", {}, each)));
+    const exact = state.values.view === state.home ? [exactSaid(source)] : [];
+    about.replaceChildren(...[...says(source), ...exact].map((each) => make("p", {}, each)));
     list.replaceChildren(
       ...[...help, ...HELP].flatMap(([key, meaning]) => [make("dt", {}, key), make("dd", {}, meaning)]),
     );

@@ -2,7 +2,7 @@
 //
 //   sheet    { width, height, title, name, shapes }; name: the file's, without its ending
 //   shapes   { kind: "box", x, y, width, height, colour, opacity?, round?, border?, said? }
-//            { kind: "text", x, y, text, size, colour, anchor?, bold?, turn?, opacity? }: y is the middle line;
+//            { kind: "text", x, y, text, size, colour, font?, anchor?, bold?, turn?, opacity? }: y is the middle line;
 //              turn: degrees against the clock about (x, y)
 //            { kind: "line", from, to, colour, width, opacity?, dashes?, bent?, said? }
 //            { kind: "image", x, y, width, height, address, sharp }: what was drawn on a canvas; sharp: with hard pixels
@@ -33,7 +33,7 @@ const DRAWN = {
       { ...place(shape), rx: shape.round, fill: shape.colour, "fill-opacity": shape.opacity, stroke: shape.border },
       ...named(shape.said),
     ),
-  text({ x, y, text, size, colour, anchor = "start", bold, turn, opacity }) {
+  text({ x, y, text, size, font, colour, anchor = "start", bold, turn, opacity }) {
     const [atX, atY] = [round(x), round(turn ? y : y + BASELINE * size)];
     return drawn(
       "text",
@@ -41,6 +41,7 @@ const DRAWN = {
         x: atX,
         y: atY,
         "font-size": size,
+        "font-family": font,
         fill: colour,
         "fill-opacity": opacity,
         "text-anchor": anchor === "start" ? null : anchor,
@@ -82,16 +83,21 @@ const DRAWN = {
 };
 
 // A copy of a drawing with what the style sheet says of it written into it.
-const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linejoin", "paint-order", "opacity"];
+const STYLES = [
+  ...["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin"],
+  ...["stroke-linecap", "paint-order", "opacity"],
+];
 const WRITTEN = ["font-size", "font-weight", "text-anchor"];
+const OWN = { text: WRITTEN, tspan: WRITTEN, circle: ["r"] };
 
 export function styled(drawing) {
   const copy = drawing.cloneNode(true);
+  copy.setAttribute("overflow", getComputedStyle(drawing).overflow);
   const copies = copy.querySelectorAll("*");
   drawing.querySelectorAll("*").forEach((each, i) => {
     const style = getComputedStyle(each);
     if (style.display === "none" || style.visibility === "hidden") copies[i].setAttribute("display", "none");
-    for (const name of each.localName === "text" || each.localName === "tspan" ? [...STYLES, ...WRITTEN] : STYLES)
+    for (const name of [...STYLES, ...(OWN[each.localName] ?? [])])
       copies[i].setAttribute(name, style.getPropertyValue(name));
   });
   return copy;

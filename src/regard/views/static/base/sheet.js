@@ -10,6 +10,7 @@ const clear = /^(transparent|rgba\(.*, 0\))$/;
 // element: what is shown; said: { title, name }; colours: the page's.
 export function sheetOf(element, { title, name }, colours) {
   const room = element.getBoundingClientRect();
+  const font = getComputedStyle(element).fontFamily;
   const [left, top] = [room.left - MARGIN, room.top - MARGIN - HEADING];
   const width = Math.ceil(Math.max(room.width, element.scrollWidth, widthOf(title, 14, true)) + 2 * MARGIN);
   const height = Math.ceil(Math.max(room.height, element.scrollHeight) + 2 * MARGIN + HEADING);
@@ -114,6 +115,7 @@ export function sheetOf(element, { title, name }, colours) {
         turn: upright ? 90 : undefined,
         text: plain.startsWith(" ") && isCollapsed(node) ? plain.slice(1) : plain,
         size,
+        font: style.fontFamily === font ? undefined : style.fontFamily,
         colour: style.color,
         bold: Number(style.fontWeight) >= 600,
         opacity: opacity < 1 ? opacity : undefined,

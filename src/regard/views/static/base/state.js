@@ -331,7 +331,7 @@ export class State {
       const value = read && text !== null ? read(text, this) : undefined;
       values[name] = value === undefined ? initial : value;
     }
-    if (this.home && Object.keys(this.fields).every((name) => name === "theme" || !given.has(name)))
+    if (this.home && Object.keys(this.fields).every((name) => ["theme", "bare"].includes(name) || !given.has(name)))
       values.view = this.home;
     const { start } = this.source.facts;
     if (!start || START.some((name) => given.has(name))) return values;

@@ -105,6 +105,7 @@ export interface Page {
   source: Source;
   state: State;
   colours: Colours;
+  link: Host["link"];
 }
 
 export interface View {

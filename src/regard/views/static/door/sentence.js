@@ -2,12 +2,14 @@
 
 import { drawn, make } from "../base/dom.js";
 import { wholePercent } from "../base/said.js";
+import { layOut } from "./lines.js";
 
 /** The word that is being written, which is no token yet. */
 export const GHOST = -1;
 
 const LEAST = 0.01; // a smaller share has no arc
 const LOOP = 9; // pixels: half as wide as the arc of a word that looks at itself
+const LEAST_LOOP = 0.1; // a smaller share has no loop: it would be a knot in the others
 const BESIDE = 9; // pixels between the text and the stub of a mark, which has no place in it
 
 const middle = ({ left, width }) => left + width / 2;
@@ -28,6 +30,8 @@ export class Sentence {
   // marks: see marksOf.
   constructor(lines, attributes = {}, marks = []) {
     this.words = new Map();
+    this.lines = lines;
+    this.settled = 0; // in a room of this width
     this.marks = marks;
     this.from = 0;
     this.shares = null;
@@ -37,6 +41,23 @@ export class Sentence {
     const paragraphs = lines.map((parts) => make("bdi", { class: "door-line", dir: "auto" }, ...parts.map(part)));
     this.element = make("span", { class: "door-sentence", ...attributes }, this.arcs, ...paragraphs);
     new ResizeObserver(() => this.draw()).observe(this.element);
+  }
+
+  /** The same, to be drawn elsewhere. */
+  copy() {
+    const copy = new Sentence(this.lines, {}, this.marks);
+    copy.show(this.from, this.shares);
+    return copy;
+  }
+
+  /** Lays it out, with the field that lies over it, in the room that it has now. @param {HTMLElement | null} field */
+  settle(field = null) {
+    const { width } = this.element.parentElement.getBoundingClientRect();
+    if (width === this.settled) return;
+    this.settled = width;
+    const most = [...this.words.keys()].reduce((a, b) => (this.shares?.[b] > this.shares?.[a] ? b : a));
+    layOut(this.element, field, field ? [] : [this.from, most].map((first) => this.words.get(first)));
+    this.draw();
   }
 
   word({ text, first, unknown }) {
@@ -63,6 +84,8 @@ export class Sentence {
       element.style.setProperty("--share", shares ? Math.min(1, shares[first]).toFixed(3) : "0");
       if (this.isList) element.setAttribute("aria-selected", String(first === from));
     }
+    const largest = shares ? Math.max(...[...this.words.keys()].map((first) => shares[first])) : 1;
+    this.element.style.setProperty("--most", String(largest || 1));
     if (this.isList) this.element.setAttribute("aria-activedescendant", this.words.get(from)?.id ?? "");
     this.draw();
   }
@@ -95,7 +118,7 @@ export class Sentence {
       const share = { "data-to": String(first), "--share": shares[first].toFixed(3) };
       return drawn("g", { ...share, class: stubs.has(first) ? "to-mark" : null }, path, ends);
     };
-    const to = [...boxes, ...stubs].filter(([first]) => shares[first] >= LEAST);
+    const to = [...boxes, ...stubs].filter(([first]) => shares[first] >= (first === from ? LEAST_LOOP : LEAST));
     to.sort(([a], [b]) => shares[a] - shares[b]);
     this.tag = drawn("text", { class: "door-tag", "text-anchor": "middle" });
     this.arcs.replaceChildren(...to.map(arc), this.tag);

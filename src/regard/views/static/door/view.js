@@ -13,6 +13,7 @@ import { QUESTIONS, waiting, whyNext } from "./answers.js";
 import { written } from "./attention.js";
 import { asksOf, makeQuestions } from "./questions.js";
 import { GHOST, marksOf, Sentence } from "./sentence.js";
+import { makeShare } from "./share.js";
 
 const SIZES = [90, 420, 1200]; // characters of a text, up to which it is written large, and less large
 export const sizeOf = (length) => String(SIZES.filter((most) => length > most).length);
@@ -79,6 +80,12 @@ function open(page) {
   const note = make("p", { class: "door-note" });
   const next = make("div", { class: "door-next" }); // what a decoder would say, where the model is there
   const edited = make("ul", { class: "live-edits", "aria-label": "Edits" }); // what is changed in the model
+  const share = makeShare(page, () => {
+    const sentence = top.copy();
+    const { layer, head } = state.values;
+    const title = `${source.facts.model}${isWriting() ? "" : `, layer ${layer}, head ${head}`} · regard`;
+    return { title, parts: [sentence.element, said.cloneNode(true)], draw: () => sentence.settle() };
+  });
 
   // Which word of which head: everything below is about it.
   const at = {
@@ -104,7 +111,9 @@ function open(page) {
   const questions = makeQuestions(state, QUESTIONS, answer);
   const parts = [
     sentence.element,
-    ...(writer ? [said, note, writer.element, writer.ready(source.write)] : [next, source.makeReady?.(), said, note]),
+    ...(writer
+      ? [said, note, share, writer.element, writer.ready(source.write)]
+      : [next, source.makeReady?.(), said, note, share]),
     edited,
     ...questions.map((each) => each.element),
   ];
@@ -140,6 +149,7 @@ function open(page) {
     show(writer.sentence());
     said.replaceChildren(...written(writer.remark()));
     note.replaceChildren(writer.note());
+    settle();
     source.fit();
     for (const { update } of questions) update();
   }
@@ -149,6 +159,11 @@ function open(page) {
     top.element.replaceWith(sentence.element);
     top = sentence;
     top.draw();
+  }
+
+  // In the room that there is; a long text fills its lines.
+  function settle() {
+    if (Number(element.dataset.size) < 2) top.settle(source.surface ?? null);
   }
 
   function draw() {
@@ -168,7 +183,9 @@ function open(page) {
     const { start } = source.facts;
     const opened = [start.layer, start.head, wordsOf(state, kind).at(start.pin).first];
     const isMoved = [at.head.layer, at.head.head, at.from].join() !== opened.join();
-    note.replaceChildren([shared, unknown, source.surface ? TYPE : CLICK].filter(Boolean).join(" "));
+    const { scrollHeight, clientHeight } = sentence.element;
+    const more = scrollHeight > clientHeight ? `Scroll in the text for the rest of its ${words.length} words.` : "";
+    note.replaceChildren([more, shared, unknown, source.surface ? TYPE : CLICK].filter(Boolean).join(" "));
     if (writer) {
       const back = () => state.set({ follow: false, asks: [] });
       note.append(" ", makeButton("Back to writing", back, { title: "Escape" }));
@@ -178,9 +195,11 @@ function open(page) {
         makeButton("Back to the start", () => state.letGo(), { title: "Escape" }),
       );
     for (const { update } of questions) update();
+    settle();
     focus();
   }
 
+  addEventListener("resize", settle, { signal: state.gone });
   const on = (name, listener) => surface.addEventListener(name, listener, { signal: state.gone });
   on("pointermove", ({ clientX, clientY }) => top.point(top.at(clientX, clientY)));
   on("pointerleave", () => top.point(null));

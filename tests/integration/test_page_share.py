@@ -1,0 +1,181 @@
+"""What is passed on from the front door: its address, its picture, and itself in a frame; and its lines."""
+
+import base64
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import Page as BrowserPage
+from playwright.sync_api import ViewportSize, expect
+
+import regard
+from integration import head_page
+from regard.views import PageToken, render_page
+from unit.views.conftest import encoder_record
+
+OpenPage = Callable[..., BrowserPage]
+
+BANK = "The man who fishes on the river bank keeps his money in a bank."
+DESK: ViewportSize = {"width": 1280, "height": 800}
+WALL: ViewportSize = {"width": 1920, "height": 1080}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+MAY_COPY = {"permissions": ["clipboard-read", "clipboard-write"]}
+
+_COPIED = """async () => {
+    const [item] = await navigator.clipboard.read();
+    const bytes = new Uint8Array(await (await item.getType("image/png")).arrayBuffer());
+    return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+}"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("share") / "bank.html"
+    regard.load().trace(BANK).write_page(path)
+    return path
+
+
+def _said(page: BrowserPage) -> str:
+    return page.locator(".door-said").inner_text()
+
+
+def _lines(page: BrowserPage) -> list[str]:
+    """The words of each line."""
+    tops = page.locator(".door > .door-sentence .door-word").evaluate_all(
+        "all => all.map((e) => [e.textContent, Math.round(e.getBoundingClientRect().top)])"
+    )
+    return [" ".join(word for word, top in tops if top == line) for line in sorted({top for _, top in tops})]
+
+
+def test_a_copied_link_opens_the_same(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, start=True, **MAY_COPY)
+    page.locator(".door-word", has_text="river").click()
+    page.get_by_role("button", name="And the other heads?").click()
+    page.locator(".door-card").last.click()
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator(".door-pass")).to_contain_text("Copied.")
+    link = page.evaluate("navigator.clipboard.readText()")
+    other = open_page(path, link.removeprefix(path.as_uri()), start=True)
+    assert _said(other) == _said(page)
+    assert head_page.state(other)["asks"] == ["others"]
+    assert head_page.state(other)["head"] == head_page.state(page)["head"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_copied_picture_is_of_what_is_on_show(
+    open_page: OpenPage, path: Path, scheme: str, tmp_path: Path
+) -> None:
+    page = open_page(path, start=True, viewport=None, color_scheme=scheme, **MAY_COPY)
+    page.get_by_role("button", name="Copy picture").click()
+    expect(page.locator(".door-pass")).to_contain_text("Copied.")
+    drawn = Image.open(io.BytesIO(base64.b64decode(page.evaluate(_COPIED)))).convert("RGB")
+    assert drawn.width > 2000
+    ground = drawn.getpixel((5, 5))
+    assert isinstance(ground, tuple)
+    assert (sum(ground) > 600) == (scheme == "light")
+    # In it are the sentence with its arcs, and the remark: the blue of what looks is in both halves.
+    colour = page.evaluate("getComputedStyle(document.querySelector('.door-from')).color")
+    blue = np.array([int(each) for each in re.findall(r"\d+", colour)][:3])
+    pixels = np.asarray(drawn).astype(int)
+    near = np.abs(pixels - blue).sum(-1) < 30
+    rows = np.flatnonzero(near.any(axis=1))
+    assert rows.min() < 0.6 * drawn.height < 0.7 * drawn.height < rows.max()
+    assert near.sum() > 2000
+    assert page.locator(".door-picture").count() == 0  # nothing of it is left in the page
+    page.locator(".door-word", has_text="river").click()
+    page.get_by_role("button", name="Copy picture").click()
+    page.wait_for_function(
+        f"before => ({_COPIED})().then((now) => now !== before)", arg=page.evaluate(_COPIED)
+    )
+
+
+def test_where_a_picture_cannot_be_copied_it_is_saved(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, start=True, viewport=PHONE)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Copy picture").click()
+    assert saved.value.suggested_filename == "regard.png"
+    with Image.open(saved.value.path()) as drawn:
+        assert drawn.width > 2000  # of its own width, not the phone's
+    expect(page.locator(".door-pass")).to_contain_text(
+        "Saved: the browser does not let this page copy a picture."
+    )
+
+
+def test_both_are_one_stop_of_the_tab_key(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, start=True)
+    bar = page.get_by_role("toolbar", name="Pass on")
+    stops = "all => all.map((each) => each.tabIndex)"
+    assert bar.get_by_role("button").evaluate_all(stops) == [0, -1]
+    bar.get_by_role("button", name="Copy link").press("ArrowRight")
+    expect(bar.get_by_role("button", name="Copy picture")).to_be_focused()
+    assert bar.get_by_role("button").evaluate_all(stops) == [-1, 0]
+
+
+def test_in_a_frame_is_the_door_alone(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, "#bare", start=True, viewport={"width": 800, "height": 450})
+    for seen in (".door-sentence", ".door-said", ".opener"):
+        expect(page.locator(seen).first).to_be_in_viewport()
+    for gone in (".header", ".footer", ".door-pass"):
+        expect(page.locator(gone)).to_be_hidden()
+    expect(page.get_by_role("button", name="And the other heads?")).to_be_in_viewport()
+    page.locator(".door-word", has_text="river").click()
+    page.locator(".opener").hover()
+    link = page.locator(".opener").get_attribute("href")
+    assert link is not None
+    assert "bare" not in link
+    other = open_page(path, link.removeprefix(path.as_uri()), start=True)
+    assert _said(other) == _said(page)
+    # An address that names a head is still of the heads.
+    heads = open_page(path, "#bare&layer=5&head=11", start=True)
+    assert head_page.state(heads)["view"] == "heads"
+
+
+def test_the_words_stand_on_one_line_or_on_lines_alike(open_page: OpenPage, path: Path) -> None:
+    page = open_page(path, start=True, viewport=DESK)
+    size = "e => Number.parseFloat(getComputedStyle(e).fontSize)"
+    large = page.locator(".door-word").first
+    assert len(_lines(page)) == 1
+    assert 24.5 < large.evaluate(size) < 34  # somewhat smaller
+    page.set_viewport_size(WALL)
+    assert len(_lines(page)) == 1
+    assert large.evaluate(size) > 42  # for who sits in the last row
+    page.set_viewport_size({"width": 800, "height": 800})
+    assert _lines(page) == ["The man who fishes on the river", "bank keeps his money in a bank ."]
+    # Two words with a strong arc stay on one line where they can.
+    page = open_page(path, start=True, viewport=PHONE)
+    assert any("keeps his money" in line for line in _lines(page))
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_through_a_long_text_no_lines_are_drawn(open_page: OpenPage, tmp_path: Path) -> None:
+    tokens = [PageToken(text=f"word{i}", sequence=0, word=i) for i in range(400)]
+    text = " ".join(each.text for each in tokens)
+    q, k = np.random.default_rng(0).standard_normal((2, 1, 2, 400, 4), dtype=np.float32)
+    record = encoder_record(text=text, pair=None, model="m", tokens=tuple(tokens), q=q, k=2 * k, scale=1.0)
+    render_page(record).write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", start=True, viewport=DESK)
+    expect(page.locator(".door-note").first).to_contain_text(
+        "Scroll in the text for the rest of its 400 words."
+    )
+    assert page.locator(".door > .door-sentence .door-arcs g").count() > 1
+    assert page.locator(".door > .door-sentence .door-arcs g:visible").count() == 0
+    # The darkest word is that which gets most.
+    from_, layer, head = _at(page)
+    row = page.evaluate("([l, h, q]) => [...regard.weightsRow(l, h, q)]", [layer, head, from_])
+    alpha_of = "(e) => Number(/ \\/ ([\\d.]+)\\)/.exec(getComputedStyle(e).backgroundColor)?.[1] ?? 0)"
+    alpha = page.locator(".door > .door-sentence .door-word").evaluate_all(f"all => all.map({alpha_of})")
+    others = [i for i in range(400) if i != from_]
+    assert max(others, key=lambda i: alpha[i]) == max(others, key=lambda i: row[i])
+    # And of the word that is pointed at, the arc.
+    page.locator(".door-word", has_text="word7").first.hover()
+    assert page.locator(".door > .door-sentence .door-arcs g:visible").count() <= 1
+
+
+def _at(page: BrowserPage) -> tuple[int, Any, Any]:
+    state = head_page.state(page)
+    return state["pin"]["index"], state["layer"], state["head"]
