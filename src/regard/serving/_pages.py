@@ -33,6 +33,7 @@ from regard.text import read_back
 from regard.tracing import (
     DraggedWeight,
     PageRequest,
+    Reads,
     WriteRequest,
     page_answer,
     served_page,
@@ -164,7 +165,7 @@ _TOLD = {
 async def answer(body: PageBody, request: Request) -> Response:
     """What the page is told of a text: its facts, and its arrays as base64."""
     engine = service_of(request).engine(body.model)
-    work = partial(_answered, asked=body.asked())
+    work = partial(_answered, asked=body.asked(), reads=engine.kept.setdefault("reads", Reads()))
     return answered(await engine.call(work, tokens=estimate(body.text) + estimate(body.second)))
 
 
@@ -189,6 +190,6 @@ def _made(model: Model, served: ServedRecord, example: bool) -> str:
     return replace(trace, model=served.model).page().html
 
 
-def _answered(model: Model, asked: PageRequest) -> dict[str, Any]:
+def _answered(model: Model, asked: PageRequest, reads: Reads) -> dict[str, Any]:
     pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling if asked.second else None
-    return page_answer(model.loaded, asked, pooling=pooling)
+    return page_answer(model.loaded, asked, pooling=pooling, reads=reads)

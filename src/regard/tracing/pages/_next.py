@@ -8,10 +8,8 @@ from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.text import Tokenizer
-from regard.tracing.measures import logits_of_layers, norm_weighted
-from regard.tracing.record import Trace
-from regard.tracing.run import TraceOfRun
+from regard.text import Encoding, Tokenizer
+from regard.tracing.pages._reads import Reads
 
 _BEST = 5
 _LONGEST = 8  # tokens of one character
@@ -33,8 +31,9 @@ class WriteRequest(NamedTuple):
     drawn: float | None = None
 
 
-def next_of(loaded: Loaded, text: str, asked: WriteRequest) -> tuple[dict[str, Any], Trace]:
-    """What comes next after a text, or after the word that is written behind it, as plain values.
+def next_of(loaded: Loaded, text: str, asked: WriteRequest, reads: Reads) -> tuple[dict[str, Any], Encoding]:
+    """What comes next after a text, or after the word that is written behind it, as plain values; and what
+    was read. `reads` is what was read before.
 
     Raises:
         InputError: a model that says no next word, or a text that it cannot take.
@@ -45,13 +44,11 @@ def next_of(loaded: Loaded, text: str, asked: WriteRequest) -> tuple[dict[str, A
     tokenizer = loaded.require_tokenizer()
     chosen, ended = None, ""
     if asked.drawn is not None:
-        chosen, ended = _chosen(loaded, tokenizer.encode(text).token_ids, asked)
+        chosen, ended = _chosen(loaded, tokenizer.encode(text).token_ids, asked, reads)
         text += "" if chosen is None else chosen["text"]
-    trace = TraceOfRun.of_text(loaded, text)
-    ids = trace.stack("decoder").encoding.token_ids
-    last = len(ids) - 1
-    (logits,) = logits_of_layers(trace, [len(trace.stack("decoder").hidden) - 1], [last])
-    logits = logits[0].double()
+    encoding = tokenizer.encode(text)
+    ids = encoding.token_ids
+    logits, taken, rests = reads.of(loaded, ids).said(encoding)
     shares, tempered = logits.softmax(dim=0), _tempered(logits, asked.temperature)
     best = [
         {
@@ -61,19 +58,16 @@ def next_of(loaded: Loaded, text: str, asked: WriteRequest) -> tuple[dict[str, A
         }
         for id in logits.topk(min(_BEST, len(logits))).indices.tolist()
     ]
-    layers = trace.layers_of("decoder")
-    taken = torch.stack([norm_weighted(trace, layer, query=last)[:, 0].sum(dim=0) for layer in layers])
-    rests = torch.cat([trace.weights(layer, query=last)[:, 0, 0] for layer in layers])
     told = {
         "text": text,
         "best": best,
-        "taken": taken.sum(dim=0).tolist(),
-        "rests": float(rests.mean()),
+        "taken": taken.tolist(),
+        "rests": rests,
         "chosen": chosen,
         "ended": ended,
         "milliseconds": 1000 * (perf_counter() - began),
     }
-    return told, trace
+    return told, encoding
 
 
 def _tempered(logits: Tensor, temperature: float) -> Tensor:
@@ -82,17 +76,17 @@ def _tempered(logits: Tensor, temperature: float) -> Tensor:
     return torch.nn.functional.one_hot(logits.argmax(), len(logits)).double()
 
 
-def _chosen(loaded: Loaded, ids: tuple[int, ...], asked: WriteRequest) -> tuple[dict[str, Any] | None, str]:
+def _chosen(
+    loaded: Loaded, ids: tuple[int, ...], asked: WriteRequest, reads: Reads
+) -> tuple[dict[str, Any] | None, str]:
     """The text of the next token, or of as many as a character has; None with the reason where none comes."""
     tokenizer, new, is_likeliest = loaded.require_tokenizer(), list[int](), True
     before = tokenizer.decode(ids)
     while len(new) < _LONGEST:
-        with torch.no_grad():
-            logits = loaded.network(torch.tensor([[*ids, *new]])).logits
-        assert logits is not None
-        sums = _tempered(logits[0, -1].double(), asked.temperature).cumsum(dim=0)
+        logits = reads.of(loaded, ids).logits([*ids, *new])
+        sums = _tempered(logits, asked.temperature).cumsum(dim=0)
         drawn = sums.new_tensor(asked.drawn if not new else 0.0) * sums[-1]
-        best = int(logits[0, -1].argmax())
+        best = int(logits.argmax())
         id = best if asked.temperature == 0 else min(int((sums <= drawn).sum()), len(sums) - 1)
         if id in tokenizer.end_ids:
             return None, "The model ends its text here."

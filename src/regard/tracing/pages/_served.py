@@ -15,12 +15,13 @@ from regard.core import DenseBias, attention_weights
 from regard.core.errors import InputError
 from regard.core.tensors import cosine
 from regard.models import Loaded
-from regard.text import is_part
+from regard.text import Encoding, is_part
 from regard.tracing.edits import Edit, Write, Zero, edited, unseen
 from regard.tracing.measures import logits_of_layers, outermost
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
 from regard.tracing.pages._next import WriteRequest, next_of, spelled
 from regard.tracing.pages._page import page_record
+from regard.tracing.pages._reads import Reads
 from regard.tracing.pages._story import beside, sentences, word_at
 from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import TraceOfRun
@@ -107,13 +108,16 @@ def check_served(loaded: Loaded) -> None:
         )
 
 
-def page_answer(loaded: Loaded, asked: PageRequest, *, pooling: LivePooling | None = None) -> dict[str, Any]:
+def page_answer(
+    loaded: Loaded, asked: PageRequest, *, pooling: LivePooling | None = None, reads: Reads | None = None
+) -> dict[str, Any]:
     """What a page is told of a text, as static/live/worker.js tells it of a model in the page.
 
     Args:
         loaded: the model.
         asked: the text and the edits.
         pooling: how one vector of a text is made, to compare it with the second.
+        reads: what was read before, so that the next word of a text is one token's work; None for nothing.
 
     Returns:
         Plain values, arrays as base64: `facts` and `blocks`, as a page holds them; `encoded`, the tokens with
@@ -129,8 +133,8 @@ def page_answer(loaded: Loaded, asked: PageRequest, *, pooling: LivePooling | No
     edits = asked.edits()
     model = edited(loaded, edits) if edits else loaded
     if asked.write is not None:
-        told, trace = next_of(model, asked.text, asked.write)
-        encoded = _encoded(trace)
+        told, encoding = next_of(model, asked.text, asked.write, Reads() if reads is None else reads)
+        encoded = _encoded(encoding)
         words = [-1 if each["word"] is None else each["word"] for each in encoded["tokens"]]
         return {
             "written": told | {name: encoded[name] for name in ("words", "wordSpans")} | {"wordOf": words}
@@ -146,7 +150,7 @@ def page_answer(loaded: Loaded, asked: PageRequest, *, pooling: LivePooling | No
     return {
         "facts": facts,
         "blocks": blocks,
-        "encoded": _encoded(trace),
+        "encoded": _encoded(trace.stack(None).encoding),
         "contextual": b64encode(contextual.numpy().astype("<f4").tobytes()).decode("ascii"),
         "predicted": _predicted(trace),
         **_second(loaded, asked, trace, pooling),
@@ -206,9 +210,8 @@ def _as_drawn(trace: Trace, asked: PageRequest) -> Trace:
     return replace(trace, encoder=traced) if kind == "encoder" else replace(trace, decoder=traced)
 
 
-def _encoded(trace: Trace) -> dict[str, Any]:
+def _encoded(encoding: Encoding) -> dict[str, Any]:
     """The tokens as a page's tokenizer would give them: spans count in UTF-16, as JavaScript does."""
-    encoding = trace.stack(None).encoding
     return {
         "ids": list(encoding.token_ids),
         "words": [word.text for word in encoding.words],
