@@ -12,8 +12,9 @@ BIN := $(VENV)/bin
 PYTHON ?=
 # Sentences arrive through the environment, as typed: $(value) does not expand them, and no shell reads them.
 TEXT ?= Write a poem about a man fishing on a river bank.
+TEXT2 ?=
 PAIR ?=
-unexport TEXT PAIR
+unexport TEXT TEXT2 PAIR
 
 # pip reads these, also in the isolated build of the package (the second one since pip 25.3).
 export PIP_CONSTRAINT := requirements.lock
@@ -30,9 +31,10 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 look: export REGARD_TEXT := $(value TEXT)
+look: export REGARD_TEXT2 := $(value TEXT2)
 look: export REGARD_PAIR := $(value PAIR)
-look: $(VENV)/.look ## Draw the attention of TEXT="..." (with PAIR="...": of two sentences)
-	@$(BIN)/regard look -- "$$REGARD_TEXT" $${REGARD_PAIR:+"$$REGARD_PAIR"}
+look: $(VENV)/.look ## Draw the attention of TEXT="..." (TEXT2="...": beside it; PAIR="...": in one input with it)
+	@$(BIN)/regard look $${REGARD_PAIR:+"--pair=$$REGARD_PAIR"} -- "$$REGARD_TEXT" $${REGARD_TEXT2:+"$$REGARD_TEXT2"}
 
 test: system page lint types ## Every check: style, types, all tests and doctests
 	@# By files: worksteal makes fixtures twice, and took 8 min 40 s for 7 min 46 s (2 cores).

@@ -110,14 +110,20 @@ SHOTS = (
     Shot(name="writing", page="writing", fragment=""),
     Shot(name="writing-phone", page="writing", fragment="theme=dark", size=PHONE, phone=True),
     Shot(name="measures", page="measures", fragment=MEASURE, size=(1280, 880)),
-    Shot(name="difference", page="difference", fragment="", size=(1280, 1000)),
+    Shot(name="difference", page="difference", fragment="view=difference", size=(1280, 1000)),
     Shot(
         name="difference-head",
         page="difference",
         fragment="view=heads&layer=5&head=11&specials=hidden",
         size=(1280, 960),
     ),
-    Shot(name="difference-phone", page="difference", fragment="theme=dark", size=PHONE, phone=True),
+    Shot(
+        name="difference-phone",
+        page="difference",
+        fragment="view=difference&theme=dark",
+        size=PHONE,
+        phone=True,
+    ),
     Shot(
         name="encoder-decoder",
         page="translation",

@@ -134,7 +134,7 @@ def test_look_makes_a_file_of_its_own(run: Run, tmp_path: Path, monkeypatch: pyt
 
 def test_look_at_a_pair_as_json(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    done = run("look", "a bank", "-", "--json", "--no-open", "-o", str(path), stdin=b"a river\n")
+    done = run("look", "a bank", "--pair", "-", "--json", "--no-open", "-o", str(path), stdin=b"a river\n")
     assert done.err == ""
     facts = json.loads(done.out)
     assert facts["path"] == str(path)
@@ -145,6 +145,10 @@ def test_look_at_a_pair_as_json(run: Run, tmp_path: Path) -> None:
     assert 0 < facts["largest_difference"] < 1e-3
     side = facts_of(path.read_text(encoding="utf-8"))["sides"]["encoder"]
     assert (side["text"], side["pair"]) == ("a bank", "a river")
+    # Two sentences are compared.
+    facts = json.loads(run("look", "a bank", "a river", "--json", "--no-open", "-o", str(path)).out)
+    assert (facts["tokens"], facts["kinds"]) == (4, ["encoder"])
+    assert facts_of(path.read_text(encoding="utf-8"))["compared"]["names"] == ["a bank", "a river"]
 
 
 def test_look_at_measures(run: Run, tmp_path: Path) -> None:
@@ -346,7 +350,8 @@ WORD = ("-w", "bank")
         (("explain", "", *WORD), "TEXT is empty"),
         (("explain", " \n\t", *WORD), "TEXT is empty"),
         (("look", " \n"), "TEXT is empty but for white space"),
-        (("look", "bank", " "), "PAIR is empty"),
+        (("look", "bank", " "), "text 1 of 2: text is empty"),
+        (("look", "bank", "--pair", " "), "--pair is empty"),
         (("compare", "bank", "", *WORD), "text is empty"),
         (("explain", FISHING, "-w", "bnak"), r'the words are "Write", .*; did you mean "bank"\?'),
         (("explain", FISHING, "-w", ""), "--word names no word"),

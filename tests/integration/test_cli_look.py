@@ -62,7 +62,7 @@ def test_a_text_is_written_and_shown(run: Run, tmp_path: Path) -> None:
         (("--max", "0"), "--max must be a whole number, at least 1; got 0"),
         (("--max", "99"), "--max must be at most 10"),
         (("--live",), "--live must be left out with --generate"),
-        (("w7",), "PAIR must be left out with --generate"),
+        (("w7",), "TEXT2 must be left out with --generate"),
         (("-m", "all-MiniLM-L6-v2"), "--model must have a decoder and a language-model"),
     ):
         assert said in refused(run(*asked, *more), 2)

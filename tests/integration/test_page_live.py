@@ -154,7 +154,7 @@ def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, reg
     moved = 1 - trace.ablation(state["layer"], state["head"]).cosine
     expect(answer).to_contain_text(re.compile(rf"money moves (most, )?by {moved[state['pin']['index']]:.2f}"))
 
-    page.get_by_label("garden path").check()
+    page.get_by_label("fell").check()
     expect(field).to_have_value("The horse raced past the barn fell.")
     _settle(page)
     expect(words.first).to_have_text("The")
@@ -336,11 +336,10 @@ def test_a_click_on_a_word_is_for_its_sentence_alone(
         page.evaluate("location.hash += '&key=2'")  # whose share is worked out
         page.get_by_label("Type a sentence").fill(text)
         expect_start(text)
-    for label, text in (("money bank", READY[1]), ("what is “it”?", READY[2]), ("garden path", READY[3])):
-        _type(page, f"a {text}")  # nearly the same words
-        click()
-        page.get_by_label(label).check()
-        expect_start(text)
+    _type(page, f"a {READY[3]}")  # nearly the same words
+    click()
+    page.get_by_label("fell").check()
+    expect_start(READY[3])
     # The word is gone, though most of the others are there.
     click()
     page.get_by_label("Type a sentence").fill("horse raced past the barn fell.")
@@ -360,7 +359,7 @@ def test_a_head_that_was_chosen_stays_where_a_word_does_not(open_live: OpenPage)
         assert [layer, head] == chosen
         word = page.locator(".door > .door-sentence .door-word.from")
         expect(word).to_have_count(1)
-    assert (word.inner_text(), pin) == ("bank", page.evaluate("window.regard.facts.start.pin"))
+    assert (word.inner_text(), pin) == ("it", page.evaluate("window.regard.facts.start.pin"))
 
 
 def test_a_ready_sentence_opens_on_the_word_that_it_is_about(
@@ -368,7 +367,7 @@ def test_a_ready_sentence_opens_on_the_word_that_it_is_about(
 ) -> None:
     for family in ("bert", "gpt2"):
         page = open_live(family, start=True)
-        for text, about in zip(READY, ("bank", "bank", "it", "fell"), strict=True):
+        for text, about in zip(READY, ("it", "bank", "flies", "fell"), strict=True):
             _type(page, text)
             start = _start(models[family], text)
             assert _opened(page) == (start["layer"], start["head"], start["pin"])

@@ -10,7 +10,7 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 BUDGET = {
     "blocks": (1_680, 16),
     "checkpoints": (2_020, 0),
-    "cli": (2_780, 0),
+    "cli": (2_791, 0),
     "concordance": (3_100, 12),
     "core": (2_780, 29),
     "data": (910, 3),
@@ -25,7 +25,7 @@ BUDGET = {
     "scaling": (460, 4),
     "serving": (2_071, 3),
     "text": (3_075, 9),
-    "tracing": (9_082, 63),
+    "tracing": (9_106, 63),
     "training": (4_120, 20),
     "views": (2_980, 7),
     "words": (390, 3),

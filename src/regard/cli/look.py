@@ -40,9 +40,10 @@ OPENING = "The man who fishes on the river bank keeps his money in a bank."
 _OF_A_PICTURE: Final = ("svg", "png", "pdf")
 
 _BELONGS: Final = {
-    "pair": ("text", "run", "live"),
+    "other": ("compared", "run"),
+    "pair": ("text", "live"),
     "live": ("live",),
-    "heads": ("text", "generate"),
+    "heads": ("text", "compared", "generate"),
     **dict.fromkeys(("target", "values", "only", "measures", "all_positions", *_OF_A_PICTURE), ("text",)),
 }
 """The forms of look that have an option; those that are not named here go with each."""
@@ -50,6 +51,7 @@ _BELONGS: Final = {
 _WITHOUT: Final = {
     "generate": "with --generate: a text is written",
     "run": "with a run: {text} has its traces",
+    "compared": "with TEXT2: the page compares two sentences",
     "live": "with --live: the page works out what is typed",
 }
 """Why a form has no more options."""
@@ -72,8 +74,13 @@ def look(
     text: str | None = argument(
         "TEXT", "The sentence; - reads it from stdin. Or the folder of a training run.", None
     ),
-    pair: str | None = argument(
-        "PAIR", "A second sentence. For a run, which of its watched texts: 1, 2, ...", None
+    other: str | None = argument(
+        "TEXT2",
+        "A second sentence, to compare with the first. For a run, which of its watched texts: 1, 2, ...",
+        None,
+    ),
+    pair: str | None = option(
+        "--pair TEXT", "A text that the model reads behind TEXT, in one input with it."
     ),
     target: str | None = TARGET,
     model: str | None = option(
@@ -121,6 +128,9 @@ def look(
 ) -> None:
     """See what every head does with a sentence: writes one HTML page and opens it.
 
+    With a second sentence it opens on both: what a word that they share looks at in each, and how far it
+    moves. (BERT's input of two segments is --pair.)
+
     For an encoder-decoder the page has all three kinds of attention; --target is the decoder's text. The page
     is self-contained: it needs no network, and can be kept, mailed or projected. Its path is printed.
 
@@ -143,15 +153,17 @@ def look(
     check_outputs({"--output": output, **files})
     _check_pictures(files)
     name = model or (DEFAULT_DECODER if generate else DEFAULT_MODEL)
-    form = "generate" if generate else "run" if _is_run(text) else "live" if live else "text"
+    compared = "text" if other is None else "compared"
+    form = "generate" if generate else "run" if _is_run(text) else "live" if live else compared
     _check_form(form, text, context)  # before seconds of loading
     held, alone, with_values = (
         [] if words is None else parse_heads_or_layers(name, words)
         for name, words in (("--heads", heads), ("--only", only), ("--values", values))
     )
     measured = [] if measures is None else [name.strip() for name in measures.split(",") if name.strip()]
-    # The texts before the model, whose import takes seconds; of a run, PAIR is a number.
-    texts = [] if form == "run" else read_texts([text] if pair is None else [text, pair])
+    # The texts before the model, whose import takes seconds; of a run, TEXT2 is a number.
+    second = other if form == "compared" else pair
+    texts = [] if form == "run" else read_texts([text] if second is None else [text, second])
     target = None if target is None else as_typed(target)
     from regard.views import check_measures
 
@@ -159,19 +171,20 @@ def look(
     if form == "generate":
         made, facts = _written(texts[0], name, max_length, beams, held, max_mb)
     elif form == "run":
-        made, facts = _film(text, pair, max_mb)
+        made, facts = _film(text, other, max_mb)
     elif form == "live":
         made, facts = _live(texts, name)
     else:
-        trace = load_model(name).trace(*texts, target=target)
+        loaded = load_model(name)
+        traces = loaded.trace(texts) if form == "compared" else [loaded.trace(*texts, target=target)]
         drawn = {"pictures": [str(file.resolve()) for file in files.values()]} if files else {}
         if files:
-            _draw(trace, files.values(), layer or 0, head or 0, kind, heat_map)
+            _draw(traces[0], files.values(), layer or 0, head or 0, kind, heat_map)
             if output is None:
                 _print_result(files.values(), drawn, as_json)
                 return
-        page_of = {"values": with_values, "heads": held, "all_positions": all_positions}
-        made, facts = _page(trace, measures=measured, max_mb=max_mb, only=alone, **page_of)
+        page_of = {"values": with_values, "only": alone or None, "all_positions": all_positions}
+        made, facts = _page(traces, measures=measured, max_mb=max_mb, heads=held, **page_of)
         facts = {**facts, **drawn}
     path = _temporary() if output is None else output
     made.write(path)
@@ -265,14 +278,17 @@ def _draw(
 
 
 def _page(
-    trace: "Trace", *, measures: Sequence[str], max_mb: float, only: Sequence[Any], **held: Any
+    traces: Sequence["Trace"], *, measures: Sequence[str], max_mb: float, heads: Sequence[Any], **alone: Any
 ) -> "Made":
-    """What every head does with a text; it is said which heads and measures had no room."""
-    made = trace.page(measures=measures, max_mb=max_mb, only=only or None, **held)
+    """What every head does with a text, or with two; it is said which heads and measures had no room."""
+    if len(traces) > 1:
+        made = traces[0].difference_page(traces[1], heads=heads, max_mb=max_mb)
+    else:
+        made = traces[0].page(measures=measures, max_mb=max_mb, heads=heads, **alone)
     for name in measures:
         if name in made.left_out:
             typer.echo(f"{name} is not on the page: {made.left_out[name]}", err=True)
-    if made.heads == "some" and not only:
+    if made.heads == "some" and not alone.get("only"):
         typer.echo(
             f"The page holds {sum(map(len, made.held.values()))} heads, since all would take more than "
             f"{max_mb:g} MB; it has a picture and the statistics of the others. Choose some with --heads, or "
@@ -280,8 +296,8 @@ def _page(
             err=True,
         )
     return made, {
-        "tokens": len(trace.tokens),
-        "kinds": list(trace.kinds),
+        "tokens": len(traces[0].tokens),
+        "kinds": list(traces[0].kinds),
         "encoding": made.encoding,
         "largest_difference": made.largest_difference,
         "compared_one_query_in": made.every,

@@ -12,7 +12,8 @@ OF_A_TEXT = ("--target t", "--values 1", "--only 1", "--measures norm", "--all-p
 FORMS = {
     "x --generate": ("with --generate: a text is written.", (*OF_A_TEXT, "--live", "y")),
     "RUN": ("with a run: RUN has its traces.", (*OF_A_TEXT, "--heads 1", "--live")),
-    "x --live": ("with --live: the page works out what is typed.", (*OF_A_TEXT, "--heads 1")),
+    "x --live": ("with --live: the page works out what is typed.", (*OF_A_TEXT, "--heads 1", "y")),
+    "x y": ("with TEXT2: the page compares two sentences.", (*OF_A_TEXT, "--pair z")),
 }
 PICTURE = "--layer, --head, --kind and --map choose a picture; give --svg, --png or --pdf too."
 WRITING = "--max and --beams say how a text is written; give --generate too."

@@ -31,9 +31,10 @@ def _run(
     moves: Sequence[Any] = (),
     nexts: Sequence[Any] = (),
     words: Sequence[Any] = (),
+    boths: Sequence[Any] = (),
     more: Sequence[Any] = (),
 ) -> dict[str, Any]:
-    given = {"texts": texts, "moves": moves, "nexts": nexts, "words": words, "more": more}
+    given = {"texts": texts, "moves": moves, "nexts": nexts, "words": words, "boths": boths, "more": more}
     (folder / "given.json").write_text(json.dumps(given), encoding="utf-8")
     script = Path(__file__).with_name("said_run.mjs")
     done = subprocess.run(
@@ -157,6 +158,82 @@ def test_what_a_word_looks_at(tmp_path: Path) -> None:
     assert found == [f"In its one head, {said}" for said in wanted]
 
 
+# Of two sentences that differ in a word, what "it" looks at: the rows of both, each a share by place.
+BIG, SMALL = "[CLS] trophy or case it big [SEP] x x x x", "[CLS] trophy or case it small [SEP] x x x x"
+FAR = "[CLS] small trophy or old case it is [SEP] x x"
+BOTH = [
+    (
+        SMALL,
+        {"at1": 0.6},
+        {"at1": 0.7},
+        f"it gives 60{OF} to trophy with big, and 70 % with small: the arc stays.",
+    ),
+    # Odds of 1.5, and of 0.67: less than half of them.
+    (
+        SMALL,
+        {"at1": 0.6},
+        {"at1": 0.4},
+        f"it gives 60{OF} to trophy with big, and 40 % with small: the arc fades.",
+    ),
+    (
+        SMALL,
+        {"at1": 0.4},
+        {"at1": 0.6},
+        f"it gives 40{OF} to trophy with big, and 60 % with small: the arc grows.",
+    ),
+    # What is no claim by itself is what the other's claim has become; and it is no change where it is near.
+    (
+        SMALL,
+        {"at1": 0.4},
+        {"at1": 0.3},
+        f"it gives 40{OF} to trophy with big, and 30 % with small: the arc stays.",
+    ),
+    (SMALL, {"at1": 0.6}, {}, f"it gives 60{OF} to trophy with big, and 9 % with small: the arc fades."),
+    (
+        SMALL,
+        {"at1": 0.6},
+        {"at3": 0.7},
+        f"it gives 60{OF} to trophy with big, and 70 % to case with small: the arc moves.",
+    ),
+    (
+        SMALL,
+        {"at5": 0.6},
+        {"at5": 0.7},
+        f"it gives 60{OF} to big, and 70 % to small: the arc follows the change.",
+    ),
+    (
+        SMALL,
+        {"at5": 0.6},
+        {},
+        f"it gives 60{OF} to big, and looks at no other word with small: the arc is gone.",
+    ),
+    (
+        SMALL,
+        {},
+        {"at5": 0.6},
+        f"it looks at no other word with big, and gives 60{OF} to small: the arc is new.",
+    ),
+    (SMALL, {"at0": 0.9}, {"at4": 0.9}, "it looks at no other word in either sentence."),
+    (FAR, {"at1": 0.6}, {"at2": 0.6}, f"it gives 60{OF} to trophy above, and 60 % below: the arc stays."),
+    (
+        FAR,
+        {"at1": 0.6},
+        {"at4": 0.7},
+        f"it gives 60{OF} to trophy above, and 70 % to old below: the arc moves.",
+    ),
+]
+
+
+def test_what_becomes_of_an_arc_in_another_sentence(tmp_path: Path) -> None:
+    boths = [
+        (_text(BIG, {4: _row(11, **one)}), _text(text, {text.split().index("it"): _row(11, **other)}), "it")
+        for text, one, other, _ in BOTH
+    ]
+    found = [said for [[said]] in _run(tmp_path, [], boths=boths)["boths"]]
+    wanted = [re.sub(r"(?<=\d) %", "\u00a0%", said) for *_, said in BOTH]
+    assert found == [f"In its one head, {said}" for said in wanted]
+
+
 def test_what_other_heads_do_is_one_line(tmp_path: Path) -> None:
     rests, spread = _row(11, at0=0.6, at10=0.3), _row(11)
     looks = {at: _row(11, at5=0.6) for at in (1, 2, 3)} | {4: rests, 6: rests, 7: spread, 8: spread, 9: rests}
@@ -276,6 +353,21 @@ def test_before_training_no_word_looks_at_any(family: str, size: str, tmp_path: 
         assert {*head["does"]} == {"spreads"}
         assert [said for said in head["said"] if not NO_CLAIM.fullmatch(said)] == []
         assert {*head["shared"]} == {""}
+
+
+def test_before_training_no_arc_of_two_sentences_does_anything(tmp_path: Path) -> None:
+    boths = []
+    for family in FAMILIES:
+        model = untrained(family, 0, d_model=768, num_heads=12)
+        texts = (SENTENCES[0], SENTENCES[0].replace("big", "poem").replace("The", "Write"))
+        given = [_given(model.trace(text)) for text in texts]
+        boths += [(*given, word) for word in ("it", "suitcase", "too")]
+    found = [
+        said for layers in _run(tmp_path, [], boths=boths)["boths"] for heads in layers for said in heads
+    ]
+    assert len(found) > 100
+    nothing = r"In one of \d+ heads, \S+ looks at no other word in either sentence\."
+    assert [each for each in found if not re.fullmatch(nothing, each)] == []
 
 
 def test_a_trained_model_has_claims(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Two traces side by side: what a page needs to show how they differ."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -10,12 +11,15 @@ import torch
 
 from regard.core.errors import InputError
 from regard.models import Kind
-from regard.tracing.comparison._comparison import cosines_of
+from regard.tracing.comparison._comparison import cosines_of, words_alike
 from regard.tracing.comparison._divergence import Divergence, divergence, partners_of, told_texts
 from regard.tracing.record import Trace
 from regard.views import plain
 
 _Floats = npt.NDArray[np.float64]
+
+_MOST_NEAR = 128
+"""Words of both texts, of which a page holds each to each."""
 
 Pairs = tuple[tuple[int, int], ...]
 """The places of partners, in the one and in the other."""
@@ -50,6 +54,8 @@ class Difference:
     names: tuple[str, str]
     kinds: Mapping[Kind, KindDifference]  # of attention that both have
     likeness: WordLikeness | None = None  # None where the texts share no word
+    near: _Floats | None = None  # (words, words) of both texts, one after the other: cosines of their ends
+    apart: float | None = None  # how far two different words of one text end apart, 1 - cosine
     left_out: Mapping[str, str]  # what is missing, each with the reason
 
     def facts(self) -> dict[str, Any]:
@@ -60,6 +66,8 @@ class Difference:
             "names": list(self.names),
             "kinds": {kind: _facts(each) for kind, each in self.kinds.items()},
             "likeness": None if likeness is None else _facts(likeness),
+            "near": None if self.near is None else plain(self.near, 4),
+            "apart": self.apart,
             "leftOut": [{"name": name, "reason": reason} for name, reason in self.left_out.items()],
         }
 
@@ -103,17 +111,24 @@ def difference(one: Trace, other: Trace) -> Difference:
             if kind == one.kinds[-1] and not kinds:
                 raise
     same = told_texts(one) == told_texts(other)
-    likeness = None
+    likeness, near, apart = None, None, None
     if same:
         names = one.model, other.model
     else:
         names = told_texts(one), told_texts(other)
         try:
             likeness = _likeness(one, other)
+            near, apart = _near(one, other), round(1 - words_alike([one, other]), 4)
         except InputError as error:
             left["likeness of words"] = str(error)
     return Difference(
-        between="models" if same else "texts", names=names, kinds=kinds, likeness=likeness, left_out=left
+        between="models" if same else "texts",
+        names=names,
+        kinds=kinds,
+        likeness=likeness,
+        near=near,
+        apart=None if apart is None or math.isnan(apart) else apart,
+        left_out=left,
     )
 
 
@@ -162,6 +177,20 @@ def _likeness(one: Trace, other: Trace) -> WordLikeness:
         layers=layers,
         cosines=cosines,
     )
+
+
+def _near(one: Trace, other: Trace) -> _Floats | None:
+    """The cosines of all words of both, by their contextual embeddings; None where those are too many."""
+    vectors = []
+    for trace in (one, other):
+        encoding, rows = trace.encoding, trace.embeddings(kind=trace.kinds[0]).double()
+        for number in range(len(encoding.words)):
+            places = [token.index for token in encoding.tokens if token.word == number]
+            vectors.append(rows[places].mean(dim=0))  # of a word without a token no number
+    if len(vectors) > _MOST_NEAR:
+        return None
+    near: _Floats = cosines_of(torch.stack(vectors)).numpy()
+    return near
 
 
 def _shared(one: Trace, other: Trace, partners: dict[int, int]) -> list[tuple[str, list[int]]]:

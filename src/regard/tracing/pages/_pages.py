@@ -118,8 +118,9 @@ def difference_page(
 ) -> Page:
     """The interactive page of how two traces differ.
 
-    It has each head's Jensen-Shannon divergence, the differences of the weights, and the attention of both;
-    of two texts, which tokens are partners, and how alike their words are, layer by layer.
+    Two texts that share a word open on a front door of both: what the word looks at in each, and where it
+    moves. The page has each head's Jensen-Shannon divergence, the differences of the weights, and the
+    attention of both; of two texts, which tokens are partners, and how alike their words are, layer by layer.
 
     Args:
         one, other: as in `difference`.

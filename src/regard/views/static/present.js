@@ -4,9 +4,10 @@ import { mount } from "./base/app.js";
 import { pageHost } from "./base/host.js";
 import { fileSource } from "./base/source.js";
 
-// The page of a file, with what its data blocks hold.
-export function presentFile(views) {
+// The page of a file, with what its data blocks hold; found: told of the source before anything is shown.
+export function presentFile(views, found = (_source) => {}) {
   const source = fileSource((name) => document.getElementById(`regard-${name}`).textContent);
+  found(source);
   present(source, pageHost(), views);
   performance.mark("regard-interactive");
 }

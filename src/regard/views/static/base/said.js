@@ -127,6 +127,92 @@ export function sharedBy({ source, state }, head, { claims }) {
   return 2 * count > words.length ? `${count} of ${words.length} words look most at ${quoted(to)} here.` : "";
 }
 
+// How the texts are told apart: by the word in which they differ, or by their places.
+function wheres(both) {
+  const changed = [0, 1].map((side) => both.changed(side));
+  if (!changed.every(({ length }) => length === 1)) return [[" above"], [" below"]];
+  return changed.map(([{ text }]) => [" with ", { text, side: "changed" }]);
+}
+
+/**
+ * What becomes of a word's arc from one text to the other: words, what it looks at in each, undefined where a row claims no
+ * word; shares, of these; does: "stays", "grows" or "fades" where it is the same word, else "follows the change" where
+ * both are words in which the texts differ, "moves", "is gone" or "is new"; "" where there is none.
+ * @param {import("./both.js").Both} both @param {NonNullable<ReturnType<typeof rowOf>>[]} rows of the word in each
+ */
+export function arcOf(both, rows) {
+  const words = rows.map(({ claims }) => claims.find(({ of }) => of === "word")?.units[0]);
+  const share = (side) => (words[side] ? rows[side].shares[words[side].first] : 0);
+  const lead = share(1) > share(0) ? 1 : 0;
+  const there = words[lead] && both.partner(lead, words[lead].first); // the same word in the other text
+  const other = words[1 - lead];
+  if (there && (!other || other.first === there.first)) {
+    words[1 - lead] = there; // which may get no more than chance
+    const [before, after] = [share(0), share(1)].map(odds);
+    const does = after >= CLAIMS.even * before ? "grows" : before >= CLAIMS.even * after ? "fades" : "stays";
+    return { words, shares: [share(0), share(1)], does, isSame: true };
+  }
+  const follows = words.every((word, side) => word && !both.partner(side, word.first));
+  const does = follows
+    ? "follows the change"
+    : words.every(Boolean)
+      ? "moves"
+      : words[0]
+        ? "is gone"
+        : words[1]
+          ? "is new"
+          : "";
+  return { words, shares: [share(0), share(1)], does, isSame: false };
+}
+
+/**
+ * "In one of 72 heads, it gives 61 % of its attention to trophy with big, and 65 % with small: the arc stays."
+ * @param {import("./both.js").Both} both @param {import("./both.js").Pair} pair the word in each
+ * @param {ReturnType<typeof arcOf>} arc
+ */
+export function bothSaid(both, pair, { words, shares, does, isSame }) {
+  const heads = allHeads(both.pages[0].source, both.kind).length;
+  const begins = [
+    heads === 1 ? "In its one head, " : `In one of ${heads} heads, `,
+    { text: pair[0].text, side: "from" },
+  ];
+  if (does === "") return [...begins, " looks at no other word in either sentence."];
+  const where = wheres(both);
+  const told = words.map((word, side) => {
+    if (!word) return [" looks at no other word", ...where[side]];
+    if (isSame && side === 1) return [" ", wholePercent(shares[1]), ...where[1]];
+    // The word in which they differ says by itself which text is meant.
+    const isNamed = where[side].length > 1 && !both.partner(side, word.first);
+    const gives = wholePercent(shares[side]) + (side === 1 && words[0] ? "" : " of its attention");
+    return [
+      side === 1 && words[0] ? ` ${gives} to ` : ` gives ${gives} to `,
+      toWord(word),
+      ...(isNamed ? [] : where[side]),
+    ];
+  });
+  return [...begins, ...told[0], ", and", ...told[1], `: the arc ${does}.`];
+}
+
+/**
+ * In how many heads a word turns from one of some words to another of them, between two texts; and what that says of the
+ * model, where its contextual embedding hardly moves either.
+ * @param {import("./both.js").Both} both @param {import("./both.js").Pair} pair @param {string[]} among
+ */
+export function turnsSaid(both, pair, among) {
+  const heads = allHeads(both.pages[0].source, both.kind);
+  const chosen = (head) => both.pages.map((page, side) => chosenOf(rowOf(page, head, pair[side].first), among));
+  const turned = heads
+    .map((head) => chosen({ kind: both.kind, ...head }))
+    .filter(([one, two]) => one && two && one !== two);
+  if (turned.length > 0) return `${turned.length} of ${heads.length} heads ${turned.length > 1 ? "turn" : "turns"}.`;
+  const isStill = both.moved(pair) < CLAIMS.hardly * (both.apart ?? 0);
+  return isStill ? "No head turns: the model does not tell them apart." : "No head turns.";
+}
+
+/** Which of some words a row claims, the one that gets most. @param {ReturnType<typeof rowOf>} row @param {string[]} among */
+export const chosenOf = (row, among) =>
+  row?.claims.find(({ of, units }) => of === "word" && among.includes(units[0].text))?.units[0].text;
+
 /**
  * How far words move: "Write moves by 0.11, and about most, by 0.17. Two different words here are 0.59 apart."
  * @param {{ text: string, first: number, moved: number }[]} moves 1 - cosine, of each word

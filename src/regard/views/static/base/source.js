@@ -351,7 +351,9 @@ export function chosenRun(facts, address, read) {
   const asked = Number(new URLSearchParams(address.replace(/^#/, "")).get("run") || 0);
   const number = Number.isInteger(asked) && asked >= 0 && asked < runsOf(facts).length ? asked : 0;
   if (!facts.compared) return read(number);
-  return number === 0 ? new DifferenceSource(read(0), read(1), facts.compared) : read(number - 1);
+  const runs = [read(0), read(1)];
+  const source = number === 0 ? new DifferenceSource(runs[0], runs[1], facts.compared) : runs[number - 1];
+  return Object.assign(source, { compares: runs });
 }
 
 // The source of a page. The names of the blocks of further runs begin with the run.

@@ -179,7 +179,8 @@ export class State {
   // Nothing is pinned any more; on the front door it is again as it opened.
   letGo() {
     const { view, kind } = this.values;
-    const start = view === this.home ? { ...this.startOf(kind), key: null } : { pin: null };
+    const key = "key" in this.fields ? { key: null } : {}; // a field of a view that a page may lack
+    const start = view === this.home ? { ...this.startOf(kind), ...key } : { pin: null };
     this.set({ ...start, hover: null, refused: null });
   }
 

@@ -74,6 +74,8 @@ export interface Source {
   links?: HTMLElement;
   /** A word of the text, by its first token, beside one of another sentence: see movement/beside.js. */
   beside?(first: number): any;
+  /** Two texts that the front door shows: see door/experiment.js. */
+  experiment?: { texts: string[]; both(): any };
   /** Of a network that is trained: the traced steps, and which is on. */
   runs?: Source[];
   turn?(place: number): void;

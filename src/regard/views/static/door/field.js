@@ -2,7 +2,7 @@
 
 import { makeChoice } from "../base/controls.js";
 import { make } from "../base/dom.js";
-import READY from "../ready.json";
+import { labelOf, READY } from "./ready.js";
 
 const ROWS = 4; // lines of text that are in view
 
@@ -38,14 +38,19 @@ export function write(field, text) {
 /** Whether it is a ready sentence, which opens on the word that it is about. @param {string[]} texts */
 export const isReady = (texts) => READY.some(({ text }) => texts.length === 1 && text === texts[0]);
 
-/** Ready sentences, as buttons. @param {HTMLTextAreaElement} field */
-export function makeReady(field) {
+/**
+ * Ready sentences, as buttons.
+ * @param {HTMLTextAreaElement} field
+ * @param {(ready: (typeof READY)[number]) => void} [choose]
+ * @param {(() => void) | null} [leave] to a sentence of one's own, where it is not the field that is on show
+ */
+export function makeReady(field, choose = ({ text }) => write(field, text), leave = null) {
   return makeChoice({
     name: "ready",
     legend: "Ready sentences",
-    options: READY.map(({ text, label }) => [text, label, text]),
+    options: [...READY.map((each) => [each.text, labelOf(each), each.text]), ...(leave ? [["", "Type your own"]] : [])],
     value: () => field.value,
-    choose: (text) => write(field, text),
+    choose: (chosen) => (chosen === "" ? leave() : choose(READY.find(({ text }) => text === chosen))),
     classes: "door-ready",
   }).element;
 }

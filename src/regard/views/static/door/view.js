@@ -235,7 +235,8 @@ const follow = { initial: false, read: () => true, write: (is) => (is ? "" : nul
 // remark is the one to begin with.
 function fits(source) {
   const { movement, compared, senses, writing, training, held, start } = source.facts;
-  const several = movement || compared || senses || writing || training || source.runs || held?.only;
+  const several =
+    movement || compared || senses || writing || training || source.runs || held?.only || source.experiment;
   const [kind, ...others] = source.kinds;
   if (several || !start || others.length > 0 || kind === "cross") return false;
   return source.computed(kind) && source.tokens(kind, "query").some(({ special }) => !special);

@@ -1,10 +1,12 @@
 // What a live page's address says beside what every page's says: the sentence, where it is not the file's own, and what is
-// changed in the model: "#layer=5&head=11&text=A+bank.&off=5.11&weights=5.11.1.3:0.9".
+// changed in the model: "#layer=5&head=11&text=A+bank.&off=5.11&weights=5.11.1.3:0.9"; against=, a second text
+// that the front door shows with it.
 
 const NAMES = ["text", "pair"];
 const MOST = 64; // edits
 
-/** @typedef {{ texts: string[], off: [number, number][], weights: import("./edits.js").Dragged[] }} Said */
+/** @typedef {{ texts: string[], off: [number, number][], weights: import("./edits.js").Dragged[],
+ *   against: string | null }} Said */
 
 /**
  * What an address says; null where it says nothing of this. What it does not understand is left out.
@@ -14,7 +16,7 @@ const MOST = 64; // edits
  */
 export function readSaid(hash, own, isHead) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
-  if (![...NAMES, "off", "weights"].some((name) => given.has(name))) return null;
+  if (![...NAMES, "off", "weights", "against"].some((name) => given.has(name))) return null;
   const numbers = (/** @type {string} */ name, /** @type {RegExp} */ form) =>
     (given.get(name) ?? "")
       .split(",")
@@ -29,16 +31,18 @@ export function readSaid(hash, own, isHead) {
     texts: own.map((text, at) => given.get(NAMES[at]) ?? text),
     off: heads.map(([layer, head]) => [layer, head]),
     weights: dragged.map(([layer, head, query, key, value]) => ({ layer, head, query, key, value })),
+    against: given.get("against"),
   };
 }
 
 /** The address with this in it. @param {string} hash @param {Said} said @param {string[]} own */
-export function withSaid(hash, { texts, off, weights }, own) {
+export function withSaid(hash, { texts, off, weights, against }, own) {
   const parts = new URLSearchParams();
   texts.forEach((text, at) => text !== own[at] && parts.set(NAMES[at], text));
   if (off.length > 0) parts.set("off", off.map((each) => each.join(".")).join(","));
   const place = (/** @type {import("./edits.js").Dragged} */ { layer, head, query, key, value }) =>
     `${[layer, head, query, key].join(".")}:${Number(value.toFixed(4))}`;
   if (weights.length > 0) parts.set("weights", weights.map(place).join(","));
+  if (against !== null) parts.set("against", against);
   return parts.size === 0 ? hash : `${hash || "#"}${hash.length > 1 ? "&" : ""}${parts}`;
 }

@@ -2,12 +2,15 @@
 // when somebody types. For every sentence the page is put together anew, from facts that look like those in the file.
 // What is chosen of the model stays, such as a head; a word, as long as it is there.
 
+import { Both } from "../base/both.js";
 import { Colours } from "../base/colours.js";
 import { whereIsFocus } from "../base/focus.js";
 import { allHeads } from "../base/held.js";
 import { pageHost } from "../base/host.js";
 import { FileSource, fileSource } from "../base/source.js";
+import { VIEW as EXPERIMENT } from "../door/experiment.js";
 import { isReady, makeReady, write as typeOver } from "../door/field.js";
+import { readyOf } from "../door/ready.js";
 import { present } from "../present.js";
 import { USUAL } from "../usual.js";
 import { readSaid, withSaid } from "./address.js";
@@ -31,11 +34,13 @@ const { live } = written.facts;
 const side = written.facts.sides[kind];
 const colours = new Colours(root);
 const edits = { off: [], weights: [] };
+let against = null; // a second text, which the front door shows with the first
 let address = null; // what is chosen, where the browser does not keep it
 let arriving = null; // an address whose sentence is not there yet
 let gone = new AbortController();
 let client = null;
 let before = null; // what words are compared with: { text, words }
+let toOpen = false; // on a word and a head of both texts, when the second is read
 let opened = null; // what the page opened on: { start, words }, of which text; null before
 let last = null; // the newest answer
 let state = null; // of the page on show
@@ -48,7 +53,10 @@ let later = 0; // the timer of a question that waits until nobody types
 const bar = new LiveBar(live, side, {
   typed(isOfText) {
     // A weight belongs to a row of the sentence as it was.
-    if (isOfText) edits.weights = [];
+    if (isOfText) {
+      edits.weights = [];
+      against = null;
+    }
     writer?.typed();
     if (arriving !== null) {
       arriving = null;
@@ -98,7 +106,8 @@ bar.fields[0].addEventListener("keydown", (event) => {
 
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 const own = bar.texts; // the file's
-let shown = { texts: own, off: [], weights: [] }; // what is on show
+const asked = (texts = bar.texts) => ({ texts, ...edits, against });
+let shown = asked(); // what is on show
 
 // The sentence and the edits that the address says, if these are others: then they are asked for before they are drawn.
 function arrive() {
@@ -108,12 +117,14 @@ function arrive() {
   arriving = location.hash;
   Object.assign(edits, { off: said.off, weights: said.weights });
   bar.texts = said.texts;
+  against = said.against;
   root.classList.add("arriving");
   return true;
 }
 
 function broken(why) {
   if (arriving !== null) bar.texts = own;
+  against = null;
   arriving = null;
   root.classList.remove("arriving");
   bar.broken(why);
@@ -142,7 +153,7 @@ function switched(layer, head) {
 
 // Whether all that is on show is of what the writer has.
 function isWhole() {
-  return same({ texts: [writer.written.text], ...edits }, shown) && last !== null;
+  return same(asked([writer.written.text]), shown) && last !== null;
 }
 
 // All of a text, when nobody has typed for a moment.
@@ -215,6 +226,40 @@ function check(_kind, { layer, head, unseen }) {
   });
 }
 
+// The text beside another, which the model reads too.
+function bothWith(second) {
+  return aside({ text: second, pair: null, weights: [] }, (answer) => {
+    const there = new FileSource(wholeOf(answer.facts), (name) => answer.blocks[name]);
+    const words = [last.words, wordVectors(answer.encoded, answer.contextual)];
+    const vector = ([side, { first }]) => words[side].find(({ tokens }) => tokens.includes(first))?.vector;
+    const cosine = (...some) => {
+      const [one, other] = some.map(vector);
+      return one && other ? between(one, other, 0, one.length).cosine : null;
+    };
+    const { source } = state;
+    const both = new Both([source, there], cosine, apartOf(...words));
+    if (toOpen && second === against)
+      queueMicrotask(() => {
+        opened.start = source.facts.start = both.start(readyOf(both.texts));
+        state.set({ ...state.startOf(kind), key: null });
+      });
+    toOpen = false;
+    return both;
+  });
+}
+
+function chooseReady({ text, other = null }) {
+  typeOver(bar.fields[0], text);
+  against = other;
+}
+
+function leave() {
+  against = null;
+  root.classList.remove("experiments");
+  bar.fields[0].focus();
+  ask();
+}
+
 // What wrote the words that a head looks at; null of edits of which that is not known.
 function whyOf(_kind, layer, head) {
   return aside({ why: [layer, head] }, ({ why }) => why && { ...why, feeds: { query: [], key: [] } });
@@ -270,7 +315,7 @@ function answered(answer) {
   const isFirst = before === null;
   last = { ...answer, words };
   root.classList.remove("arriving");
-  const isOwn = same({ texts: bar.texts, ...edits }, shown);
+  const isOwn = same(asked(), shown);
   if (isFirst) {
     performance.mark("regard-live");
     if (isOwn) opened = { start: written.facts.start, words };
@@ -346,8 +391,9 @@ function draw({ facts, blocks, predicted }) {
   const start = isAnother ? facts.start : { ...opened.start };
   for (const name of isAnother ? [] : ["pin", "key"]) start[name] = at(start[name]) ?? facts.start[name];
   opened = { start, words: isAnother ? last.words : opened.words };
-  shown = { texts: bar.texts, off: [...edits.off], weights: [...edits.weights] };
+  shown = { ...asked(), off: [...edits.off], weights: [...edits.weights] };
   put(new FileSource(wholeOf(facts), (name) => blocks[name] ?? readBlock(name)));
+  toOpen = isAnother && arriving === null;
   if (arriving !== null) arriving = null;
   else if (isAnother) {
     const kept = keepsHead ? { layer, head, also, ...(pin ? {} : { pin }) } : {};
@@ -389,7 +435,11 @@ function put(source) {
   source.isOff = isOff;
   source.check = check;
   source.surface = bar.surface;
-  source.makeReady = () => (bar.fields.length > 1 ? null : makeReady(bar.fields[0]));
+  source.makeReady = () =>
+    bar.fields.length > 1 ? null : makeReady(bar.fields[0], chooseReady, against === null ? null : leave);
+  if (against !== null && bar.fields.length === 1)
+    source.experiment = { texts: [bar.texts[0], against], both: () => bothWith(against) };
+  root.classList.toggle("experiments", Boolean(source.experiment));
   source.makeNext = makeNext;
   source.writer = writer;
   source.write = (text) => typeOver(bar.fields[0], text);
@@ -399,7 +449,7 @@ function put(source) {
   if (kind === "encoder" && last) source.beside = beside;
   if (last) source.whyOf = whyOf;
   asides = new Map();
-  ({ state } = present(source, { ...host, slot: bar.element }, USUAL));
+  ({ state } = present(source, { ...host, slot: bar.element }, [EXPERIMENT, ...USUAL]));
   const head = () => bar.head(state.values);
   state.listen((changed) => ["view", "layer", "head", "also"].some((name) => changed.has(name)) && head());
   state.listen((changed) => {

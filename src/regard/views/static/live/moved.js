@@ -24,17 +24,19 @@ export function wordVectors({ tokens, words }, contextual) {
 }
 
 /**
- * How far two different words of a text are apart: 1 - their mean cosine; null where there are no two.
- * @param {WordVector[]} words
+ * How far two different words of a text are apart: 1 - their mean cosine, over all texts; null where there are no two.
+ * @param {WordVector[][]} texts
  */
-export function apartOf(words) {
-  const some = words.filter(({ text }) => isRead(text)).map((each) => ({ ...each, name: each.text.toLowerCase() }));
-  const cosines = some.flatMap((one, at) =>
-    some
-      .slice(at + 1)
-      .filter(({ name }) => name !== one.name)
-      .map(({ vector }) => between(one.vector, vector, 0, vector.length).cosine),
-  );
+export function apartOf(...texts) {
+  const cosines = texts.flatMap((words) => {
+    const some = words.filter(({ text }) => isRead(text)).map((each) => ({ ...each, name: each.text.toLowerCase() }));
+    return some.flatMap((one, at) =>
+      some
+        .slice(at + 1)
+        .filter(({ name }) => name !== one.name)
+        .map(({ vector }) => between(one.vector, vector, 0, vector.length).cosine),
+    );
+  });
   return cosines.length === 0 ? null : 1 - cosines.reduce((sum, each) => sum + each, 0) / cosines.length;
 }
 

@@ -52,11 +52,11 @@ export class Opening {
               : [],
           ),
         );
-      this.links = linked(
-        (query) => about.includes(query),
-        (key) => (among.length > 0 ? among.includes(key) : isTold(key)),
-      );
-      if (this.links.length === 0) this.links = linked(says, isTold);
+      const isAbout = (/** @type {number} */ query) => about.includes(query);
+      const isSought = among.length > 0 ? (/** @type {number} */ key) => among.includes(key) : isTold;
+      // However far from its word they are, if there are any.
+      const hasOwn = this.asked.some(isAbout) && this.asked.some(isSought);
+      this.links = hasOwn ? linked(isAbout, isSought) : linked(says, isTold);
       if (this.links.length > 0) break;
     }
     this.seen = ranks.map((_, key) => (causal ? this.asked.filter((query) => key <= query) : this.asked).length);
