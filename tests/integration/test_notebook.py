@@ -60,7 +60,8 @@ _live._SLICE, _live.perf_counter = 250, lambda: 1000 * time.perf_counter()"""
     SLOWLY,
     LET_GO,
     TYPED,
-) = range(19)
+    WRITES,
+) = range(20)
 CELLS = (
     f"import gc, weakref, regard\nencoder = regard.load('bert')\nencoder.trace({TEXT!r})",
     f"decoder = regard.load('llama')\nshown = decoder.trace({TEXT!r}).widget()\nshown",
@@ -84,6 +85,7 @@ CELLS = (
     f"decoder.trace({TEXT!r} + ' w2' * 14)",
     "held[0] = not held[0]",  # holds it at first, and lets it go when it is run again
     f"encoder.trace({TEXT!r})",
+    f"decoder.trace({TEXT!r})",
 )
 
 
@@ -149,6 +151,47 @@ def test_the_front_door_is_typed_into(lab: BrowserPage, folder: Path) -> None:
     shown.get_by_label("without this head").check()
     moved = 1 - trace.ablation(state["layer"], state["head"]).cosine
     expect(answer).to_contain_text(f"the lower line is {max(moved.max(), 0.05 * apart):.2f}.")
+
+
+def test_a_decoder_writes(lab: BrowserPage, folder: Path) -> None:
+    cell_of(lab, WRITES).scroll_into_view_if_needed()
+    shown = cell_of(lab, WRITES).locator(".regard-widget")
+    bars, field = shown.locator(".writer > .writer-bars button"), shown.get_by_label("Type a sentence")
+    model, text = regard.load(str(folder / "llama")), TEXT
+
+    def check() -> None:
+        with torch.no_grad():
+            logits = model(torch.tensor([model.tokenizer.encode(text).token_ids])).logits
+        assert logits is not None
+        shares = [f"{100 * each:.1f}" for each in logits[0, -1].double().softmax(0).topk(5).values.tolist()]
+        expect(shown.locator(".writer > .writer-bars .writer-share")).to_contain_text(shares)
+
+    expect(bars).to_have_count(5)
+    check()
+    for _ in range(2):
+        place = next(at for at in range(5) if bars.nth(at).is_enabled())
+        said = bars.nth(place).locator("bdi").inner_text()
+        bars.nth(place).click()
+        expect(field).to_have_value(re.compile(f"{re.escape(text)} ?{re.escape(said.strip())}"))
+        text = field.input_value()
+        check()
+    # All views follow when nobody has typed for a moment.
+    count = len(model.trace(text).tokens)
+    lab.wait_for_function(
+        "([widget, count]) => widget.regard.source.tokens('decoder', 'query').length === count",
+        arg=[shown.element_handle(), count],
+    )
+    expect(shown.locator(".writer > .writer-bars button")).to_have_count(5)
+    shown.get_by_role("slider", name="Temperature").fill("0")
+    shown.get_by_role("button", name="Go on").click()
+    expect(field).not_to_have_value(text)
+    if shown.get_by_role("button", name="Stop").count():
+        shown.get_by_role("button", name="Stop").click()
+    expect(shown.get_by_role("button", name="Go on")).to_be_visible()
+    shown.get_by_role("button", name="What if not?").click()
+    expect(shown.locator(".answer-without .writer-bar").first).to_be_visible()
+    field.fill("")
+    expect(shown.locator(".strip")).to_contain_text("text is empty")
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,8 @@ def widget_facts(
         facts |= {
             "kernel": True,
             "check": run.check is not None,
-            "typed": run.again is not None and len(runs) == 1 and writing is None,
+            "typed": (typed := run.again is not None and len(runs) == 1 and writing is None),
+            "writes": typed and run.writes is not None,
             "values": {"held": "all", "difference": 0.0, "every": 1},
             "leftOut": run.left_out(),
         }

@@ -270,6 +270,7 @@ class LiveRun:
         check: What becomes of it without a head; None where no model stands behind it.
         measures: What can be drawn in the place of the weights; by default what the record has.
         again: The run of another text; None where no model stands behind it.
+        writes: What a decoder says after a text, or after the word that it writes first; None for no decoder.
     """
 
     record: AttentionRecord
@@ -277,6 +278,7 @@ class LiveRun:
     check: Check | None = None
     measures: LiveMeasures | None = None
     again: Callable[[str], "LiveRun"] | None = None
+    writes: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] | None = None
 
     def layer(self, kind: RecordKind, number: int) -> LayerRecord:
         """The layer of a number."""

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from html import escape
 from typing import Any
@@ -51,7 +51,7 @@ def make_widget(
         MissingExtraError: anywidget is not installed.
     """
     widget = _widget_class()(facts=_packed(widget_facts(runs, movement, difference, writing, senses)))
-    widget.kernel, widget.again = Kernel(runs), runs[0].again
+    widget.kernel, widget.again, widget.writes = Kernel(runs), runs[0].again, runs[0].writes
     return widget
 
 
@@ -75,6 +75,7 @@ def _widget_class() -> Any:
         address = traitlets.Unicode().tag(sync=True)
         kernel: Kernel | None = None
         again: Callable[[str], LiveRun] | None = None
+        writes: Callable[[str, dict[str, Any]], Mapping[str, Any]] | None = None
 
         def __init__(self, **traits: Any) -> None:
             super().__init__(**traits)
@@ -84,15 +85,19 @@ def _widget_class() -> Any:
             if self.kernel is None:
                 return
             if "text" in content and self.again is not None:
-                self._read(content["text"], content["client"], self.again)
+                self._read(content, self.again)
                 return
             said, buffers = self.kernel.answers(content["run"], content["asks"])
             told = {"client": content["client"], "number": content["number"], "answers": said}
             self.send(told, buffers)
 
-        def _read(self, text: str, client: str, again: Callable[[str], LiveRun]) -> None:
-            """Shows another text, or says why it cannot be read."""
+        def _read(self, content: dict[str, Any], again: Callable[[str], LiveRun]) -> None:
+            """Shows another text, or says what comes next; or why it cannot be read."""
+            text, client = content["text"], content["client"]
             try:
+                if "write" in content and self.writes is not None:
+                    self.send({"client": client, "written": self.writes(text, content["write"])})
+                    return
                 run = again(text)
                 facts = _packed(widget_facts([run]))
             except RegardError as error:
@@ -102,7 +107,7 @@ def _widget_class() -> Any:
 
         def close(self) -> None:
             """Ends the view wherever it is shown, and lets go of the runs behind it."""
-            self.kernel = self.again = None
+            self.kernel = self.again = self.writes = None
             super().close()
 
     return AttentionWidget

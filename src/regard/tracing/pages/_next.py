@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.core.errors import InputError
 from regard.models import Loaded
-from regard.text import Encoding, Tokenizer
+from regard.text import Encoding, Tokenizer, is_part
 from regard.tracing.pages._reads import Reads
 
 _BEST = 5
@@ -31,9 +31,9 @@ class WriteRequest(NamedTuple):
     drawn: float | None = None
 
 
-def next_of(loaded: Loaded, text: str, asked: WriteRequest, reads: Reads) -> tuple[dict[str, Any], Encoding]:
-    """What comes next after a text, or after the word that is written behind it, as plain values; and what
-    was read. `reads` is what was read before.
+def next_of(loaded: Loaded, text: str, asked: WriteRequest, reads: Reads) -> dict[str, Any]:
+    """What comes next after a text, or after the word that is written behind it, as plain values: see
+    static/live/next.js. `reads` is what was read before.
 
     Raises:
         InputError: a model that says no next word, or a text that it cannot take.
@@ -58,8 +58,12 @@ def next_of(loaded: Loaded, text: str, asked: WriteRequest, reads: Reads) -> tup
         }
         for id in logits.topk(min(_BEST, len(logits))).indices.tolist()
     ]
-    told = {
+    read = encoded(encoding)
+    return {
         "text": text,
+        "words": read["words"],
+        "wordSpans": read["wordSpans"],
+        "wordOf": [-1 if each["word"] is None else each["word"] for each in read["tokens"]],
         "best": best,
         "taken": taken.tolist(),
         "rests": rests,
@@ -67,7 +71,6 @@ def next_of(loaded: Loaded, text: str, asked: WriteRequest, reads: Reads) -> tup
         "ended": ended,
         "milliseconds": 1000 * (perf_counter() - began),
     }
-    return told, encoding
 
 
 def _tempered(logits: Tensor, temperature: float) -> Tensor:
@@ -104,3 +107,28 @@ def spelled(tokenizer: Tokenizer, before: list[int], id: int) -> dict[str, Any]:
     text = whole.removeprefix(known) if before else whole.strip()
     is_text = text != "" and _REPLACED not in text
     return {"text": text if is_text else tokenizer.shown(id), "isText": is_text}
+
+
+def encoded(encoding: Encoding) -> dict[str, Any]:
+    """The tokens as a page's tokenizer would give them: spans count in UTF-16, as JavaScript does."""
+    return {
+        "ids": list(encoding.token_ids),
+        "words": [word.text for word in encoding.words],
+        "wordSpans": [_in_utf16(encoding.texts[word.sequence or 0], word.span) for word in encoding.words],
+        "tokens": [
+            {
+                "text": token.text,
+                "surface": token.surface,
+                "bytes": token.label if is_part(token.shown) else None,
+                "special": token.special,
+                "sequence": token.sequence,
+                "word": token.word,
+                "span": _in_utf16(encoding.texts[token.sequence or 0], token.span),
+            }
+            for token in encoding.tokens
+        ],
+    }
+
+
+def _in_utf16(text: str, span: tuple[int, int] | None) -> list[int] | None:
+    return None if span is None else [len(text[:place].encode("utf-16-le")) // 2 for place in span]

@@ -13,8 +13,10 @@ from regard.tracing.edits import Zero, ablation, unseen_word
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._messages import messages_of
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS
+from regard.tracing.pages._next import WriteRequest, next_of
 from regard.tracing.pages._page import page_record, words_apart
 from regard.tracing.pages._page_measures import head_statistics, live_measures
+from regard.tracing.pages._reads import Reads
 from regard.tracing.pages._without import left_by
 from regard.tracing.reasons import pairs_of_head
 from regard.tracing.record import Trace, check_trace
@@ -301,7 +303,7 @@ def display(self: Trace) -> Any:
     return marimo_object(repr(self), lambda: widget(self))
 
 
-def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
+def _live(trace: Trace, of: Scalar | None = None, reads: Reads | None = None) -> LiveRun:
 
     def check(kind: Kind, of: Mapping[str, int]) -> dict[str, Any]:
         if "unseen" in of:
@@ -325,9 +327,15 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
     loaded = trace.loaded
     one = loaded is not None and len(trace.kinds) == 1 and len(trace.stack(None).encoding.texts) == 1
 
+    reads = reads or Reads()
+    is_writer = one and "decoder" in trace.kinds and loaded is not None and loaded.network.has_vocabulary_head
+
     def again(text: str) -> LiveRun:
         assert loaded is not None
-        return _live(TraceOfRun.of_text(loaded, text), of)
+        return _live(TraceOfRun.of_text(loaded, text), of, reads)
+
+    def writes(text: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return next_of(trace.require_model(), text, WriteRequest(**asked), reads)
 
     return LiveRun(
         record=page_record(trace, None, statistics=False, story=True, names=MOST_OF_A_WIDGET),
@@ -335,4 +343,5 @@ def _live(trace: Trace, of: Scalar | None = None) -> LiveRun:
         check=None if trace.loaded is None else check,
         measures=live_measures(trace, of),
         again=again if one else None,
+        writes=writes if is_writer else None,
     )

@@ -15,11 +15,10 @@ from regard.core import DenseBias, attention_weights
 from regard.core.errors import InputError
 from regard.core.tensors import cosine
 from regard.models import Loaded
-from regard.text import Encoding, is_part
 from regard.tracing.edits import Edit, Write, Zero, edited, unseen
 from regard.tracing.measures import logits_of_layers, outermost
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
-from regard.tracing.pages._next import WriteRequest, next_of, spelled
+from regard.tracing.pages._next import WriteRequest, encoded, next_of, spelled
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._reads import Reads
 from regard.tracing.pages._story import beside, sentences, word_at
@@ -133,12 +132,7 @@ def page_answer(
     edits = asked.edits()
     model = edited(loaded, edits) if edits else loaded
     if asked.write is not None:
-        told, encoding = next_of(model, asked.text, asked.write, Reads() if reads is None else reads)
-        encoded = _encoded(encoding)
-        words = [-1 if each["word"] is None else each["word"] for each in encoded["tokens"]]
-        return {
-            "written": told | {name: encoded[name] for name in ("words", "wordSpans")} | {"wordOf": words}
-        }
+        return {"written": next_of(model, asked.text, asked.write, Reads() if reads is None else reads)}
     trace = TraceOfRun.of_text(model, asked.text, asked.pair)
     count = sum(weights_of(trace, kind) for kind in trace.kinds)
     if count > MOST_READ:
@@ -150,7 +144,7 @@ def page_answer(
     return {
         "facts": facts,
         "blocks": blocks,
-        "encoded": _encoded(trace.stack(None).encoding),
+        "encoded": encoded(trace.stack(None).encoding),
         "contextual": b64encode(contextual.numpy().astype("<f4").tobytes()).decode("ascii"),
         "predicted": _predicted(trace),
         **_second(loaded, asked, trace, pooling),
@@ -208,31 +202,6 @@ def _as_drawn(trace: Trace, asked: PageRequest) -> Trace:
             layers[number] = replace(layers[number], inputs=inputs.changed(v=v))
     traced = replace(traced, attention=layers)
     return replace(trace, encoder=traced) if kind == "encoder" else replace(trace, decoder=traced)
-
-
-def _encoded(encoding: Encoding) -> dict[str, Any]:
-    """The tokens as a page's tokenizer would give them: spans count in UTF-16, as JavaScript does."""
-    return {
-        "ids": list(encoding.token_ids),
-        "words": [word.text for word in encoding.words],
-        "wordSpans": [_in_utf16(encoding.texts[word.sequence or 0], word.span) for word in encoding.words],
-        "tokens": [
-            {
-                "text": token.text,
-                "surface": token.surface,
-                "bytes": token.label if is_part(token.shown) else None,
-                "special": token.special,
-                "sequence": token.sequence,
-                "word": token.word,
-                "span": _in_utf16(encoding.texts[token.sequence or 0], token.span),
-            }
-            for token in encoding.tokens
-        ],
-    }
-
-
-def _in_utf16(text: str, span: tuple[int, int] | None) -> list[int] | None:
-    return None if span is None else [len(text[:place].encode("utf-16-le")) // 2 for place in span]
 
 
 def _predicted(trace: Trace) -> list[dict[str, Any]]:

@@ -3,13 +3,15 @@
 
 import { mount } from "../base/app.js";
 import { make } from "../base/dom.js";
+import { allHeads } from "../base/held.js";
 import { chosenRun } from "../base/source.js";
-import { fit, makeField, makeReady } from "../door/field.js";
+import { fit, makeField, makeReady, write } from "../door/field.js";
 import { VIEWS } from "../views.js";
 import { VIEW as CHECK } from "./check.js";
 import { KernelSource } from "./source.js";
 import { makeStrip } from "./strip.js";
 import { isDark, watchTheme } from "./theme.js";
+import { Writing } from "./writing.js";
 
 const SETTLED = 120; // milliseconds in which the views have asked for what they still need
 
@@ -44,11 +46,13 @@ function render({ model, el }) {
   const surface = field && make("div", { class: "live-texts" }, field);
   const slot = field && make("section", { class: "live", "aria-label": "Your sentence" }, surface);
   let refused = null;
+  let writing = null; // of a decoder, what comes next
   if (field) {
     field.disabled = false;
     let waiting = 0;
     field.addEventListener("input", () => {
       fit(field);
+      if (writing && field.closest(".at-door")) return writing.typed();
       slot.classList.add("working");
       clearTimeout(waiting);
       waiting = setTimeout(() => model.send({ client, text: field.value }), TYPED);
@@ -103,11 +107,24 @@ function render({ model, el }) {
     };
     listenTo("change:facts", typedAnew);
     listenTo("msg:custom", (message) => {
-      if (message.client !== client || !message.refused) return;
-      refused = { text: message.refused, failed: true };
+      if (message.client !== client) return;
+      writing?.answered(message);
+      refused = message.refused ? { text: message.refused, failed: true } : null;
       strip.update();
     });
-    if (field) Object.assign(source, { surface, makeReady: () => makeReady(field) });
+    if (field)
+      Object.assign(source, {
+        surface,
+        makeReady: () => makeReady(field),
+        write: (text) => write(field, text),
+        fit: () => fit(field),
+      });
+    if (runs[0].facts.writes) {
+      const send = (message) => model.send({ client, ...message });
+      const shown = () => Object.values(runs[0].facts.sides)[0].text;
+      writing ??= new Writing(field, allHeads(source, source.kinds[0]).length, send, shown);
+      source.writer = writing.writer;
+    }
     // Jupyter says so when the kernel has been restarted; elsewhere nobody answers any more.
     listenTo("comm_live_update", () => sources.forEach((each) => each.lose()));
     const address = {
@@ -147,6 +164,7 @@ function render({ model, el }) {
     root.append(strip.element);
     app.state.listen(tell);
     if (field) fit(field);
+    if (writing && !writing.writer.written) writing.ask(null);
     outer.regard = { source, state: () => ({ ...app.state.values }) };
   };
   start();
