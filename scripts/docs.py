@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import addresses
@@ -54,7 +55,7 @@ def build(
     pages = folder / "docs"
     shutil.rmtree(pages, ignore_errors=True)
     stage(pages, reference)
-    live().write(pages / LIVE)
+    write_live(live(), pages)
     written = writes()
     written.write(pages / WRITES)
     assert written.beside is not None
@@ -74,6 +75,16 @@ def build(
         check=True,
     )
     return folder / "site" / "index.html"
+
+
+def write_live(page: Page, pages: Path) -> None:
+    """Write the live page with what a link to it is drawn with: its picture, by its address on the site."""
+    site = addresses.project_urls().get("Documentation", "").rstrip("/")
+    at = f"{site}/" if site else ""
+    picture = Path(LIVE).with_suffix(".png").name
+    (pages / picture).write_bytes(page.preview.png())
+    head = page.preview.head(site and at + LIVE, at + picture)
+    replace(page, html=page.html.replace(page.preview.head(), head, 1)).write(pages / LIVE)
 
 
 def stage(pages: Path, reference: Reference) -> None:

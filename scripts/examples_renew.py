@@ -17,6 +17,7 @@ from regard.views._page import wrapped
 
 # From the facts to the loader, which is the only script without a type.
 DATA = re.compile(r'<script type="application/gzip" id="regard-facts">.*?(?=\n<script>)', re.DOTALL)
+HEAD = re.compile(r"<title>.*?(?=\n<link)", re.DOTALL)
 FACTS = re.compile(r'(<script type="application/gzip" id="regard-[a-z0-9-]*facts">)(.*?)</script>')
 SEVERAL = {"movement", "compared", "training", "writing", "senses"}
 
@@ -29,7 +30,10 @@ def renewed(page: str) -> str:
     facts = [_unpacked(match[2]) for match in FACTS.finditer(found[0])]
     each = iter(facts)
     data = FACTS.sub(lambda match: f"{match[1]}{_assets.packed(next(each))}</script>", found[0])
-    return wrapped(data, _assets.script(usual=not SEVERAL & json.loads(facts[0]).keys()))
+    head = HEAD.search(page)
+    assert head is not None
+    script = _assets.script(usual=not SEVERAL & json.loads(facts[0]).keys())
+    return wrapped(data, script, head=head[0])
 
 
 def _unpacked(text: str) -> str:

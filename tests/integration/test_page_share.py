@@ -6,15 +6,18 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 import pytest
 from PIL import Image
+from playwright.sync_api import Browser, ViewportSize, expect
 from playwright.sync_api import Page as BrowserPage
-from playwright.sync_api import ViewportSize, expect
 
 import regard
 from integration import head_page
+from integration.live_models import live_model
+from integration.served import Served
 from regard.views import PageToken, render_page
 from unit.views.conftest import encoder_record
 
@@ -66,6 +69,24 @@ def test_a_copied_link_opens_the_same(open_page: OpenPage, path: Path) -> None:
     assert head_page.state(other)["head"] == head_page.state(page)["head"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        BANK,
+        "Write a poem about a man fishing on a river bank.",
+        "The trophy does not fit into the suitcase because it is too big.",
+    ],
+)
+def test_what_stands_in_the_file_is_the_remark(open_page: OpenPage, tmp_path: Path, text: str) -> None:
+    written = regard.load().trace(text).page()
+    written.write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", start=True)
+    described = page.locator("meta[name=description]").get_attribute("content")
+    assert described == written.preview.said
+    assert _said(page).replace("\u00a0", " ").startswith(written.preview.said[:-1])
+    assert page.title() == page.locator("meta[property='og:title']").get_attribute("content")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_copied_picture_is_of_what_is_on_show(
     open_page: OpenPage, path: Path, scheme: str, tmp_path: Path
@@ -104,6 +125,45 @@ def test_where_a_picture_cannot_be_copied_it_is_saved(open_page: OpenPage, path:
     expect(page.locator(".door-pass")).to_contain_text(
         "Saved: the browser does not let this page copy a picture."
     )
+
+
+@pytest.mark.parametrize("keys", [(), ("key",)])
+def test_a_link_to_a_server_has_the_sentence(browser: Browser, tmp_path: Path, keys: tuple[str, ...]) -> None:
+    live_model(tmp_path / "bert", "bert")
+    text = "the man on a money bank."
+    server = Served(tmp_path / "bert", keys=keys)
+    context = browser.new_context(**MAY_COPY)
+    try:
+        page = context.new_page()
+        page.goto(f"http://localhost:{server.port}/")
+        if keys:
+            page.get_by_label("API key").fill("key")
+            page.get_by_role("button", name="Use this key").click()
+        expect(page.locator(".live-status")).to_contain_text(" ms.")
+        page.get_by_label("Type a sentence").fill(text)
+        expect(page.locator(".door-word").first).to_have_text("the")
+        page.locator(".door-word", has_text="money").click(force=True)
+        expect(page.locator(".door-said")).to_contain_text("money")
+        page.get_by_role("button", name="Copy link").click()
+        expect(page.locator(".door-pass")).to_contain_text("Copied.")
+        link = page.evaluate("navigator.clipboard.readText()")
+        asked = urlsplit(link)
+        assert dict(parse_qsl(asked.query)) == {"text": text}
+        assert "text=" not in asked.fragment
+        other = context.new_page()
+        other.goto(link)
+        if keys:
+            other.get_by_label("API key").fill("key")
+            other.get_by_role("button", name="Use this key").click()
+        else:  # it is drawn from what is in the page
+            assert other.title() == f"{text} · regard"
+        expect(other.locator(".door-said")).to_have_text(_said(page))
+        assert other.get_by_label("Type a sentence").input_value() == text
+    finally:
+        context.close()
+        server.die()
+        server.ask("/v1/embeddings", {"input": "w1"}, Authorization="Bearer key")
+        server.close()
 
 
 def test_both_are_one_stop_of_the_tab_key(open_page: OpenPage, path: Path) -> None:

@@ -4,15 +4,16 @@ import math
 from dataclasses import replace
 from functools import partial
 from html import escape
+from importlib.util import find_spec
 from typing import Annotated, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
-from regard.core.errors import InputError
+from regard.core.errors import InputError, MissingExtraError
 from regard.embedding import read_sentence_settings
 from regard.model import Model
 from regard.serving._engine import Engine
@@ -27,7 +28,7 @@ from regard.serving._limits import (
     answered,
     answers,
 )
-from regard.serving._service import Messages, service_of
+from regard.serving._service import Messages, Service, service_of
 from regard.serving._traces import MOST_MB
 from regard.text import read_back
 from regard.tracing import (
@@ -36,6 +37,7 @@ from regard.tracing import (
     Reads,
     WriteRequest,
     page_answer,
+    preview,
     served_page,
     trace_read,
     writing_page,
@@ -110,22 +112,66 @@ class PageBody(Body):
 
 
 @router.get("/", response_class=HTMLResponse, responses=PAGE_ERRORS)
-async def page(request: Request, model: str | None = None, example: bool = False) -> Response:
+async def page(
+    request: Request, model: str | None = None, example: bool = False, text: Text | None = None
+) -> Response:
     """The page: type a sentence, and see every view of it on a model of this server.
 
-    A model with an encoder and a decoder has a page that says what there is for it, and an example.
+    With `text` it opens on that sentence, and a link to it is drawn with a picture of it; where requests need
+    a key, the page asks for the sentence itself. A model with an encoder and a decoder has a page that says
+    what there is for it, and an example.
     """
     service = service_of(request)
-    names = tuple(service.engines)
     typed = (name for name, each in service.engines.items() if _is_typed_for(each))
-    name = next(typed, names[0]) if model is None else model
+    name = next(typed, next(iter(service.engines))) if model is None else model
     engine = service.engines.get(name)
+    if text is not None and not service.settings.keys and (html := await _opened(request, name, text)):
+        return HTMLResponse(html, headers=PAGE_HEADERS)
     if engine is None or example not in _pages.get(engine, {}):  # else no model is loaded for it
         engine = service.engine(name)
-        served = ServedRecord(model=name, models=names, usages=service.usages is not None)
-        make = partial(_made, served=served, example=example)
+        make = partial(_made, served=_served(service, name), example=example)
         _pages.setdefault(engine, {})[example] = await engine.call(make, tokens=estimate(_OPENINGS[0]))
     return HTMLResponse(_pages[engine][example], headers=PAGE_HEADERS)
+
+
+def _served(service: Service, name: str) -> ServedRecord:
+    return ServedRecord(model=name, models=tuple(service.engines), usages=service.usages is not None)
+
+
+async def _opened(request: Request, name: str, text: str) -> str | None:
+    """The page with a text; None where it cannot be read, which the page itself then says."""
+    service = service_of(request)
+    asked = urlencode({"model": name, "text": text})
+    addresses = [escape(f"{request.base_url}{path}?{asked}") for path in ("", "v1/picture")]
+    make = partial(_linked, served=_served(service, name), text=text, addresses=addresses)
+    try:
+        return await service.engine(name).call(make, tokens=estimate(text))
+    except InputError:
+        return None
+
+
+def _linked(model: Model, served: ServedRecord, text: str, addresses: list[str]) -> str:
+    pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling
+    page = served_page(model.loaded, text, served=replace(served, pooling=pooling))
+    has_picture = page.preview.words and find_spec("matplotlib") is not None
+    return page.html.replace(page.preview.head(), page.preview.head(*addresses[: 1 + bool(has_picture)]), 1)
+
+
+@router.get("/v1/picture", response_class=Response, responses=answers())
+async def picture(text: Text, request: Request, model: ModelName = None) -> Response:
+    """A PNG of 1200 x 630 pixels, for links to the page with this text: its front door in small."""
+    service = service_of(request)
+    name = model or next(iter(service.engines))
+    make = partial(_drawn, text=text, name=name)
+    png = await service.engine(name).call(make, tokens=estimate(text))
+    return Response(png, media_type="image/png", headers={"Cache-Control": "max-age=3600"})
+
+
+def _drawn(model: Model, text: str, name: str) -> bytes:
+    try:
+        return preview(model.loaded, text, name).png()
+    except MissingExtraError as error:
+        raise ApiError(404, str(error), code="no_pictures") from error
 
 
 @router.get("/answers/{id}", response_class=HTMLResponse, responses=PAGE_ERRORS)

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         live_page,
         page_answer,
         page_record,
+        preview,
         senses_page,
         served_page,
         writing_bundle,
@@ -170,7 +171,8 @@ __getattr__, __dir__ = _lazy_exports(
         "regard.tracing.measures": "DirectAttribution IntegratedGradients LogitLens Statistics TokenLens",
         "regard.tracing.pages": (
             "DraggedWeight Explanation PageRequest Reads Step WriteRequest comparison_page difference_page "
-            "explain live_page page_answer page_record senses_page served_page writing_bundle writing_page "
+            "explain live_page page_answer page_record preview senses_page served_page writing_bundle "
+            "writing_page "
             "writing_widget"
         ),
         "regard.tracing.patterns": (

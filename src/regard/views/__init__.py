@@ -29,6 +29,7 @@ from regard.views._live import (
 from regard.views._page import Page, render_page, usages_page
 from regard.views._picture import HeadPicture, PictureForm
 from regard.views._plots import Cloud, CurvePicture, Panel, PointPicture, Series
+from regard.views._preview import Preview, preview_of
 from regard.views._records import (
     MEASURES,
     SHOWN,

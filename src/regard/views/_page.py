@@ -16,6 +16,7 @@ from regard.views._blocks import MOST_BYTES, Blocks, Facts, Held, add_values, as
 from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads, norm_bytes, only_heads
 from regard.views._contents import add_thumbnails, begin, put_heads, round_up, thumbnail_bytes
 from regard.views._live import NO_REQUEST, LiveRecord, LiveRun, ServedRecord
+from regard.views._preview import Preview, preview_of
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
 from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
 from regard.views._start import start_of
@@ -28,6 +29,7 @@ class Page:
 
     Attributes:
         html: The whole file, to be encoded as UTF-8. Text from outside is in it as ASCII escapes.
+        preview: The page in short: `preview.png()` is a picture for links to it.
         encoding: How q and k are stored in it.
         largest_difference: What the page states: the largest difference between a weight it shows and
             float32 arithmetic in Python, rounded up to two significant digits.
@@ -44,6 +46,7 @@ class Page:
     """
 
     html: str = field(repr=False)
+    preview: Preview = field(repr=False, compare=False)
     encoding: Encoding
     largest_difference: float
     every: int = 1
@@ -207,7 +210,8 @@ def render_page(
         facts["values"]["difference"] = round_up(facts["values"]["difference"])
         size += blocks.size - before
     data = "\n".join(_data(run, f"run{number}-" if number else "") for number, run in enumerate(runs))
-    html = wrapped(data, script, live)
+    preview = preview_of(records[0], runs[0][0]["start"] if is_usual else None)
+    html = wrapped(data, script, live, head=preview.head())
     return Page(
         html=html,
         encoding="int16" if all(each.encoding == "int16" for each in packed) else "float32",
@@ -223,12 +227,13 @@ def render_page(
         writing=writing,
         senses=senses,
         left_out={name: reason for each in left for name, reason in each.items()},
+        preview=preview,
         live_difference=live.weight if isinstance(live, LiveRecord) else None,
         beside=(live.beside, live.binary()) if isinstance(live, LiveRecord) and live.beside else None,
     )
 
 
-def wrapped(data: str, script: str, live: LiveRecord | ServedRecord | None = None) -> str:
+def wrapped(data: str, script: str, live: LiveRecord | ServedRecord | None = None, *, head: str) -> str:
     """The HTML around a page's data: what the browser may run is named by its hash."""
     page, style, loader = _assets.read("page.html"), _assets.style(live=live is not None), _assets.loader()
     early = page.split("<style>")[1].split("</style>")[0]  # what is said of a file that ends too soon
@@ -239,6 +244,7 @@ def wrapped(data: str, script: str, live: LiveRecord | ServedRecord | None = Non
             f"style-src '{digest(early)}' '{digest(style)}'; img-src data:; "
             "base-uri 'none'; form-action 'none'"
         ),
+        "head": head,
         "data": data,
         "style": _assets.packed_asset(style),
         "script": _assets.packed_asset(script),

@@ -51,7 +51,10 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """A line from start to end that leaves and arrives level (`bent`) or straight; `said` is its tooltip."""
+    """A line from start to end: straight, level at its ends (`bent`), or an arc that rises by so much.
+
+    `said` is its tooltip.
+    """
 
     start: tuple[float, float]
     end: tuple[float, float]
@@ -59,7 +62,15 @@ class Curve:
     width: float = 1
     opacity: float = 1
     bent: bool = False
+    rise: float = 0
     said: str | None = None
+
+    def between(self) -> list[tuple[float, float]]:
+        """The two points that it is drawn towards; none where it is straight."""
+        (x, y), (to_x, to_y) = self.start, self.end
+        if self.rise:
+            return [(x, y - self.rise / 0.75), (to_x, to_y - self.rise / 0.75)]
+        return [((x + to_x) / 2, y), ((x + to_x) / 2, to_y)] if self.bent else []
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,8 +137,8 @@ def _svg_text(shape: Text) -> str:
 
 def _svg_curve(shape: Curve) -> str:
     (x, y), (to_x, to_y) = shape.start, shape.end
-    middle = _number((x + to_x) / 2)
-    between = f"C{middle} {_number(y)} {middle} {_number(to_y)} " if shape.bent else "L"
+    drawn = [f"{_number(at)} {_number(down)} " for at, down in shape.between()]
+    between = f"C{''.join(drawn)}" if drawn else "L"
     return _said(
         f'path d="M{_number(x)} {_number(y)}{between}{_number(to_x)} {_number(to_y)}" fill="none" '
         f'stroke="{shape.colour}" stroke-width="{_number(shape.width)}" '
@@ -250,12 +261,8 @@ def figure_of(sheet: Sheet) -> "Figure":
                 zorder=order,
             )
         elif isinstance(shape, Curve):
-            (x, y), (to_x, to_y) = shape.start, shape.end
-            middle = (x + to_x) / 2
-            bent = [(x, y), (middle, y), (middle, to_y), (to_x, to_y)]
-            path = (
-                Path(bent, [Path.MOVETO, *3 * [Path.CURVE4]]) if shape.bent else Path([(x, y), (to_x, to_y)])
-            )
+            drawn = [shape.start, *shape.between(), shape.end]
+            path = Path(drawn, [Path.MOVETO, *3 * [Path.CURVE4]] if len(drawn) > 2 else None)
             axes.add_patch(
                 PathPatch(
                     path,

@@ -23,8 +23,8 @@ _SCREEN, _MOST_WEIGHTS = 48, 1 << 22
 """Queries that are asked of each head, the first of a text; and weights of all heads."""
 
 # How much two words have to be, and how far apart: the first of these that leaves a link.
-_WHOLE, _PIECES, _FUNCTION, _MARK, _SPECIAL = 4, 3, 2, 1, 0
-_WANTED = ((_WHOLE, 2), (_PIECES, 2), (_PIECES, 1), (_FUNCTION, 1), (_MARK, 1), (_MARK, 0), (_SPECIAL, 0))
+_WHOLE, _PIECES, _FUNCTION, MARK, SPECIAL = 4, 3, 2, 1, 0
+_WANTED = ((_WHOLE, 2), (_PIECES, 2), (_PIECES, 1), (_FUNCTION, 1), (MARK, 1), (MARK, 0), (SPECIAL, 0))
 
 _SHARED = 2 / 3  # of the words: to a key that more of them give most to, no link is their own
 
@@ -80,11 +80,11 @@ def find_start(record: AttentionRecord, held: HeldHeads, since: int = 0) -> dict
 def _strongest(
     record: AttentionRecord, held: HeldHeads, kind: RecordKind, most: int, since: int
 ) -> _Ranked | None:
-    queries, keys = (_Words(side.tokens) for side in record.sides(kind))
+    queries, keys = (Words(side.tokens) for side in record.sides(kind))
     side = record.sides(kind)[0]
     ready = next((each for each in _ready() if (each["text"], None) == (side.text, side.pair)), None)
     for place, (least, apart) in enumerate(_WANTED):
-        asked = np.flatnonzero(queries.ranks >= min(least, _MARK))
+        asked = np.flatnonzero(queries.ranks >= min(least, MARK))
         asked = asked[queries.starts[asked] >= (0 if kind == "encoder" else since)][:most]
         columns = np.arange(len(keys.starts))
         rests = (columns == 0) & (kind == "decoder") & (least > _FUNCTION)
@@ -102,7 +102,7 @@ def _strongest(
         best: _Ranked | None = None
         for layer, head in _heads(record, held, kind):
             weights = _of_words(layer, head, queries, asked, keys)
-            links = own_links(weights, seen, far, keys.ranks >= min(least, _MARK)) * (
+            links = own_links(weights, seen, far, keys.ranks >= min(least, MARK)) * (
                 1 - _by_place(record, kind, layer, head)
             )
             links[~far] = -np.inf  # also where a head that goes by place alone makes it no number
@@ -199,7 +199,7 @@ def _heads(record: AttentionRecord, held: HeldHeads, kind: RecordKind) -> Iterat
             yield layer, head
 
 
-class _Words:
+class Words:
     """The words of a side: where each begins, how many tokens and which text it has, and how much it says."""
 
     def __init__(self, tokens: Sequence[PageToken]) -> None:
@@ -223,9 +223,9 @@ def _spelled(pieces: Sequence[PageToken]) -> str:
 def _rank(pieces: Sequence[PageToken]) -> int:
     spelled = _spelled(pieces)
     if any(piece.special for piece in pieces):
-        return _SPECIAL
+        return SPECIAL
     if any(piece.unknown for piece in pieces) or not any(map(str.isalnum, spelled)):
-        return _MARK
+        return MARK
     if spelled.lower() in _function_words():
         return _FUNCTION
     return _WHOLE if len(pieces) == 1 else _PIECES
@@ -243,7 +243,7 @@ def _function_words() -> frozenset[str]:
     return frozenset(" ".join(lists.values()).split())
 
 
-def _of_words(layer: LayerRecord, head: int, queries: _Words, asked: _Places, keys: _Words) -> _Floats:
+def _of_words(layer: LayerRecord, head: int, queries: Words, asked: _Places, keys: Words) -> _Floats:
     """The weights between words: (asked, words of the keys)."""
     sizes = queries.sizes[asked]
     firsts = np.cumsum(sizes) - sizes

@@ -1,10 +1,12 @@
 """The page, what it asks, and what is refused."""
 
 import re
+import sys
 from base64 import b64decode
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 import pytest
@@ -39,6 +41,40 @@ def test_the_page_asks_its_server_alone(client: TestClient) -> None:
     assert client.get("/").text != answer.text
     assert client.get("/", params={"model": "/etc/passwd"}).status_code == 404
     assert "connect-src 'self'" in client.get("/usages").text
+
+
+def test_a_link_to_a_sentence_is_drawn_with_it(client: TestClient) -> None:
+    asked = {"model": "bert", "text": 'the "man" on <i> the river bank.'}
+    answer = client.get("/", params=asked)
+    assert answer.headers["x-frame-options"] == "DENY"
+    told = dict(re.findall('<meta (?:name|property)="([^"]+)" content="([^"]*)">', answer.text))
+    assert unescape(told["og:title"]).startswith(asked["text"])
+    assert told["description"] == told["og:description"]
+    for name, path in {"og:url": "/", "og:image": "/v1/picture"}.items():
+        address = urlsplit(unescape(told[name]))
+        assert (address.netloc, address.path) == ("testserver", path)
+        assert dict(parse_qsl(address.query)) == asked
+    picture = client.get(unescape(told["og:image"]))
+    assert picture.headers["content-type"] == "image/png"
+    assert picture.content[:8] == b"\x89PNG\r\n\x1a\n"
+    # Without a sentence, and of one that cannot be read, it is the page of every day.
+    assert "og:image" not in client.get("/", params={"model": "bert"}).text
+    for text in ("", "man " * 300):
+        assert client.get("/", params=asked | {"text": text}).text == client.get("/?model=bert").text
+    assert client.get("/v1/picture", params={"text": ""}).status_code == 400
+
+
+def test_where_a_key_is_asked_for_no_link_works_for_strangers(models: dict[str, regard.Model]) -> None:
+    with TestClient(app_of({"bert": models["bert"]}, settings=Settings(keys=("k",)))) as client:
+        assert client.get("/", params={"text": "a river bank"}).text == client.get("/").text
+        assert client.get("/v1/picture", params={"text": "a river bank"}).status_code == 401
+
+
+def test_without_matplotlib_there_is_no_picture(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.font_manager", None)
+    answer = client.get("/v1/picture", params={"text": "a river bank"})
+    assert answer.status_code == 404
+    assert "pictures need matplotlib" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("family", ["t5", "bart", "marian"])

@@ -19,5 +19,5 @@ from regard.tracing.pages._pages import (
     writing_widget,
 )
 from regard.tracing.pages._reads import Reads
-from regard.tracing.pages._served import DraggedWeight, PageRequest, page_answer, served_page
+from regard.tracing.pages._served import DraggedWeight, PageRequest, page_answer, preview, served_page
 from regard.tracing.pages._weights import plot, weight_table

@@ -24,7 +24,17 @@ from regard.tracing.pages._reads import Reads
 from regard.tracing.pages._story import beside, sentences, word_at
 from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import TraceOfRun
-from regard.views import LivePooling, Page, ServedRecord, page_contents, render_page
+from regard.views import (
+    LivePooling,
+    Page,
+    Preview,
+    ServedRecord,
+    every_head,
+    find_start,
+    page_contents,
+    preview_of,
+    render_page,
+)
 
 MOST_MB = 12.0
 """What an answer may take: of a longer text the page gets some heads, and pictures of the others."""
@@ -96,6 +106,17 @@ def served_page(loaded: Loaded, text: str, *, served: ServedRecord) -> Page:
     record = page_record(TraceOfRun.of_text(loaded, text), story=True, names=MOST_WEIGHTS)
     record = replace(record, model=served.model)  # by which it is asked for, and not where it lies
     return render_page(record, live=replace(served, head=head, sentences=sentences()))
+
+
+def preview(loaded: Loaded, text: str, name: str) -> Preview:
+    """What `served_page` says of itself with this text, without the page; `name` is the model's.
+
+    Raises:
+        InputError: as `served_page`.
+    """
+    check_served(loaded)
+    record = page_record(TraceOfRun.of_text(loaded, text), names=MOST_WEIGHTS, check=False)
+    return preview_of(replace(record, model=name), find_start(record, every_head(record)))
 
 
 def check_served(loaded: Loaded) -> None:

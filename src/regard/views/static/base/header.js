@@ -103,7 +103,8 @@ export function makeHeader(source, state, views, host) {
     if (event.key === "?" && !dialog.element.open && !typing) dialog.show();
   });
   const texts = textsOf(source, state.values.run);
-  host.title(`${readable(texts[0].text).slice(0, 60)} · regard`);
+  const name = readable(texts[0].text);
+  host.title(`${name.length > 60 ? `${name.slice(0, 59).trimEnd()}…` : name} · regard`);
   const title = makeTitle(source, state, texts);
   if (facts.senses) {
     // The line whose attention is shown elsewhere would be taken for the one that is read.

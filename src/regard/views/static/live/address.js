@@ -35,6 +35,21 @@ export function readSaid(hash, own, isHead) {
   };
 }
 
+/** The address with the sentence of a server's "?text=" in it, where it names no other. @param {Location} location */
+export function hashOf({ hash, search }) {
+  const text = new URLSearchParams(search).get("text");
+  if (text === null || new URLSearchParams(hash.slice(1)).has("text")) return hash;
+  return withSaid(hash, { texts: [text], off: [], weights: [], against: null }, [""]);
+}
+
+/** A link whose sentence its server sees, and whoever draws a picture of it. @param {string} link @param {string} text */
+export function asQuery(link, text) {
+  const url = new URL(link);
+  url.searchParams.set("text", text);
+  url.hash = url.hash.replace(/([#&])text=[^&]*&?/, "$1").replace(/&$/, "");
+  return url.href;
+}
+
 /** The address with this in it. @param {string} hash @param {Said} said @param {string[]} own */
 export function withSaid(hash, { texts, off, weights, against }, own) {
   const parts = new URLSearchParams();

@@ -13,7 +13,7 @@ import { isReady, makeReady, write as typeOver } from "../door/field.js";
 import { readyOf } from "../door/ready.js";
 import { present } from "../present.js";
 import { USUAL } from "../usual.js";
-import { readSaid, withSaid } from "./address.js";
+import { asQuery, hashOf, readSaid, withSaid } from "./address.js";
 import { LiveBar } from "./bar.js";
 import { BesidePage } from "./beside_page.js";
 import { LiveClient, servers } from "./client.js";
@@ -112,9 +112,10 @@ let shown = asked(); // what is on show
 // The sentence and the edits that the address says, if these are others: then they are asked for before they are drawn.
 function arrive() {
   const isHead = (layer, head) => written.layers(kind).includes(layer) && head < written.heads(kind, layer);
-  const said = readSaid(location.hash, own, isHead);
+  const hash = hashOf(location);
+  const said = readSaid(hash, own, isHead);
   if (!said || same(said, shown)) return false;
-  arriving = location.hash;
+  arriving = hash;
   Object.assign(edits, { off: said.off, weights: said.weights });
   bar.texts = said.texts;
   against = said.against;
@@ -420,6 +421,8 @@ function put(source) {
   gone = new AbortController();
   const host = pageHost(gone.signal);
   const { read, write, listen } = host.address;
+  const { link } = host;
+  if (live.served) host.link = () => ({ ...link(), address: asQuery(link().address, shown.texts[0]) });
   host.address = {
     read: () => arriving ?? address ?? read(),
     write: (chosen, step) => {

@@ -3,6 +3,7 @@
 import { makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { decodeBase64 } from "../base/numbers.js";
+import { hashOf } from "./address.js";
 import { servers } from "./client.js";
 import { makePost } from "./post.js";
 
@@ -52,7 +53,7 @@ function linksOf({ model, models, usages }) {
   const links = [];
   if (models.length > 1) {
     const choose = makeSelect("Model", (/** @type {string} */ name) => {
-      const text = new URLSearchParams(location.hash.slice(1)).get("text"); // the other model reads it too
+      const text = new URLSearchParams(hashOf(location).slice(1)).get("text"); // the other model reads it too
       location.assign(`?model=${encodeURIComponent(name)}${text === null ? "" : `#${new URLSearchParams({ text })}`}`);
     });
     choose.update("models", () => models.map((name) => [name, name]), model);
