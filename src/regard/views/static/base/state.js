@@ -138,6 +138,8 @@ export class State {
     /** The front door, which opens where an address says nothing; and the view of one that names none. */
     this.home = views.find(({ home }) => home)?.name ?? null;
     this.main = this.views.find((name) => name !== this.home) ?? "";
+    /** Fields that lead to the front door where an address has no others. */
+    this.homely = Object.keys(views.find(({ home }) => home)?.fields ?? {}).concat("theme", "bare");
     this.fields = joined([FIELDS, NAME_FIELDS, ...views.map(({ fields }) => fields || {})]);
     this.listeners = [];
     this.kept = new Map();
@@ -176,9 +178,10 @@ export class State {
       );
   }
 
-  // Nothing is pinned any more; on the front door it is again as it opened.
+  // Nothing is pinned any more; on the front door it is again as it opened. A walk is left first.
   letGo() {
-    const { view, kind } = this.values;
+    const { view, kind, walk = null } = this.values;
+    if (walk !== null) return this.set({ walk: null });
     const key = "key" in this.fields ? { key: null } : {}; // a field of a view that a page may lack
     const start = view === this.home ? { ...this.startOf(kind), ...key } : { pin: null };
     this.set({ ...start, hover: null, refused: null });
@@ -332,7 +335,7 @@ export class State {
       const value = read && text !== null ? read(text, this) : undefined;
       values[name] = value === undefined ? initial : value;
     }
-    if (this.home && Object.keys(this.fields).every((name) => ["theme", "bare"].includes(name) || !given.has(name)))
+    if (this.home && Object.keys(this.fields).every((name) => this.homely.includes(name) || !given.has(name)))
       values.view = this.home;
     const { start } = this.source.facts;
     if (!start || START.some((name) => given.has(name))) return values;

@@ -1,67 +1,14 @@
-// The three questions below the sentence, and what unfolds below each; see view.js for `at`.
+// The questions below the sentence, and what unfolds below each; see view.js for `at`, and why.js for the first.
 
 import { makeButton, makeChoice, makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { allHeads, heldOf } from "../base/held.js";
 import { nameOf, saidOf } from "../base/names.js";
-import { reasonLine } from "../base/reasons.js";
 import { deepest, movedSaid, nextSaid, othersSaid, rowOf, targetOf } from "../base/said.js";
 import { isRead, wordsOf } from "../base/shares.js";
-import { makeShares } from "../neuron/shares.js";
-import { Followed } from "../story/followed.js";
-import { worked } from "../story/scores.js";
-import { bold, written } from "./attention.js";
+import { bold, line, note, waiting, written } from "./attention.js";
 import { Sentence } from "./sentence.js";
-
-const line = (...parts) => make("p", {}, ...parts);
-const note = (text) => make("p", { class: "door-note" }, text);
-export const waiting = () => [note("The numbers are on their way.")];
-
-// --- Why: the shares of the word, and the arithmetic of one of them
-
-const WHY = {
-  name: "why",
-  label: "Why?",
-  answer({ page, from, head, most, shares }) {
-    const { state } = page;
-    const at = new Followed(page);
-    const { chosen } = at;
-    const found = shares();
-    if (!found || !chosen.update(from)) return waiting();
-    if (state.values.key === null) chosen.key = most(found)?.first ?? chosen.key;
-    const { text, first, last } = wordsOf(state, head.kind).at(from);
-    const begins = " has 100 % to give. It compares itself with every word: the better two fit, the larger the share.";
-    const pieces = `The model reads this word in ${last - first + 1} pieces: these are the numbers of the first, “${chosen.nameOf("query", from)}”.`;
-    return [
-      line(bold(text, "from"), begins),
-      makeShares(chosen, (key) => state.set({ key })),
-      worked(at),
-      last > first ? note(pieces) : "",
-      ...reason(page, at, head),
-    ];
-  },
-};
-
-// The same of the word that comes next: from which words it is read. @param {any} writer
-export function whyNext(writer) {
-  const { next, place, heads } = writer.readAt();
-  return [
-    line(
-      bold(next, "from"),
-      ` is read at the last word, ${place}. There every head looks back; what it takes from a word counts by its length. ` +
-        `These are the sums over all ${heads} heads.`,
-    ),
-    writer.why(),
-    note("The last word itself and the first, on which attention rests, are left out. To see one head, click a word."),
-  ];
-}
-
-// What wrote the word that it looks at, where the page knows it.
-function reason({ source }, { chosen }, head) {
-  const name = (token) => chosen.nameOf("key", token);
-  const parts = reasonLine(source.why?.(head, chosen.query, chosen.key), bold(name(chosen.key), "to"), name);
-  return parts.length > 0 ? [line(...parts)] : [];
-}
+import { WHY } from "./why.js";
 
 // --- What if not: the words where none of them may look at the word that gets most, or without the head
 

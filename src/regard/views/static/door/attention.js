@@ -1,4 +1,4 @@
-// A sentence of said.js in the page.
+// A sentence of said.js in the page, and others.
 
 import { make, readable } from "../base/dom.js";
 
@@ -6,3 +6,7 @@ export const bold = (text, side) => make("b", { class: `door-${side}` }, make("b
 
 /** @param {(string | { text: string, side: string })[]} parts */
 export const written = (parts) => parts.map((part) => (typeof part === "string" ? part : bold(part.text, part.side)));
+
+export const line = (...parts) => make("p", {}, ...parts);
+export const note = (text) => make("p", { class: "door-note" }, text);
+export const waiting = () => [note("The numbers are on their way.")];

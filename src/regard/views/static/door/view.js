@@ -9,11 +9,14 @@ import { mostOf, sharesOf, wordsOf } from "../base/shares.js";
 import { oneOf } from "../base/state.js";
 import { partsOf } from "../base/title.js";
 import { notKnown } from "../base/units.js";
-import { QUESTIONS, waiting, whyNext } from "./answers.js";
-import { written } from "./attention.js";
+import { QUESTIONS } from "./answers.js";
+import { waiting, written } from "./attention.js";
 import { asksOf, makeQuestions } from "./questions.js";
 import { GHOST, marksOf, Sentence } from "./sentence.js";
 import { makeShare } from "./share.js";
+import { termsOf } from "./terms.js";
+import { makeWalk, walk } from "./walk.js";
+import { whyNext } from "./why.js";
 
 const SIZES = [90, 420, 1200]; // characters of a text, up to which it is written large, and less large
 export const sizeOf = (length) => String(SIZES.filter((most) => length > most).length);
@@ -22,22 +25,13 @@ const CLICK = "Click any word to follow it.";
 const TYPE = "Type your own, or click any word.";
 
 // What the model is, what a head is, what the per cent is, and what it is not.
-export function about(source) {
-  const [kind] = source.kinds;
-  const layers = source.layers(kind);
-  const heads = Math.max(...layers.map((layer) => source.heads(kind, layer)));
-  return [
-    `The model, ${source.facts.model}, reads the sentence in ${layers.length} layers, one after the other. It ends with a list of numbers for each word, the contextual embedding.`,
-    `In each layer ${heads} heads work side by side. In each of them, every word looks at the words that it may see, and takes something from them.`,
-    "The per cent is attention: a word divides its 100 % among all that it may see, and what it takes is mixed in these shares.",
-    "It is not an explanation: it says where one head looks, not what a word means, nor why the model does what it does.",
-  ];
-}
+export const about = (source) => Object.values(termsOf(source));
 
 const HELP = [
   ["A word of the sentence", "click it to see what it looks at; point at another to see its share"],
   ["← →, Home, End in the sentence", "another word"],
   ["Why? What if not? And the other heads?", "unfold below, on this word's own numbers"],
+  ["Space", "a walk of sixty seconds: space goes on, ← back, Escape leaves"],
   ["All views", "every head, every number; a click on “regard” leads back"],
 ];
 
@@ -74,7 +68,7 @@ function open(page) {
   surface.dataset.size = size;
   // Of a decoder that writes, what comes next is shown, until a word of its text is followed.
   const { writer = null } = source;
-  const isWriting = () => writer !== null && !state.values.follow;
+  const isWriting = () => writer !== null && !state.values.follow && state.values.walk === null;
   let top = sentence; // what is on show
   const said = make("p", { class: "door-said", role: "status" });
   const note = make("p", { class: "door-note" });
@@ -108,6 +102,7 @@ function open(page) {
   const choose = (first) => state.set({ pin: { side: "query", index: first }, hover: null, key: null, follow: true });
 
   const answer = (each) => (isWriting() ? ofNext(each.name, each.answer) : each.answer(at));
+  const walking = makeWalk(at);
   const questions = makeQuestions(state, QUESTIONS, answer);
   const parts = [
     sentence.element,
@@ -116,6 +111,8 @@ function open(page) {
       : [next, source.makeReady?.(), said, note, share]),
     edited,
     ...questions.map((each) => each.element),
+    walking.invitation,
+    walking.element,
   ];
   const element = make("div", { class: "door", "data-size": size }, ...parts.filter(Boolean));
 
@@ -167,6 +164,7 @@ function open(page) {
   }
 
   function draw() {
+    walking.draw();
     element.classList.toggle("writes", isWriting());
     if (isWriting()) return write();
     show(sentence);
@@ -228,7 +226,8 @@ function open(page) {
   return { element, start: draw, changed };
 }
 
-// Of a decoder that writes: whether a word of its text is followed.
+// Whether the arithmetic of a share is shown; and of a decoder that writes, whether a word of its text is followed.
+const sums = { initial: false, read: () => true, write: (is) => (is ? "" : null) };
 const follow = { initial: false, read: () => true, write: (is) => (is ? "" : null) };
 
 // Where one text with words in it looks at itself, and its head can be worked out: of several texts, or attentions, no one
@@ -246,7 +245,7 @@ export const VIEW = {
   name: "door",
   label: "One sentence",
   home: true,
-  fields: { asks: asksOf(QUESTIONS), lost: oneOf(["word", "head"]), follow },
+  fields: { asks: asksOf(QUESTIONS), lost: oneOf(["word", "head"]), follow, sums, walk },
   about,
   help: HELP,
   fits,

@@ -161,34 +161,15 @@ const MIXED = {
     ".",
   ],
   draw(at) {
-    const { steps, chosen } = at;
+    const { steps } = at;
     if (!steps.v) return [make("p", { class: "story-missing" }, missingValues(at))];
-    const { listed, others } = at.strongest(LISTED);
-    const mixed = (keys) =>
-      sumOf(
-        steps,
-        keys.filter((key) => !chosen.isSink(key)),
-      );
-    const lines = listed.map((key, i) => ({
-      sign: i ? "+" : "",
-      name: [`${percent(steps.weights[key])} of `, at.word("key", key)],
-      values: mixed([key]),
-      kind: "of-key",
-    }));
-    if (others.length > 0)
-      lines.push({
-        sign: "+",
-        name: `${others.length} others, ${percent(others.reduce((sum, key) => sum + steps.weights[key], 0))} together`,
-        values: mixed(others),
-        kind: "",
-      });
-    lines.push({ sign: "=", name: "what this head brings", values: steps.context, kind: "result" });
+    const lines = mixOf(at, LISTED);
     const equation = (dim) =>
       sumEquation(
         lines.slice(0, -1).map(({ values }) => values[dim]),
         steps.context[dim],
       );
-    return [vectorLines(lines, [["", equation]]), valueNote(at, listed[0])];
+    return [vectorLines(lines, [["", equation]]), valueNote(at, at.strongest(1).listed[0])];
   },
   numbers(at) {
     const { steps } = at;
@@ -205,6 +186,31 @@ const MIXED = {
     ];
   },
 };
+
+// The values of the words with the largest shares, each times its share; the others; and their sum.
+export function mixOf(at, count) {
+  const { steps, chosen } = at;
+  const { listed, others } = at.strongest(count);
+  const mixed = (keys) =>
+    sumOf(
+      steps,
+      keys.filter((key) => !chosen.isSink(key)),
+    );
+  const lines = listed.map((key, i) => ({
+    sign: i ? "+" : "",
+    name: [`${percent(steps.weights[key])} of `, at.word("key", key)],
+    values: mixed([key]),
+    kind: "of-key",
+  }));
+  if (others.length > 0)
+    lines.push({
+      sign: "+",
+      name: `${others.length} others, ${percent(others.reduce((sum, key) => sum + steps.weights[key], 0))} together`,
+      values: mixed(others),
+      kind: "",
+    });
+  return [...lines, { sign: "=", name: "what this head brings", values: steps.context, kind: "result" }];
+}
 
 function sumOf({ v, vDim, weights }, keys) {
   const out = new Float64Array(vDim);

@@ -13,11 +13,11 @@ export class Followed {
     this.chosen = new Chosen(page);
   }
 
-  // Null where all is there, or why a story cannot be told.
-  update() {
+  // Null where all is there, or why a story cannot be told. of: the word, in any case.
+  update(of = null) {
     const { source, state, chosen } = this;
     const { kind } = state.values;
-    chosen.update(); // where the head's numbers are not there yet, chosen.steps is null
+    chosen.update(of); // where the head's numbers are not there yet, chosen.steps is null
     this.stack = kind === "encoder" ? "encoder" : "decoder";
     this.story = source.story(this.stack);
     if (!this.story) return `What happens inside this ${this.stack} is not on this page, so its story cannot be told.`;

@@ -25,22 +25,6 @@ export const JOURNEY = {
   draw(at) {
     const { story, place } = at;
     const states = stateRows(at);
-    const rows = [0, ...states.filter((row) => row !== 0)];
-    const ways = rows.map((row) => {
-      const { hidden } = story.rows[row];
-      const moved = hidden === undefined ? { cosine: 1, distance: 0 } : story.moved(hidden, place);
-      const values = at.vector(row);
-      const bar = make("span", { class: "story-portion", "--weight": moved ? Math.max(0, moved.cosine) : 0 });
-      const last = hidden === at.layers;
-      return make(
-        "li",
-        { class: `story-line story-state${last ? " result" : row === 0 ? " followed" : ""}` },
-        make("span", { class: "story-name" }, stateName(hidden, last, row)),
-        make("span", { class: "story-bars" }, strip(values, largestSize(values))),
-        make("span", { class: "story-number" }, moved ? cosine(moved.cosine) : ""),
-        make("span", { class: "story-bar", "aria-hidden": "true" }, bar),
-      );
-    });
     const end = story.moved(at.layers, place);
     const turns = states
       .slice(1)
@@ -59,7 +43,7 @@ export const JOURNEY = {
             { class: "story-label" },
             `After each layer (${at.shownOf()}), and how alike it still is to the learned embedding`,
           ),
-          make("ol", { class: "story-lines story-states" }, ...ways),
+          waysOf(at),
         ),
         ending ?? "",
         make(
@@ -96,6 +80,28 @@ export const JOURNEY = {
     ];
   },
 };
+
+// The word after each layer, and how alike it still is to the learned embedding.
+export function waysOf(at) {
+  const { story, place } = at;
+  const rows = [0, ...stateRows(at).filter((row) => row !== 0)];
+  const ways = rows.map((row) => {
+    const { hidden } = story.rows[row];
+    const moved = hidden === undefined ? { cosine: 1, distance: 0 } : story.moved(hidden, place);
+    const values = at.vector(row);
+    const bar = make("span", { class: "story-portion", "--weight": moved ? Math.max(0, moved.cosine) : 0 });
+    const last = hidden === at.layers;
+    return make(
+      "li",
+      { class: `story-line story-state${last ? " result" : row === 0 ? " followed" : ""}` },
+      make("span", { class: "story-name" }, stateName(hidden, last, row)),
+      make("span", { class: "story-bars" }, strip(values, largestSize(values))),
+      make("span", { class: "story-number" }, moved ? cosine(moved.cosine) : ""),
+      make("span", { class: "story-bar", "aria-hidden": "true" }, bar),
+    );
+  });
+  return make("ol", { class: "story-lines story-states" }, ...ways);
+}
 
 function cameTo(end, largest) {
   const now = "The cosine to its learned embedding is now ";
@@ -148,7 +154,7 @@ function barLine(name, share, most) {
 }
 
 // What all this is for: the words that come next, or the word that stands in another sentence too. null for nothing.
-function endingOf({ story, source, state, chosen, colours }) {
+export function endingOf({ story, source, state, chosen, colours }) {
   const { next, beside } = story.ending ?? {};
   if (next) {
     const most = next[0].probability;
