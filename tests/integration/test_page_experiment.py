@@ -372,3 +372,48 @@ def test_the_live_page_asks_for_a_guess_and_runs_both(open_page: OpenPage, live:
     field.fill("a river bank")
     expect(page.locator(".door > .door-sentence")).to_have_text("a river bank")
     assert "against" not in page.evaluate("location.hash")
+
+
+def test_what_if_another_word_stood_in_its_place(open_page: OpenPage, live: Path) -> None:
+    page = open_page(
+        live, "#view=door&text=Write+a+poem+about+a+man.&layer=5&head=11&pin=query-1", start=True
+    )
+    page.get_by_role("button", name="What if not?").click()
+    answer = page.locator(".answer-without")
+    choices = answer.locator("fieldset label").all_inner_texts()
+    assert choices == ["without “poem”", "another word in its place", "without this head"]
+    page.get_by_label("another word in its place").check()
+    field = page.get_by_label("Another word in the place of poem")
+    field.fill("car")
+    field.press("Enter")
+    expect(field).to_be_focused()
+    expect(answer).to_contain_text("to car")
+    eight = regard.Model(
+        replace(regard.load().loaded, network=live_model(regard.load().loaded).rounded.network)
+    )
+    one, other = eight.trace(["Write a poem about a man.", "Write a car about a man."])
+    shares = [float(each.weights(5, 11, query="Write")[0, 3]) for each in (one, other)]
+    assert _is_claimed(shares[0], 9)
+    assert not _is_claimed(shares[1], 9)
+    gives = f"Write gives {_percent(shares[0])} of its attention to poem, and {_percent(shares[1])} to car"
+    expect(answer).to_contain_text(f"{gives}: the arc fades.")
+    words = ["Write", "about", "man"]
+    moves = {
+        word: 1 - float(torch.cosine_similarity(one.embedding(word), other.embedding(word), dim=0))
+        for word in (*words, "a#1", "a#2")
+    }
+    most = max(moves, key=lambda word: moves[word])
+    told = f"So Write moves by {moves['Write']:.2f}, and {most.partition('#')[0]} most, by {moves[most]:.2f}."
+    expect(answer).to_contain_text(told)
+    expect(answer).to_contain_text(f"Two different words here are {1 - words_alike([one, other]):.2f} apart.")
+    # Hostile or empty words are words.
+    field.fill("<img src=x>")
+    field.press("Enter")
+    expect(answer.locator("img")).to_have_count(0)
+    field.fill("car")
+    field.press("Enter")
+    answer.get_by_role("button", name="Both sentences").click()
+    expect(page.locator(".door > .door-sentence")).to_have_text(
+        ["Write a poem about a man.", "Write a car about a man."]
+    )
+    expect(page.locator(".door-said")).to_contain_text("the arc fades")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import httpx
 import numpy as np
@@ -26,6 +27,7 @@ from integration.served import Served, posted, wait_for
 from regard.concordance import Concordance, Reading, build_index
 from regard.decoding import Rules
 from regard.tracing import Trace
+from regard.tracing.comparison import words_alike
 from tolerances import PAGE
 from unit.concordance.conftest import write_rows
 from unit.models.folders import write_chat
@@ -205,6 +207,39 @@ def _check(page: BrowserPage, trace: Trace, heads: int = 3, within: float = 2e-6
                 [layer, head, len(trace.tokens)],
             )
             np.testing.assert_allclose(rows, trace.weights(layer, head), atol=within)
+
+
+def test_the_page_compares_two_sentences(server: Server, open_served: BrowserPage) -> None:
+    page, model = open_served, server.models["bert"]
+    texts = [TEXT, "the man on a river bank."]
+    said = urlencode(dict(zip(("text", "against"), texts, strict=True)) | {"asks": "moves"})
+    page.goto(f"{server.url}/?model=bert#view=door&{said}")
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator(".door > .door-sentence")).to_have_text(texts)
+    expect(page.locator(".door-said")).to_contain_text("the arc")
+    one, other = traces = model.trace(texts)
+    state = page.evaluate("window.regard.state()")
+    for trace, arcs in zip(traces, page.locator(".door > .door-sentence").all(), strict=True):
+        row = trace.weights(state["layer"], state["head"], query=state["pin"]["index"])[0]
+        found = arcs.locator("g").evaluate_all(
+            "all => all.map(e => [Number(e.dataset.to), Number(e.style.getPropertyValue('--share'))])"
+        )
+        assert len(found) > 2
+        assert all(share == pytest.approx(float(row[to]), abs=1e-3) for to, share in found)
+    names = {word.text: word.span for word in one.encoding.words if word.text not in ("money", ".")}
+    places = {name: next(each.span for each in other.encoding.words if each.text == name) for name in names}
+    moves = {
+        name: 1 - float(torch.cosine_similarity(one.embedding(span), other.embedding(places[name]), dim=0))
+        for name, span in names.items()
+    }
+    most = max(moves, key=lambda name: moves[name])
+    answer = page.locator(".answer-moves")
+    expect(answer).to_contain_text(
+        f"bank moves by {moves['bank']:.2f}, and {most} most, by {moves[most]:.2f}"
+    )
+    apart = 1 - words_alike(traces)
+    expect(answer).to_contain_text(f"Two different words here are {apart:.2f} apart.")
 
 
 def test_the_page_runs_the_servers_model(server: Server, open_served: BrowserPage) -> None:

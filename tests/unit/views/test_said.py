@@ -201,26 +201,13 @@ BOTH = [
         {"at5": 0.7},
         f"it gives 60{OF} to big, and 70 % to small: the arc follows the change.",
     ),
-    (
-        SMALL,
-        {"at5": 0.6},
-        {},
-        f"it gives 60{OF} to big, and looks at no other word with small: the arc is gone.",
-    ),
-    (
-        SMALL,
-        {},
-        {"at5": 0.6},
-        f"it looks at no other word with big, and gives 60{OF} to small: the arc is new.",
-    ),
+    (SMALL, {"at5": 0.6}, {}, f"it gives 60{OF} to big, and 9 % to small: the arc fades."),
+    (SMALL, {}, {"at5": 0.6}, f"it gives 9{OF} to big, and 60 % to small: the arc grows."),
     (SMALL, {"at0": 0.9}, {"at4": 0.9}, "it looks at no other word in either sentence."),
     (FAR, {"at1": 0.6}, {"at2": 0.6}, f"it gives 60{OF} to trophy above, and 60 % below: the arc stays."),
-    (
-        FAR,
-        {"at1": 0.6},
-        {"at4": 0.7},
-        f"it gives 60{OF} to trophy above, and 70 % to old below: the arc moves.",
-    ),
+    (FAR, {"at1": 0.6}, {"at4": 0.7}, f"it gives 60{OF} to trophy above, and 70 % to old: the arc moves."),
+    # Nothing stands in the place of what was added.
+    (FAR, {}, {"at4": 0.7}, f"it looks at no other word above, and gives 70{OF} to old: the arc is new."),
 ]
 
 

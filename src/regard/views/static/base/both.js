@@ -39,6 +39,19 @@ export class Both {
     return this.pairs.find((pair) => pair[side].first === first)?.[1 - side];
   }
 
+  /** What stands in the place of a word in the other text: its partner, or as many words after the pair before it. */
+  inPlaceOf(side, first) {
+    const [words, others] = [this.words[side], this.words[1 - side]];
+    const at = words.findIndex((each) => each.first === first);
+    const isShared = (place) => place < 0 || place >= words.length || this.partner(side, words[place].first);
+    let [back, ahead] = [at, at];
+    while (!isShared(back)) back -= 1;
+    while (!isShared(ahead)) ahead += 1;
+    const there = (place) =>
+      place < 0 ? -1 : place >= words.length ? others.length : others.indexOf(this.partner(side, words[place].first));
+    return ahead - back === there(ahead) - there(back) ? others[there(back) + at - back] : undefined;
+  }
+
   /** The words of one text that the other has not. @param {number} side */
   changed(side) {
     return this.words[side].filter(({ first, text }) => isRead(text) && !this.partner(side, first));

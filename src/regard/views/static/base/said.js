@@ -136,32 +136,24 @@ function wheres(both) {
 
 /**
  * What becomes of a word's arc from one text to the other: words, what it looks at in each, undefined where a row claims no
- * word; shares, of these; does: "stays", "grows" or "fades" where it is the same word, else "follows the change" where
- * both are words in which the texts differ, "moves", "is gone" or "is new"; "" where there is none.
+ * word and none stands in its place; shares, of these; does: "stays", "grows" or "fades" where it is the same place, "follows
+ * the change" where the texts differ there and both rows claim it, "moves", "is gone" or "is new"; "" where there is none.
  * @param {import("./both.js").Both} both @param {NonNullable<ReturnType<typeof rowOf>>[]} rows of the word in each
  */
 export function arcOf(both, rows) {
-  const words = rows.map(({ claims }) => claims.find(({ of }) => of === "word")?.units[0]);
+  const claimed = rows.map(({ claims }) => claims.find(({ of }) => of === "word")?.units[0]);
+  const words = [...claimed];
   const share = (side) => (words[side] ? rows[side].shares[words[side].first] : 0);
   const lead = share(1) > share(0) ? 1 : 0;
-  const there = words[lead] && both.partner(lead, words[lead].first); // the same word in the other text
-  const other = words[1 - lead];
-  if (there && (!other || other.first === there.first)) {
+  const there = words[lead] && both.inPlaceOf(lead, words[lead].first);
+  if (there && (!claimed[1 - lead] || claimed[1 - lead].first === there.first)) {
     words[1 - lead] = there; // which may get no more than chance
+    const isChange = claimed.every(Boolean) && !both.partner(lead, words[lead].first);
     const [before, after] = [share(0), share(1)].map(odds);
-    const does = after >= CLAIMS.even * before ? "grows" : before >= CLAIMS.even * after ? "fades" : "stays";
-    return { words, shares: [share(0), share(1)], does, isSame: true };
+    const grows = after >= CLAIMS.even * before ? "grows" : before >= CLAIMS.even * after ? "fades" : "stays";
+    return { words, shares: [share(0), share(1)], does: isChange ? "follows the change" : grows, isSame: true };
   }
-  const follows = words.every((word, side) => word && !both.partner(side, word.first));
-  const does = follows
-    ? "follows the change"
-    : words.every(Boolean)
-      ? "moves"
-      : words[0]
-        ? "is gone"
-        : words[1]
-          ? "is new"
-          : "";
+  const does = claimed.every(Boolean) ? "moves" : words[0] ? "is gone" : words[1] ? "is new" : "";
   return { words, shares: [share(0), share(1)], does, isSame: false };
 }
 
@@ -180,15 +172,11 @@ export function bothSaid(both, pair, { words, shares, does, isSame }) {
   const where = wheres(both);
   const told = words.map((word, side) => {
     if (!word) return [" looks at no other word", ...where[side]];
-    if (isSame && side === 1) return [" ", wholePercent(shares[1]), ...where[1]];
-    // The word in which they differ says by itself which text is meant.
-    const isNamed = where[side].length > 1 && !both.partner(side, word.first);
-    const gives = wholePercent(shares[side]) + (side === 1 && words[0] ? "" : " of its attention");
-    return [
-      side === 1 && words[0] ? ` ${gives} to ` : ` gives ${gives} to `,
-      toWord(word),
-      ...(isNamed ? [] : where[side]),
-    ];
+    const isOwn = !both.partner(side, word.first); // it says by itself which text is meant
+    const share = wholePercent(shares[side]);
+    if (side === 0 || !words[0])
+      return [` gives ${share} of its attention to `, toWord(word), ...(isOwn ? [] : where[side])];
+    return [` ${share}`, ...(isSame && !isOwn ? [] : [" to ", toWord(word)]), ...(isOwn ? [] : where[side])];
   });
   return [...begins, ...told[0], ", and", ...told[1], `: the arc ${does}.`];
 }

@@ -76,6 +76,8 @@ export interface Source {
   beside?(first: number): any;
   /** Two texts that the front door shows: see door/experiment.js. */
   experiment?: { texts: string[]; both(): any };
+  /** What becomes of the text with another word in the place of one; undefined where no model is there: see door/swap.js. */
+  swap?(at: any, to: any): Node[];
   /** Of a network that is trained: the traced steps, and which is on. */
   runs?: Source[];
   turn?(place: number): void;

@@ -31,21 +31,25 @@ const LEFT_OUT = {
 const WITHOUT = {
   name: "without",
   label: "What if not?",
-  answer({ page, head, from, lines, shares, most, writer = null }) {
+  answer(at) {
+    const { page, head, from, lines, shares, most, writer = null } = at;
     const { source, state } = page;
     const found = shares();
     const to = found && most(found);
     if (writer) return to ? withoutNext(source, head.kind, to, writer) : [line("There is no other word to leave out.")];
-    const lost = to ? state.values.lost : "head";
+    const { lost: chosen } = state.values;
+    const lost = !to ? "head" : chosen === "swap" && !source.swap ? "word" : chosen;
     const what = lost === "word" ? { unseen: to.first } : { layer: head.layer, head: head.head };
     const word = to ? [["word", make("bdi", { dir: "auto" }, `without “${to.text}”`)]] : [];
+    const swap = to && source.swap ? [["swap", "another word in its place"]] : [];
     const pick = makeChoice({
       name: "lost",
       legend: "What is left out",
-      options: [...word, ["head", "without this head"]],
+      options: [...word, ...swap, ["head", "without this head"]],
       value: () => lost,
       choose: (name) => state.set({ lost: name }),
     });
+    if (lost === "swap") return [pick.element, ...source.swap(at, to)];
     return [pick.element, ...effectOf(source, state, { head, from, lines, what, to })];
   },
 };

@@ -10,7 +10,7 @@ import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { arcOf, bothSaid, chosenOf, movedSaid, rowOf, turnsSaid, wholePercent } from "../base/said.js";
 import { isRead } from "../base/shares.js";
 import { partsOf, placeOf } from "../base/title.js";
-import { written } from "./attention.js";
+import { line, note as makeNote, written } from "./attention.js";
 import { drawNeighbours } from "./neighbours.js";
 import { asksOf, makeQuestions } from "./questions.js";
 import { readyOf } from "./ready.js";
@@ -46,11 +46,9 @@ const MOVES = {
     const some = both.pairs.filter(([{ text }]) => isRead(text));
     const moves = some.map((each) => ({ text: each[0].text, first: each[0].first, moved: both.moved(each) ?? 0 }));
     return [
-      make("p", {}, "From the one to the other, ", ...written(movedSaid(moves, pair[0].first, both.apart))),
+      line("From the one to the other, ", ...written(movedSaid(moves, pair[0].first, both.apart))),
       drawNeighbours(both, pair, width),
-      make(
-        "p",
-        { class: "door-note" },
+      makeNote(
         `The higher a word, the larger its cosine to ${pair[0].text}, by contextual embeddings. Dotted: two different words, on average.`,
       ),
     ];
@@ -87,7 +85,7 @@ const OTHERS = {
     const stays = arcs.length - others.length;
     const told = ` looks at another word in ${arcs.length} of ${all.length} heads. In ${stays} of these the arc stays; in ${others.length} it is another.`;
     return [
-      make("p", {}, ...written([{ text: pair[0].text, side: "from" }]), told),
+      line(...written([{ text: pair[0].text, side: "from" }]), told),
       make("ul", { class: "door-cards" }, ...cards),
     ];
   },
@@ -114,7 +112,7 @@ function open(page) {
   const ready = readyOf(texts);
   const size = sizeOf(1.5 * Math.max(...texts.map(({ length }) => length))); // two of them, if it can be in a line each
   const said = make("p", { class: "door-said", role: "status" });
-  const note = make("p", { class: "door-note" });
+  const note = makeNote("");
   const element = make("div", { class: "door experiment", "data-size": size });
   let which = 0; // the sentence of which the reader guesses
   let sentences = null;

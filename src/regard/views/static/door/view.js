@@ -226,6 +226,9 @@ function open(page) {
   return { element, start: draw, changed };
 }
 
+// What is written in the place of a word.
+const instead = { initial: "", read: (text) => text.slice(0, 40), write: (text) => text || null };
+
 // Whether the arithmetic of a share is shown; and of a decoder that writes, whether a word of its text is followed.
 const sums = { initial: false, read: () => true, write: (is) => (is ? "" : null) };
 const follow = { initial: false, read: () => true, write: (is) => (is ? "" : null) };
@@ -245,7 +248,7 @@ export const VIEW = {
   name: "door",
   label: "One sentence",
   home: true,
-  fields: { asks: asksOf(QUESTIONS), lost: oneOf(["word", "head"]), follow, sums, walk },
+  fields: { asks: asksOf(QUESTIONS), lost: oneOf(["word", "swap", "head"]), instead, follow, sums, walk },
   about,
   help: HELP,
   fits,

@@ -11,6 +11,7 @@ import { FileSource, fileSource } from "../base/source.js";
 import { VIEW as EXPERIMENT } from "../door/experiment.js";
 import { isReady, makeReady, write as typeOver } from "../door/field.js";
 import { readyOf } from "../door/ready.js";
+import { swapped } from "../door/swap.js";
 import { present } from "../present.js";
 import { USUAL } from "../usual.js";
 import { asQuery, hashOf, readSaid, withSaid } from "./address.js";
@@ -254,6 +255,11 @@ function chooseReady({ text, other = null }) {
   against = other;
 }
 
+function putBeside(text) {
+  against = text;
+  ask();
+}
+
 function leave() {
   against = null;
   root.classList.remove("experiments");
@@ -440,6 +446,7 @@ function put(source) {
   source.surface = bar.surface;
   source.makeReady = () =>
     bar.fields.length > 1 ? null : makeReady(bar.fields[0], chooseReady, against === null ? null : leave);
+  if (bar.fields.length === 1) source.swap = (at, to) => swapped(at, to, bothWith, putBeside);
   if (against !== null && bar.fields.length === 1)
     source.experiment = { texts: [bar.texts[0], against], both: () => bothWith(against) };
   root.classList.toggle("experiments", Boolean(source.experiment));
