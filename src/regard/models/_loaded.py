@@ -253,7 +253,7 @@ def _read(
         family=family.name,
         left_out=tuple(sorted({*report.left_out, *unread, *left_out})),
         begun=report.begun,
-        notes=(*notes, *fields.notes, *(doubt(folder, family.name) if gguf is None else ())),
+        notes=(*notes, *fields.notes, *(doubt(folder, family.tokenizer_class) if gguf is None else ())),
     )
 
 
