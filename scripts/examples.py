@@ -209,7 +209,7 @@ EXAMPLES = (
             "source. Beside it stands what could have come, below it the four ways that were followed and "
             "the one that won: “sieben” comes before “dreißig”, though “thirty” came before “seven”."
         ),
-        fragment="",
+        fragment="view=writing",
         make=lambda folder: written(examples_models.numbers, ENGLISH, folder),
     ),
     Example(

@@ -32,7 +32,8 @@ def renewed(page: str) -> str:
     data = FACTS.sub(lambda match: f"{match[1]}{_assets.packed(next(each))}</script>", found[0])
     head = HEAD.search(page)
     assert head is not None
-    script = _assets.script(usual=not SEVERAL & json.loads(facts[0]).keys())
+    told = json.loads(facts[0])
+    script = _assets.script(usual=not SEVERAL & told.keys() and len(told["kinds"]) == 1)
     return wrapped(data, script, head=head[0])
 
 

@@ -152,7 +152,8 @@ def render_page(
     """
     page, is_live = _assets.read("page.html"), live is not None
     style, loader = _assets.style(live=is_live), _assets.loader()
-    is_usual = all(each is None for each in (movement, difference, training, writing, senses))
+    several = movement, difference, training, writing, senses
+    is_usual = all(each is None for each in several) and len(records[0].kinds) == 1
     script = _assets.script(usual=is_usual) if live is None else live.script()
     style_packed, script_packed = _assets.packed_asset(style), _assets.packed_asset(script)
     whole = 0

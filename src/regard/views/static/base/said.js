@@ -30,6 +30,7 @@ export function rowOf(page, head, from) {
   const shares = sharesOf(page, head, from);
   if (!shares) return null;
   const evens = evensOf(page, head, from);
+  const own = head.kind === "cross" ? null : from; // what a word looks at in another text is never itself
   const all = page.state
     .units("key", { kind: head.kind, units: "words" })
     .all.map((unit) => (head.kind === "decoder" && unit.first === 0 ? { ...unit, isFirst: true } : unit));
@@ -37,14 +38,14 @@ export function rowOf(page, head, from) {
   const sum = (of, some) => some.reduce((total, { first }) => total + of[first], 0);
   const isAny = all.some(({ special, text }) => !special && isRead(text));
   const isWord = (unit) =>
-    !unit.special && (unit.first === from || ((!isAny || isRead(unit.text)) && !isFirstWord(unit)));
+    !unit.special && (unit.first === own || ((!isAny || isRead(unit.text)) && !isFirstWord(unit)));
   const claim = (of, some) => {
     const share = sum(shares, some);
     return over(share, sum(evens, some)) >= CLAIMS.odds ? [{ of, units: some, share }] : [];
   };
   const marks = units.filter((unit) => !isWord(unit)).sort((a, b) => shares[b.first] - shares[a.first]);
   const named = marks.filter(({ first }) => shares[first] >= NAMED * sum(shares, marks));
-  const ofWords = units.filter(isWord).flatMap((unit) => claim(unit.first === from ? "itself" : "word", [unit]));
+  const ofWords = units.filter(isWord).flatMap((unit) => claim(unit.first === own ? "itself" : "word", [unit]));
   const ofMarks = [named, named.slice(0, 1)].flatMap((some) => claim("marks", some)).slice(0, 1); // or of the largest
   const claims = [...ofWords, ...ofMarks].sort((a, b) => b.share - a.share);
   return {
@@ -80,7 +81,7 @@ export function remark({ source, state }, { kind }, from, { units, evens, shares
       return [...begins, ` spreads its attention evenly over the ${units.length} ${all} that it may see.`];
     const most = units.reduce((best, each) => (shares[each.first] > shares[best.first] ? each : best));
     const [share, even] = [shares, evens].map((each) => wholePercent(each[most.first]));
-    const to = most.first === from ? "itself" : toWord(most);
+    const to = kind !== "cross" && most.first === from ? "itself" : toWord(most);
     return [...begins, ` spreads its attention: at most ${share}, to `, to, `; an even share is ${even}.`];
   }
   if (does === "rests" && claims[0].share > HALF)
@@ -89,7 +90,8 @@ export function remark({ source, state }, { kind }, from, { units, evens, shares
       ` looks at no ${claims[0].units.some(isFirstWord) ? "other " : ""}word: `,
       `${percent(claims[0].share)} rests on ${namesOf(claims[0].units)}.`,
     ];
-  const alike = units.filter((each) => !each.special && each.text === text && each.first !== from);
+  const isAlike = (each) => kind !== "cross" && !each.special && each.text === text && each.first !== from;
+  const alike = units.filter(isAlike);
   const also = (unit) => (!alike.includes(unit) ? "" : alike.length > 1 ? "another " : "the other ");
   const SAID = {
     word: (share, [unit]) => [` gives ${share} to `, also(unit), toWord(unit)],

@@ -117,7 +117,7 @@ const SINK = "delimiter sink"; // what the others do is said above them
 const OTHERS = {
   name: "others",
   label: "And the other heads?",
-  answer({ page, head: { kind, layer, head }, from, lines, marks, isLong }) {
+  answer({ page, head: { kind, layer, head }, from, lines, marks, isLong, show = null }) {
     const { source, state } = page;
     const rows = heldOf(source, kind, layer).map((of) => ({ of, row: rowOf(page, { kind, layer, head: of }, from) }));
     if (rows.some(({ row }) => row === null)) return waiting();
@@ -126,7 +126,8 @@ const OTHERS = {
     const card = ({ of, row }) => {
       const name = nameOf(source, { kind, effect: 0 }, { layer, head: of });
       const sentence = new Sentence(lines, {}, marks);
-      sentence.show(from, row.shares);
+      if (show) show(sentence, row);
+      else sentence.show(from, row.shares);
       const parts = [
         make(
           "span",

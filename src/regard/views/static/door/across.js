@@ -1,0 +1,155 @@
+// The front door of a model of two stacks: what the encoder reads above, what the decoder reads and writes below, and where
+// one head looks from a word below to the words above.
+
+import { make } from "../base/dom.js";
+import { whereIsFocus } from "../base/focus.js";
+import { ACROSS, onKeys, placeIn } from "../base/keys.js";
+import { remark, rowOf } from "../base/said.js";
+import { sharesOf, wordsOf } from "../base/shares.js";
+import { partsOf } from "../base/title.js";
+import { QUESTIONS } from "./answers.js";
+import { bold, written } from "./attention.js";
+import { asksOf, makeQuestions } from "./questions.js";
+import { marksOf, Sentence } from "./sentence.js";
+import { makeShare } from "./share.js";
+import { sizeOf } from "./view.js";
+
+const kind = "cross";
+const ASKED = QUESTIONS.filter(({ name }) => name === "others");
+
+function about({ facts }) {
+  return [
+    `The model, ${facts.model}, has two stacks. Its encoder reads the upper text; its decoder reads the lower one, and writes it word by word.`,
+    "Before each word it looks back at the upper text, in several heads: a word below divides its 100 % of attention among the words above.",
+    "It is not an explanation: it says where one head looks, not why the model writes what it writes.",
+  ];
+}
+
+const HELP = [
+  ["A word of the lower text", "click it to see where it looks; ← →, Home, End lead to another"],
+  ["A word of the upper text", "point at it to see its share; click it for the word below that looks at it most"],
+  ["All views", "every head, every number; a click on “regard” leads back"],
+];
+
+const LIST = {
+  role: "listbox",
+  tabindex: "0",
+  "aria-label": "The texts: choose a word",
+  "aria-orientation": "horizontal",
+};
+
+function open(page) {
+  const { source, state } = page;
+  const { sides } = source.facts;
+  // The words below are named by what comes after all tokens above.
+  const above = source.tokens(kind, "key").length;
+  const read = (stack, by) =>
+    partsOf(source, state, { text: sides[stack].text, stack, sequence: 0 }).map((part) =>
+      typeof part === "string" ? part : { ...part, first: by + part.first },
+    );
+  const lines = [read("encoder", 0), read("decoder", above)];
+  const words = lines[1].filter((part) => typeof part !== "string").map(({ first }) => first - above);
+  const size = sizeOf(Math.max(sides.encoder.text.length, sides.decoder.text.length));
+  const marks = marksOf(state.units("key", { kind, units: "words" }).all);
+  const sentence = new Sentence(lines, LIST, marks);
+  sentence.element.dataset.size = size;
+  const said = make("p", { class: "door-said", role: "status" });
+  const note = make("p", { class: "door-note" });
+  const at = {
+    page,
+    lines,
+    marks,
+    isLong: Number(size) > 1,
+    get head() {
+      const { layer, head } = state.values.kind === kind ? state.values : state.startOf(kind);
+      return { kind, layer, head };
+    },
+    get from() {
+      const { pin } =
+        state.values.kind === kind && state.values.pin?.side === "query" ? state.values : state.startOf(kind);
+      const first = pin && wordsOf(state, kind).at(pin.index).first;
+      return words.includes(first) ? first : words[0];
+    },
+    show(drawn, { shares }) {
+      const all = new Array(above + source.tokens(kind, "query").length).fill(0);
+      shares.forEach((share, first) => (all[first] = share));
+      drawn.show(above + at.from, all);
+    },
+  };
+  const choose = (first) => {
+    const { layer, head } = at.head;
+    state.set({ kind, layer, head, pin: { side: "query", index: first }, hover: null });
+  };
+  const share = makeShare(page, () => {
+    const drawn = sentence.copy();
+    const { layer, head } = at.head;
+    const title = `${source.facts.model}, layer ${layer}, head ${head} · regard`;
+    return { title, parts: [drawn.element, said.cloneNode(true)], draw: () => drawn.settle() };
+  });
+  const questions = makeQuestions(state, ASKED, ({ answer }) => answer(at));
+  const parts = [sentence.element, said, note, share, ...questions.map((each) => each.element)];
+  const element = make("div", { class: "door across", "data-size": size }, ...parts);
+
+  function draw() {
+    const focus = whereIsFocus(element);
+    const { from, head } = at;
+    const row = rowOf(page, head, from);
+    if (row) at.show(sentence, row);
+    said.replaceChildren(...written(row ? remark(page, head, from, row) : ["The numbers are on their way."]));
+    const next = words[words.indexOf(from) + 1];
+    const text = (first) => wordsOf(state, kind).at(first).text;
+    const comes =
+      next === undefined
+        ? []
+        : ["From here the model reads what comes next; in this text, ", bold(text(next), "to"), ". "];
+    note.replaceChildren(...comes, "Click any word to follow it.");
+    for (const { update } of questions) update();
+    settle();
+    focus();
+  }
+
+  function settle() {
+    if (Number(size) < 2) sentence.settle();
+  }
+  addEventListener("resize", settle, { signal: state.gone });
+  sentence.element.addEventListener("pointermove", ({ clientX, clientY }) => {
+    const first = sentence.at(clientX, clientY);
+    sentence.point(first < above ? first : null);
+  });
+  sentence.element.addEventListener("pointerleave", () => sentence.point(null));
+  sentence.element.addEventListener("click", ({ clientX, clientY }) => {
+    const first = sentence.at(clientX, clientY);
+    if (first === null) return;
+    const given = (word) => sharesOf(page, at.head, word)?.[first] ?? 0;
+    choose(first < above ? words.reduce((most, word) => (given(word) > given(most) ? word : most)) : first - above);
+  });
+  onKeys(sentence.element, (key) => {
+    const to = placeIn(words.length, words.indexOf(at.from), key, ACROSS);
+    if (to !== undefined) choose(words[to]);
+    return to !== undefined;
+  });
+  const changed = (names) => {
+    if (!(names.size === 1 && names.has("hover"))) draw();
+  };
+  return { element, start: draw, changed };
+}
+
+// Where both stacks read a text, one each, and the head can be worked out.
+function fits(source) {
+  const { compared, movement, senses, training, held, sides } = source.facts;
+  if (compared || movement || senses || training || source.runs || held?.only || !source.kinds.includes(kind))
+    return false;
+  const isText = (side) => Boolean(side?.text?.trim()) && side.pair === null;
+  return source.computed(kind) && isText(sides.encoder) && isText(sides.decoder);
+}
+
+export const VIEW = {
+  name: "door",
+  label: "Two texts",
+  home: true,
+  fields: { asks: asksOf(ASKED) },
+  about,
+  help: HELP,
+  fits,
+  open,
+};
