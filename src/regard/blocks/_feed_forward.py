@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from regard.blocks._embeddings import Linear
 from regard.core import Taps
-from regard.core.errors import InputError
+from regard.core.arguments import one_of
 
 
 def _quick_gelu(x: Tensor) -> Tensor:
@@ -57,12 +57,8 @@ def activation_named(name: str) -> Callable[[Tensor], Tensor]:
         >>> activation_named("relu")(torch.tensor([-1.0, 2.0]))
         tensor([0., 2.])
     """
-    if name not in ACTIVATIONS:
-        raise InputError(
-            f"activation must be one of {', '.join(sorted(ACTIVATIONS))}; got {name!r}. "
-            "regard.lens(model, tokenizer) traces the model of transformers, whatever its activation."
-        )
-    return ACTIVATIONS[name]
+    hint = " regard.lens(model, tokenizer) traces the model of transformers, whatever its activation."
+    return ACTIVATIONS[one_of("activation", name, sorted(ACTIVATIONS), hint=hint)]
 
 
 MANY_ROWS = 2048

@@ -15,6 +15,7 @@ from regard.concordance._store import Store
 from regard.concordance._tokens import Mask, Numbers, Tokens
 from regard.concordance._values import bare
 from regard.concordance._where import check_expression
+from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.core.extras import optional
 from regard.core.wording import excerpt
@@ -331,9 +332,7 @@ class _Cql:
             )
         said = {each.type: str(each) for each in tree.children}
         name, flags = said.get("NAME", "word"), said.get("FLAGS", "")
-        if name not in _NAMES:
-            raise InputError(f"word must ask for one of {', '.join(_NAMES)} in CQL; got {name!r}.")
-        column, text = _NAMES[name], said["STRING"][1:-1]
+        column, text = _NAMES[one_of("word: what CQL asks for", name, _NAMES)], said["STRING"][1:-1]
         if column != "word" and not self._store.one(f"SELECT 1 FROM form WHERE {column} != '' LIMIT 1"):
             raise InputError(f"word must not ask for {name}: the index has none.")
         case, diacritics = (

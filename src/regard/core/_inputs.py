@@ -12,6 +12,7 @@ from regard.core._cache import KeyValueCache
 from regard.core._dropout import Dropout
 from regard.core._masks import Causal, Conjunction, DilatedWindow, Mask, Padding, Segments, Window
 from regard.core._scorers import Bias, BiasOfHeads, DenseBias, Dot, ScaledDot, Scorer
+from regard.core.arguments import index_of
 from regard.core.errors import InputError
 
 _SCALED_DOT = ScaledDot()
@@ -251,12 +252,7 @@ class AttentionInputs:
 
     def head(self, index: int) -> "AttentionInputs":
         """The same attention with one query head only: q, k and v are views, mask and bias are narrowed."""
-        if not -self.num_heads <= index < self.num_heads:
-            raise InputError(
-                f"head must be from 0 to {self.num_heads - 1}, or negative to count from the end; "
-                f"got {index}."
-            )
-        index %= self.num_heads
+        index = index_of("head", index, self.num_heads)
         kv = index // (self.num_heads // self.k.shape[1])
         written = None
         if self.weights is not None and index in self.written_heads:

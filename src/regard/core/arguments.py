@@ -7,7 +7,7 @@ again.
 
 import math
 import operator
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
@@ -42,8 +42,44 @@ def number(name: str, value: object) -> float:
     return found
 
 
-def one_of(name: str, value: object, known: Iterable[str]) -> str:
-    """Check one of several names; a near one is offered.
+def counted(value: object, count: int) -> int | None:
+    """The number from 0 to count - 1 that is meant, negative ones from the end, or None."""
+    try:
+        index = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    return index % count if -count <= index < count and not isinstance(value, bool) else None
+
+
+def index_of(name: str, value: object, count: int, *, what: str = "", also: str = "", hint: str = "") -> int:
+    """The number from 0 to count - 1 that is meant; negative ones count from the end.
+
+    `what` is counted, where the name does not tell; `also` is what else may be given.
+
+    >>> index_of("layer", -1, 6)
+    5
+    >>> index_of("layer", 6, 6)
+    Traceback (most recent call last):
+    regard.core.errors.InputError: layer must be from 0 to 5, or negative to count from the end; got 6.
+    """
+    index = counted(value, count)
+    if index is None:
+        raise InputError(
+            f"{name} must be {what}from 0 to {count - 1}, or negative to count from the end{also}; got "
+            f"{value!r}.{hint}"
+        )
+    return index
+
+
+def one_of(
+    name: str,
+    value: object,
+    known: Iterable[str],
+    *,
+    hint: str = "",
+    error: Callable[[str], Exception] = InputError,
+) -> str:
+    """Check one of several names; a near one is offered, then a hint that is given.
 
     >>> one_of("kind", "cros", ("self", "cross"))
     Traceback (most recent call last):
@@ -53,8 +89,8 @@ def one_of(name: str, value: object, known: Iterable[str]) -> str:
     if isinstance(value, str) and value in names:
         return value
     near = get_close_matches(str(value).lower(), names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise InputError(f"{name} must be one of {', '.join(names)}; got {value!r}.{hint}")
+    nearest = f" Did you mean {near[0]!r}?" if near else ""
+    raise error(f"{name} must be one of {', '.join(names)}; got {value!r}.{nearest}{hint}")
 
 
 def check_function(name: str, value: object, what: str, *, optional: bool = False) -> None:

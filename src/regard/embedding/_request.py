@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from regard.core.arguments import whole
+from regard.core.arguments import one_of, whole
 from regard.core.errors import InputError
 from regard.embedding._packs import BATCH_TOKENS
 from regard.embedding._passages import Window, Windows
@@ -89,13 +89,13 @@ class Request:
 
     def __post_init__(self) -> None:
         _keep(self, "layer", "pooling")
-        _one_of("level", self.level, get_args(Level))
-        _one_of("precision", self.precision, get_args(Precision))
-        _one_of("storage", self.storage, get_args(Storage))
+        one_of("level", self.level, get_args(Level))
+        one_of("precision", self.precision, get_args(Precision))
+        one_of("storage", self.storage, get_args(Storage))
         if self.poolings == ():
             raise InputError("pooling must name at least one; got none.")
         for kind in self.poolings or ():
-            _one_of("pooling", kind, WORD_KINDS if self.level == "word" else KINDS)
+            one_of("pooling", kind, WORD_KINDS if self.level == "word" else KINDS)
         if not isinstance(self.window, Window):
             raise InputError(
                 f"window must be regard.Windows(..) or regard.Truncate(..); got {self.window!r}."
@@ -148,8 +148,3 @@ def _keep(holder: object, *names: str) -> None:
         value = getattr(holder, name)
         if isinstance(value, Sequence) and not isinstance(value, str):
             object.__setattr__(holder, name, tuple(value))
-
-
-def _one_of(name: str, value: object, known: Sequence[str]) -> None:
-    if value not in known:
-        raise InputError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}; got {value!r}.")

@@ -20,6 +20,7 @@ from torch import nn
 
 from regard.blocks import Attention, MultiHeadAttention, Stack
 from regard.checkpoints import Fields, HeadKind, to_hf
+from regard.core.arguments import index_of, one_of
 from regard.core.errors import CheckpointError, InputError
 from regard.models._init import blank
 from regard.models._network import Network
@@ -118,16 +119,15 @@ def check_heads(network: Network, heads: "OfLayers | Mapping[Part, OfLayers]") -
     parts = attentions(network)
     wanted: dict[Part, dict[int, tuple[int, ...]]] = {}
     for part, layers in _by_part(parts, heads).items():
-        if part not in parts:
-            raise InputError(f"heads must be of {', '.join(parts)}, what this model has; got {part!r}.")
+        one_of("heads", part, parts)
         if not isinstance(layers, Mapping):
             raise InputError(f"heads must map layers to lists of heads; got {type(layers).__name__}.")
         for layer, chosen in layers.items():
-            index = _checked(f"heads: a layer of {part}", layer, len(parts[part]))
+            index = index_of(f"heads: a layer of {part}", layer, len(parts[part]))
             attention = parts[part][index]
             if not isinstance(chosen, Sequence | Set) or isinstance(chosen, str):
                 raise InputError(f"heads must map layer {layer} to a list of heads; got {chosen!r}.")
-            numbers = {_checked(f"heads[{layer}]", head, attention.num_heads) for head in chosen}
+            numbers = {index_of(f"heads[{layer}]", head, attention.num_heads) for head in chosen}
             numbers |= set(wanted.get(part, {}).get(index, ()))
             if numbers:
                 _check_layer(part, index, attention, numbers)
@@ -148,14 +148,6 @@ def _by_part(parts: Mapping[Part, Any], heads: Any) -> Mapping[Part, Any]:
             f"{{'{next(iter(parts))}': {{0: [3]}}}}, of {', '.join(parts)}."
         )
     return {next(iter(parts)): heads}
-
-
-def _checked(name: str, number: object, size: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or not -size <= number < size:
-        raise InputError(
-            f"{name} must be from 0 to {size - 1}, or negative to count from the end; got {number!r}."
-        )
-    return number % size
 
 
 def _check_layer(part: Part, layer: int, attention: MultiHeadAttention, removed: set[int]) -> None:

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, cast
 
 from fastapi import Request
 
+from regard.core.arguments import one_of
 from regard.core.errors import InputError
 from regard.model import Model
 from regard.serving._engine import Engine
@@ -73,10 +75,8 @@ class Service:
         """The engine of a request's `model`, or the first; 404: there is none, 503: no room for it."""
         if name is None:
             name = next(iter(self.engines))
-        if name not in self.engines:
-            told = f"model must be one of {', '.join(self.engines)}; got {name!r}."
-            raise ApiError(404, told, param="model", code="model_not_found")
-        engine = self.engines[name]
+        missing = partial(ApiError, 404, param="model", code="model_not_found")
+        engine = self.engines[one_of("model", name, self.engines, error=missing)]
         if not engine.is_started:
             self._make_room(engine)
         engine.touched = time.monotonic()

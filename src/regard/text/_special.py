@@ -8,6 +8,7 @@ from typing import Any, Final, Self, TypeVar
 import tokenizers
 from tokenizers import AddedToken, processors
 
+from regard.core.arguments import one_of
 from regard.core.errors import CheckpointError, InputError
 from regard.core.files import read_object
 
@@ -188,8 +189,7 @@ class SpecialIds:
 def special_ids(backend: tokenizers.Tokenizer, roles: Mapping[str, str]) -> SpecialIds:
     """The ids of the tokens that somebody gives a role; an unknown role or token is an InputError."""
     for role, token in roles.items():
-        if role not in ROLES:
-            raise InputError(f"roles must be of {', '.join(ROLES)}; got {role!r}.")
+        one_of("roles", role, ROLES)
         if backend.token_to_id(token) is None:
             raise InputError(f"roles: {role} must be a token of the vocabulary; got {token!r}.")
     return SpecialIds(**{role: backend.token_to_id(token) for role, token in roles.items()})

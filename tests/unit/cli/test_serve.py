@@ -17,7 +17,7 @@ WRONG = {
     "--api-key-file empty": "--api-key-file 'empty' must hold a key, one a line; it is empty.",
     "--dimensions 64,x": "--dimensions must be whole numbers with commas; got '64,x'.",
     "--dimensions 0": "--dimensions must be a whole number, at least 1; got 0.",
-    "--precision int3": "--precision must be float32, bfloat16, int16, int8 or fast; got 'int3'.",
+    "--precision int3": "--precision must be one of float32, bfloat16, int16, int8, fast; got 'int3'.",
     "--max-queue 0": "--max-queue must be a whole number, at least 1; got 0.",
     "--timeout 0": "--timeout must be more than 0 seconds; got 0.0.",
     "--port 0 -m nosuch": "'nosuch' is not a folder",

@@ -137,7 +137,7 @@ def test_vectors_of_matches_of_several_lengths(made: Make) -> None:
         ('"the"?', "all of this may be left out"),
         ('[lemma="be"]', "must not ask for lemma: the index has none"),
         ('[pos="N"]', "must not ask for pos: the index has none"),
-        ('[colour="red"]', "must ask for one of word, lemma, pos, tag, upos in CQL; got 'colour'"),
+        ('[colour="red"]', "must be one of word, lemma, pos, tag, upos; got 'colour'"),
         ('"gave up"', "fits none. In CQL each quoted part is one word"),
         ('"zz.*"', '"zz.*" fits none'),
         ('[word="("]', "must be a regular expression"),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.core.arguments import built, check_function, number, one_of, plain, whole
+from regard.core.arguments import built, check_function, index_of, number, one_of, plain, whole
 from regard.core.errors import InputError
 
 NOTHING = (None, "a", "2", b"2", [], [2], (), {}, object(), slice(2), 1j, torch.zeros(2), np.zeros(2))
@@ -52,6 +52,21 @@ def test_names() -> None:
     for bad in (*NOTHING, "", "xyz"):
         with pytest.raises(InputError, match=r"^kind must be one of bpe, unigram; got [^?]*$"):
             one_of("kind", bad, ("bpe", "unigram"))
+    with pytest.raises(LookupError, match=r"got 'bp'\. Did you mean 'bpe'\? Try another\.$"):
+        one_of("kind", "bp", ("bpe", "unigram"), hint=" Try another.", error=LookupError)
+
+
+def test_places() -> None:
+    assert [index_of("head", each, 3) for each in (0, -3, 2, np.int64(-1))] == [0, 0, 2, 2]
+    for bad in (*NOTHING, 3, -4, 1.0, "1"):
+        with pytest.raises(
+            InputError, match=r"^head must be from 0 to 2, or negative to count from the end; got "
+        ):
+            index_of("head", bad, 3)
+    with pytest.raises(
+        InputError, match=r"^query must be a token from 0 to 2, .* the end, or a word; got 3\. Or"
+    ):
+        index_of("query", 3, 3, what="a token ", also=", or a word", hint=" Or so.")
 
 
 @dataclass(frozen=True, kw_only=True)

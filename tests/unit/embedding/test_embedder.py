@@ -432,17 +432,23 @@ def test_a_prompt_is_read_with_the_text_and_pooled_or_not(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"level": "phrase"}, r"level must be sentence, word or token; got 'phrase'"),
+        ({"level": "phrase"}, r"level must be one of sentence, word, token; got 'phrase'"),
         ({"layer": 7}, r"layer must be a whole number, from -7 to 6; got 7"),
         ({"layer": []}, r"layer must name at least one layer"),
         ({"layer": [6, 2, -1]}, r"layer must name each layer once; got 6, 2, 6"),
-        ({"pooling": "sum"}, r"pooling must be mean, .*; got 'sum'"),
-        ({"level": "word", "pooling": "cls"}, r"pooling must be mean, first, last or max; got 'cls'"),
+        ({"pooling": "sum"}, r"pooling must be one of mean, .*; got 'sum'"),
+        ({"level": "word", "pooling": "cls"}, r"pooling must be one of mean, first, last, max; got 'cls'"),
         ({"level": "token", "pooling": "mean"}, r"pooling must be None with level='token'"),
         ({"level": "word", "prompt": "a"}, r"prompt must be None with level='word'"),
         ({"pooling": []}, r"pooling must name at least one; got none"),
-        ({"precision": "int4"}, r"precision must be float32, bfloat16, int16, int8 or fast; got 'int4'"),
-        ({"storage": "binary"}, r"storage must be float32, float16, int8 or ubinary"),
+        (
+            {"precision": "int4"},
+            r"precision must be one of float32, bfloat16, int16, int8, fast; got 'int4'. Did you mean 'int",
+        ),
+        (
+            {"storage": "binary"},
+            r"storage must be one of float32, float16, int8, ubinary; .* Did you mean 'ubinary'",
+        ),
         ({"window": 5}, r"window must be regard\.Windows"),
         ({"window": Windows(size=513)}, r"size must be at most 512"),
         ({"window": Windows(size=5, overlap=9)}, r"overlap must be less than the 3 pieces"),

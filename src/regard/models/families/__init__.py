@@ -6,7 +6,7 @@ The private files are what several families share. Here they are listed by the `
 from importlib import import_module
 
 from regard.checkpoints import Fields, GGUFFile, TensorReader
-from regard.core.errors import InputError
+from regard.core.arguments import one_of
 from regard.models.families._family import Family
 from regard.models.families._gguf import Architecture, architecture_of, config_of, tensors_of
 
@@ -65,11 +65,8 @@ def family_of(model_type: str) -> Family:
         >>> family_of("bert").name
         'bert'
     """
-    if model_type not in FAMILIES:
-        raise InputError(
-            f"model_type must be one of {', '.join(sorted(FAMILIES))}, the families that regard implements; "
-            f"got {model_type!r}. regard.lens(model, tokenizer) traces the model of transformers."
-        )
+    hint = " regard.lens(model, tokenizer) traces the model of transformers."
+    one_of("model_type", model_type, FAMILIES, hint=hint)
     home = import_module(f"regard.models.families.{_HOME_OF[model_type]}")
     families: tuple[Family, ...] = home.FAMILIES
     return next(family for family in families if family.name == model_type)

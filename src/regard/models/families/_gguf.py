@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints import Fields, GGUFFile, KeyMap, Packed, Rename, TensorReader
+from regard.core.arguments import one_of
 from regard.core.errors import CheckpointError
 
 
@@ -142,11 +143,7 @@ _HEADS: Final = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads
 def architecture_of(file: GGUFFile, known: Mapping[str, Architecture]) -> Architecture:
     """The architecture of a file, which must be one of those known."""
     name = str(file.fields.get("general.architecture"))
-    if name not in known:
-        raise CheckpointError(
-            f"{file.file}: 'general.architecture' must be one of {', '.join(sorted(known))}; got {name!r}"
-        )
-    return known[name]
+    return known[one_of(f"{file.file}: 'general.architecture'", name, sorted(known), error=CheckpointError)]
 
 
 def has_gates(names: Collection[str]) -> bool:

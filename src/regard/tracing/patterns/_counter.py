@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from regard.core.errors import InputError
+from regard.core.arguments import index_of
 from regard.models import Kind
 from regard.tracing.patterns._card import HeadCard, HeadExample, HeadFinding
 from regard.tracing.patterns._patterns import HeadPattern, KeyPattern, Sides
@@ -20,7 +20,7 @@ from regard.tracing.patterns._rows import (
     measure,
     same_view,
 )
-from regard.tracing.record import AttentionTrace, Trace, counted
+from regard.tracing.record import AttentionTrace, Trace
 
 # From fewer texts, single queries are drawn instead of texts; of fewer units, no interval is given.
 FEWEST_TEXTS = 10
@@ -333,12 +333,7 @@ class Counter:
     def _chosen(head: int | None, count: int) -> Sequence[int]:
         if head is None:
             return range(count)
-        index = counted(head, count)
-        if index is None:
-            raise InputError(
-                f"head must be from 0 to {count - 1}, or negative to count from the end; got {head!r}."
-            )
-        return (index,)
+        return (index_of("head", head, count),)
 
     def _levels(self, level: float) -> np.ndarray:
         """Each pattern's level: by chance the best of n variants exceeds a bound n times as often as one."""

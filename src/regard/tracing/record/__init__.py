@@ -15,7 +15,6 @@ from regard.tracing.record._selectors import (
     Selector,
     WordOrToken,
     chosen_of,
-    counted,
     is_punctuation,
     is_spelled,
     numbers_of,

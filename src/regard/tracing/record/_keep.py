@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs
+from regard.core.arguments import index_of
 from regard.core.errors import InputError
 from regard.core.memory import trim_malloc
 from regard.models import Network
@@ -154,13 +155,9 @@ class KeepPolicy:
 
     def check(self, network: Network) -> None:
         """Raise InputError if some layer asked for is in none of the network's stacks."""
-        depths = {kind: network.depth(kind) for kind in network.prefixes}
+        depths = [network.depth(kind) for kind in network.prefixes]
         for layer in self._asked() or ():
-            if all(not -depth <= layer < depth for depth in depths.values()):
-                most = max(depths.values())
-                raise InputError(
-                    f"layers must be from 0 to {most - 1}, or negative to count from the end; got {layer}."
-                )
+            index_of("layers", layer, max(depths))
 
     def attention(self, depth: int) -> tuple[int, ...]:
         """The attention layers that are kept of a stack; those asked for that it has."""

@@ -1,6 +1,5 @@
 """Which tokens, layers or heads are meant: an index, a slice, a word, or several; and what is punctuation."""
 
-import operator
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.core.arguments import index_of
 from regard.core.errors import InputError
 from regard.text import Encoding, Token, Word
 
@@ -44,15 +44,9 @@ def token_of(name: str, tokens: Encoding | int, selector: WordOrToken) -> tuple[
     count = tokens if isinstance(tokens, int) else len(tokens.tokens)
     if isinstance(selector, str | tuple) and not isinstance(tokens, int):
         return tokens.find(selector)
-    index = counted(selector, count)
-    if index is None:
-        word = "" if isinstance(tokens, int) else "a word of the text, or "
-        batch = " Words are looked up in one text alone: trace them one by one." if not word else ""
-        raise InputError(
-            f"{name} must be {word}a token from 0 to {count - 1}, or negative to count from the end; got "
-            f"{selector!r}.{batch}"
-        )
-    return (index,)
+    word = "" if isinstance(tokens, int) else "a word of the text, or "
+    batch = " Words are looked up in one text alone: trace them one by one." if not word else ""
+    return (index_of(name, selector, count, what=f"{word}a token ", hint=batch),)
 
 
 def within(name: str, chosen: slice, count: int) -> tuple[int, ...]:
@@ -84,17 +78,12 @@ def numbers_of(name: str, value: object, count: int, *, others: Sequence[str] = 
     if isinstance(value, slice):
         return unique(name, value, within(name, value, count), count)
     given: Sequence[object] = value if isinstance(value, list | tuple | range) else [value]
-    chosen: list[int | str] = []
-    for each in given:
-        index = each if isinstance(each, str) and each in others else counted(each, count)
-        if index is None:
-            named = "".join(f', or "{other}"' for other in others)
-            raise InputError(
-                f"{name} must be from 0 to {count - 1}{named}, or negative to count from the end, or a slice "
-                f"or a list of these; got {each!r}."
-            )
-        chosen.append(index)
-    return unique(name, value, tuple(chosen), count)
+    also = "".join(f', or "{other}"' for other in others) + ", or a slice or a list of these"
+    chosen = tuple(
+        each if isinstance(each, str) and each in others else index_of(name, each, count, also=also)
+        for each in given
+    )
+    return unique(name, value, chosen, count)
 
 
 def unique(name: str, value: object, chosen: tuple[Any, ...], count: int) -> tuple[Any, ...]:
@@ -104,16 +93,6 @@ def unique(name: str, value: object, chosen: tuple[Any, ...], count: int) -> tup
     if len(set(chosen)) < len(chosen):
         raise InputError(f"{name} must pick each one once; {value!r} picks one twice.")
     return chosen
-
-
-def counted(value: object, count: int) -> int | None:
-    """The number from 0 to count - 1 that is meant, negative ones from the end, or None."""
-    try:
-        # operator.index lets numpy's integers pass; a bool is an integer to it, and never meant as one.
-        index = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-    return index % count if -count <= index < count and not isinstance(value, bool) else None
 
 
 def is_punctuation(token: Token, words: Sequence[Word]) -> bool:

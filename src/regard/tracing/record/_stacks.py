@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from regard.core import AttentionInputs
+from regard.core.arguments import index_of
 from regard.core.errors import InputError
 from regard.models import Change, Kind, Loaded, keys_of, stack_of
 from regard.text import Encoding
 from regard.tracing.record._keep import EVERYTHING, KeepPolicy, ScoreInputs, places
-from regard.tracing.record._selectors import counted
 
 # Entries of each parameter that are looked at, evenly spaced: all of it would take seconds for a large model.
 _ENTRIES = 1024
@@ -203,12 +203,9 @@ class TracedStack:
         if layer == "input":
             return self.hidden[0]
         last = len(self.hidden) - 1
-        index = counted(layer, last + 1)
-        if index is None:
-            raise InputError(
-                f'layer must be from 0 (learned) to {last} (contextual), or "input", or negative to count '
-                f"from the end; got {layer!r}."
-            )
+        index = index_of(
+            "layer", layer, last + 1, also=', or "input"', hint=f" 0 is learned, {last} contextual."
+        )
         return self.learned if index == 0 else self.hidden[index]
 
 
@@ -369,7 +366,7 @@ class Stacks:
             InputError: a layer that is not there, or has no attention of this kind.
         """
         kind = self.kind(kind)
-        index = _checked("layer", layer, self.sides(kind)[0].depth)
+        index = index_of("layer", layer, self.sides(kind)[0].depth)
         layers = self._layers_with(kind)
         if index not in layers:
             raise InputError(
@@ -391,7 +388,7 @@ class Stacks:
 
     def head_index(self, head: int, kind: Kind | None, layer: int) -> int:
         """A query head's number from 0 to H - 1 in a layer, counted from either end."""
-        return _checked("head", head, self.attention_of(layer, kind).inputs.num_heads)
+        return index_of("head", head, self.attention_of(layer, kind).inputs.num_heads)
 
 
 def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:
@@ -403,12 +400,3 @@ def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:
 
 def _range_of(counts: set[int]) -> str:
     return " to ".join(map(str, sorted({min(counts), max(counts)})))
-
-
-def _checked(name: str, value: int, count: int) -> int:
-    index = counted(value, count)
-    if index is None:
-        raise InputError(
-            f"{name} must be from 0 to {count - 1}, or negative to count from the end; got {value!r}."
-        )
-    return index

@@ -170,7 +170,7 @@ def test_a_word_of_several_pieces_has_their_mean(trace: Trace) -> None:
 
 @pytest.mark.parametrize("layer", [3, -4, "output", 1.5, None, True])
 def test_no_such_embedding_layer(trace: Trace, layer: Any) -> None:
-    message = r'layer must be from 0 \(learned\) to 2 \(contextual\), or "input", or negative .*; got '
+    message = 'layer must be from 0 to 2, or negative to count from the end, or "input"; got .*0 is learned'
     with pytest.raises(InputError, match=message):
         trace.embedding("bank", layer)
 
