@@ -50,7 +50,7 @@ def page(
 
 def _settle(page: BrowserPage) -> None:
     expect(page.locator(".writer-bars > li")).to_have_count(5)
-    expect(page.locator(".live")).not_to_have_class(re.compile("working"))
+    _wait(page)
 
 
 def _type(page: BrowserPage, text: str) -> None:
@@ -134,6 +134,51 @@ def test_other_families_write_as_python_does(
     found = page.evaluate("regard.source.steps('decoder', 1, 2, 3)")
     np.testing.assert_allclose(found["weights"], trace.weights(1, 2, query=3)[0], atol=1e-4)
     assert (found["capped"] is not None) == (family == "gemma2")
+
+
+def test_a_token_that_is_no_word_is_explained(page: BrowserPage) -> None:
+    names, note = page.locator(".writer > .writer-bars bdi"), page.locator(".door-note").first
+    for text in ("a man", "fishing", "7"):
+        _type(page, text)
+        part = next((each for each in names.all_inner_texts() if each.startswith("<0x")), None)
+        if part:
+            expect(note).to_contain_text(f"{part.strip()} is a part of a letter that has no token of its own")
+        else:
+            expect(note).not_to_contain_text("part of a letter")
+    # A letter goes on with a word; in a script without blanks that is not said.
+    _type(page, "a b")
+    assert any(each.startswith("…") for each in names.all_inner_texts())
+    _type(page, "漁夫")
+    assert not any(each.startswith("…") and each[1] > "\u2e00" for each in names.all_inner_texts())
+
+
+def test_an_edit_says_what_was_expected_before_it(page: BrowserPage, model: regard.Model) -> None:
+    _type(page, OPENING)
+    expect(page.locator(".live-status")).to_contain_text(" ms.")
+    page.evaluate("location.hash = '#layer=0&head=1'")
+    chips = page.locator(".live-expected .live-chip")
+    expect(chips).to_have_count(10)
+    before = chips.first.inner_text()
+    assert "→" not in before
+    page.get_by_role("button", name="Switch off head 0.1").click()
+    _wait(page)
+    rounded = regard.Model(packed(model.loaded).rounded)
+    was = _logits(rounded, OPENING).softmax(0).topk(10)
+    with torch.no_grad():
+        output = rounded.edited(regard.Zero("head", layer=0, head=1))(
+            torch.tensor([rounded.trace(OPENING).token_ids])
+        )
+    assert output.logits is not None
+    now = output.logits[0, -1].double().softmax(0).topk(10)
+    known = dict(zip(was.indices.tolist(), was.values.tolist(), strict=True))
+    for place, (id, share) in enumerate(zip(now.indices.tolist(), now.values.tolist(), strict=True)):
+        pair = [f"{100 * each:.{int(each < 0.1)}f} %" for each in (known.get(id, share), share)]
+        expect(chips.nth(place)).to_contain_text(" → ".join(dict.fromkeys(pair)))
+    assert any("→" in each for each in chips.all_inner_texts())
+
+
+def _wait(page: BrowserPage) -> None:
+    expect(page.locator(".live")).not_to_have_class(re.compile("working"))
 
 
 def test_a_word_is_taken_by_a_click_and_by_enter(page: BrowserPage, rounded: regard.Model) -> None:

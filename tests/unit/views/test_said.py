@@ -390,7 +390,7 @@ def _from(**shares: float) -> list[dict[str, Any]]:
 
 WRITTEN = {
     "Paris comes next, with 64\u00a0%.": ("writtenSaid", _PARIS, 0, []),
-    "Paris may come next, with 64\u00a0%: it is read mostly from of (100\u00a0%).": (
+    "Paris may come next, with 64\u00a0%: it is read from of.": (
         "writtenSaid",
         _PARIS,
         1,
@@ -420,6 +420,11 @@ WRITTEN = {
         "temperatureSaid",
         0.7,
         _PARIS,
+    ),
+    "At temperature 0.5 likely words are drawn more often.": (
+        "temperatureSaid",
+        0.5,
+        {"probability": 0.995, "tempered": 0.9999},
     ),
     "At temperature 1 each word is drawn with the model’s own share.": ("temperatureSaid", 1, _PARIS),
     "At temperature 1.5 unlikely words get their chance: "

@@ -251,9 +251,10 @@ export function writtenSaid({ text, probability }, place, sources) {
     wholePercent(probability),
   ];
   if (sources.length === 0) return [...begins, "."];
+  if (sources.length === 1) return [...begins, ": it is read from ", toWord(sources[0]), "."];
   const even = 1 / sources.length;
   const all = [...sources].sort((one, other) => other.share - one.share);
-  const claims = all.filter(({ share }) => over(share, even) >= CLAIMS.even || sources.length === 1).slice(0, 2);
+  const claims = all.filter(({ share }) => over(share, even) >= CLAIMS.even).slice(0, 2);
   if (claims.length === 0) {
     const from = toWord(all[0]);
     const beside = `${wholePercent(all[0].share)}, where an even share is ${wholePercent(even)}`;
@@ -270,7 +271,8 @@ export function temperatureSaid(temperature, { probability, tempered }) {
   const said = temperature.toFixed(1);
   if (said === "1.0") return "At temperature 1 each word is drawn with the model’s own share.";
   const does = temperature < 1 ? "likely words are drawn more often" : "unlikely words get their chance";
-  return `At temperature ${said} ${does}: the first one with ${wholePercent(tempered)} instead of ${share}.`;
+  const now = wholePercent(tempered);
+  return `At temperature ${said} ${does}${now === share ? "" : `: the first one with ${now} instead of ${share}`}.`;
 }
 
 /** @param {{ words: number, likeliest: number }} count tokens that a model wrote by itself */

@@ -176,7 +176,7 @@ export class LiveBar {
     const edits = this.edited.children.length > 0;
     const now = this.texts.join(" ");
     this.moved.show(moved, now, edits || moved.text !== now);
-    this.predicted?.show(predicted, encoded);
+    this.predicted?.show(predicted, encoded, edits && moved.text === now ? moved.predicted : []);
     this.alike.textContent =
       likeness === null
         ? ""

@@ -57,7 +57,8 @@ export function makePredicted(head, take) {
   const element = make("div", { class: "live-found" }, said, list);
   return {
     element,
-    show(predicted, { tokens }) {
+    // Of an edit also what was expected before it.
+    show(predicted, { tokens }, before = []) {
       said.textContent =
         head === "next"
           ? "The model goes on with:"
@@ -65,12 +66,14 @@ export function makePredicted(head, take) {
             ? "In the place of [MASK] the model expects:"
             : "Write [MASK] for a word, and see what the model expects there.";
       list.replaceChildren(
-        ...predicted.map(({ at, best }) => {
+        ...predicted.map(({ at, best }, place) => {
           const words = make("ol", { class: "live-words" });
           for (const { text, isText, probability } of best) {
             const name = make("bdi", {}, readable(text));
             const button = make("button", { type: "button", class: "live-chip", disabled: !isText }, name);
-            button.append(` ${(100 * probability).toFixed(probability < 0.1 ? 1 : 0)} %`);
+            const was = shareSaid(before[place]?.best.find((each) => each.text === text)?.probability ?? probability);
+            const is = shareSaid(probability);
+            button.append(` ${is === was ? is : `${was} → ${is}`}`);
             button.addEventListener("click", () => take(head === "next" ? null : tokens[at].span, text));
             words.append(make("li", {}, button));
           }
@@ -80,3 +83,6 @@ export function makePredicted(head, take) {
     },
   };
 }
+
+/** @param {number} share */
+const shareSaid = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;

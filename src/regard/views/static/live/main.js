@@ -138,7 +138,7 @@ function isOff(layer, head) {
 
 // From now on words are compared with the sentence as it is.
 function keep() {
-  before = { text: bar.texts.join(" "), words: last.words };
+  before = { text: bar.texts.join(" "), words: last.words, predicted: last.predicted };
 }
 
 // What an edit moves is told against the sentence without edits.
@@ -342,7 +342,7 @@ function unfreeze(isRefused = false) {
 
 function show() {
   const { words } = last;
-  bar.show(last, { text: before.text, ...movedBetween(before.words, words), apart: () => apartOf(words) }, colours);
+  bar.show(last, { ...before, ...movedBetween(before.words, words), apart: () => apartOf(words) }, colours);
 }
 
 // Whether somebody chose another head than the page did.

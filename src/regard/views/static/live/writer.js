@@ -15,6 +15,7 @@ import { GHOST, Sentence } from "../door/sentence.js";
 const STEP = 0.1;
 const STEPS = 20; // up to a temperature of 2
 const USUAL = 7;
+const OF_A_CHAT = 2; // where nobody chose one: an answer is to the point
 const SOURCES = 12; // words that are listed
 const MANY = 24; // words
 const READY = [
@@ -137,6 +138,7 @@ export class Writer {
     const { begin, answer, again } = /** @type {NonNullable<Writer["chat"]>} */ (this.chat);
     const { text } = /** @type {Written} */ (this.written);
     if (text.endsWith(again)) return; // of no words
+    if (this.tenths === USUAL) this.heat(OF_A_CHAT);
     this.told.write((this.turn ? "" : begin) + text.trimEnd() + answer);
     this.goOn(true);
   }
@@ -221,8 +223,13 @@ export class Writer {
 
   /** What is left out. */
   note() {
-    const { wordOf, rests } = /** @type {Written} */ (this.written);
-    const how = "Type; Enter takes the first word, a click any.";
+    const { wordOf, rests, best } = /** @type {Written} */ (this.written);
+    const part = best.find(({ text, isText }) => !isText && /^ *<0x/.test(text))?.text.trim();
+    const how = [
+      "Type; Enter takes the first word, a click any.",
+      ...(part ? [`${part} is a part of a letter that has no token of its own: “Go on” writes all of it.`] : []),
+      ...(best.some(({ text }) => text === " ") ? ["␣ is a blank."] : []),
+    ].join(" ");
     if (wordOf.length < 3) return how;
     return `${how} ${wholePercent(rests)} of all attention rests on the first word, as in most models that write: it is left out here.`;
   }
@@ -288,9 +295,12 @@ export class Writer {
 
 const ROOM = () => make("span", { class: "writer-room" });
 
+// In scripts without blanks every word goes on with the last.
+const PART = /^(?![\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}])[\p{L}\p{N}]/u;
+
 /** A token as a word that comes next: of one that goes on with the last word, that is said. @param {string} token @param {string} text */
 function asWord(token, text) {
   const word = token.replace(/^ (?=\S)/, "");
-  const isPart = word === token && /[\p{L}\p{N}]$/u.test(text) && /^[\p{L}\p{N}]/u.test(word);
+  const isPart = word === token && /[\p{L}\p{N}]$/u.test(text) && PART.test(word);
   return (isPart ? "…" : "") + readable(word);
 }

@@ -122,7 +122,7 @@ export class RotaryAngles {
     const pairs = frequencies.length;
     this.at = { pair: Math.min(this.at.pair, pairs - 1), distance: Math.min(this.at.distance, length - 1) };
     const scaled = Math.abs(amplitude - 1) > 1e-9 ? ` q and k are multiplied by ${formatNumber(amplitude)} too.` : "";
-    this.note.textContent = `Layer ${layer}: q and k are turned in ${pairs} pairs of entries, pair i by position × frequency i, so that their product depends on the distance. The image shows cosines: blue is 1, not turned; orange is −1, turned half round.${scaled}`;
+    this.note.textContent = `Layer ${layer}: q and k are turned in ${pairs} pairs of entries, pair i by position × frequency i, so that their product depends on the distance. The image shows cosines: green is 1, not turned; purple is −1, turned half round.${scaled}`;
     this.map.draw(pairs, length, (pair, distance) => Math.cos(distance * frequencies[pair]), 1);
     this.means = Float64Array.from(
       { length },
