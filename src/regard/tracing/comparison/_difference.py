@@ -1,6 +1,5 @@
 """Two traces side by side: what a page needs to show how they differ."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -67,7 +66,7 @@ class Difference:
             "kinds": {kind: _facts(each) for kind, each in self.kinds.items()},
             "likeness": None if likeness is None else _facts(likeness),
             "near": None if self.near is None else plain(self.near, 4),
-            "apart": self.apart,
+            "apart": plain(self.apart, 4),
             "leftOut": [{"name": name, "reason": reason} for name, reason in self.left_out.items()],
         }
 
@@ -118,7 +117,7 @@ def difference(one: Trace, other: Trace) -> Difference:
         names = told_texts(one), told_texts(other)
         try:
             likeness = _likeness(one, other)
-            near, apart = _near(one, other), round(1 - words_alike([one, other]), 4)
+            near, apart = _near(one, other), 1 - words_alike([one, other])
         except InputError as error:
             left["likeness of words"] = str(error)
     return Difference(
@@ -127,7 +126,7 @@ def difference(one: Trace, other: Trace) -> Difference:
         kinds=kinds,
         likeness=likeness,
         near=near,
-        apart=None if apart is None or math.isnan(apart) else apart,
+        apart=apart,
         left_out=left,
     )
 
@@ -180,7 +179,9 @@ def _likeness(one: Trace, other: Trace) -> WordLikeness:
 
 
 def _near(one: Trace, other: Trace) -> _Floats | None:
-    """The cosines of all words of both, by their contextual embeddings; None where those are too many."""
+    """The cosines of all words of both, by their ends; None of pairs, of two stacks, or of too many words."""
+    if any(len(trace.kinds) > 1 or len(trace.encoding.texts) != 1 for trace in (one, other)):
+        return None
     vectors = []
     for trace in (one, other):
         encoding, rows = trace.encoding, trace.embeddings(kind=trace.kinds[0]).double()

@@ -4,6 +4,7 @@
 import { allHeads } from "./held.js";
 import { partnersOf } from "./partners.js";
 import { RANKS, rankOf } from "./ranks.js";
+import { rowOf } from "./said.js";
 import { isRead, sharesOf } from "./shares.js";
 import { Units } from "./units.js";
 
@@ -24,15 +25,25 @@ export class Both {
     this.places = places;
     this.kind = sources[0].kinds[0];
     this.pages = sources.map((source) => {
-      const units = { query: unitsOf(source, "query"), key: unitsOf(source, "key") };
+      const of = (side) => new Units(source.tokens(this.kind, side), source.words(this.kind, side), true);
+      const units = { query: of("query"), key: of("key") };
       return { source, state: { units: (side) => units[side] } };
     });
-    this.texts = sources.map(({ facts }) => facts.sides[this.kind].text);
     this.words = this.pages.map(({ state }) => state.units("query").all.filter(({ special }) => !special));
-    const [one, other] = this.words;
     const [names, others] = this.words.map((words) => words.map(({ text }) => text));
     /** @type {Pair[]} */
-    this.pairs = partnersOf(names, others).map(([a, b]) => [one[a], other[b]]);
+    this.pairs = partnersOf(names, others).map(([a, b]) => [this.words[0][a], this.words[1][b]]);
+  }
+
+  /** The heads of which both have rows. */
+  get heads() {
+    const isHeld = ({ layer, head }) => this.pages.every(({ source }) => source.holds(this.kind, layer, head));
+    return allHeads(this.pages[0].source, this.kind).filter(isHeld);
+  }
+
+  /** A word's row in each text, see rowOf. @param {Pair} pair */
+  rows(pair, { layer, head }) {
+    return this.pages.map((page, side) => rowOf(page, { kind: this.kind, layer, head }, pair[side].first));
   }
 
   partner(side, first) {
@@ -42,14 +53,14 @@ export class Both {
   /** What stands in the place of a word in the other text: its partner, or as many words after the pair before it. */
   inPlaceOf(side, first) {
     const [words, others] = [this.words[side], this.words[1 - side]];
+    const before = this.pairs.findLast((pair) => pair[side].first <= first);
+    const after = this.pairs.find((pair) => pair[side].first >= first);
+    const [from, there] = before ? [words.indexOf(before[side]), others.indexOf(before[1 - side])] : [-1, -1];
+    const [to, end] = after
+      ? [words.indexOf(after[side]), others.indexOf(after[1 - side])]
+      : [words.length, others.length];
     const at = words.findIndex((each) => each.first === first);
-    const isShared = (place) => place < 0 || place >= words.length || this.partner(side, words[place].first);
-    let [back, ahead] = [at, at];
-    while (!isShared(back)) back -= 1;
-    while (!isShared(ahead)) ahead += 1;
-    const there = (place) =>
-      place < 0 ? -1 : place >= words.length ? others.length : others.indexOf(this.partner(side, words[place].first));
-    return ahead - back === there(ahead) - there(back) ? others[there(back) + at - back] : undefined;
+    return to - from === end - there ? others[there + at - from] : undefined;
   }
 
   /** The words of one text that the other has not. @param {number} side */
@@ -60,9 +71,8 @@ export class Both {
   /** A pair by a token that the page names. @param {number} token */
   pairAt(token) {
     const at = this.places ? (this.places[token] ?? []) : [token];
-    return this.pairs.find((pair) =>
-      pair.some(({ first, last }, i) => at[i] != null && first <= at[i] && at[i] <= last),
-    );
+    const isAt = ({ first, last }, i) => at[i] != null && first <= at[i] && at[i] <= last;
+    return this.pairs.find((pair) => pair.some(isAt));
   }
 
   tokenOf([one, other]) {
@@ -70,9 +80,9 @@ export class Both {
     return this.places ? this.places.findIndex(isAt) : one.first;
   }
 
+  /** How far a word ends from itself. @param {Pair} pair */
   moved(pair) {
-    const cosine = this.cosine([0, pair[0]], [1, pair[1]]);
-    return cosine === null ? null : 1 - cosine;
+    return 1 - (this.cosine([0, pair[0]], [1, pair[1]]) ?? 1);
   }
 
   /** The other words of a text, those nearest to one first. @param {number} side @param {Unit} unit */
@@ -92,31 +102,24 @@ export class Both {
     const most = Math.max(...this.pairs.map(says));
     const some = this.pairs.filter((each) => says(each) === most);
     const pair = some.reduce((best, each) => (this.moved(each) > this.moved(best) ? each : best));
-    let best = { link: -1, layer: 0, head: 0 };
-    for (const { layer, head } of allHeads(this.pages[0].source, this.kind)) {
-      if (!this.pages.every(({ source }) => source.holds(this.kind, layer, head))) continue;
-      const link = pair.reduce((sum, word, side) => sum + this.link(side, word, { layer, head }, among), 0);
-      if (link > best.link) best = { link, layer, head };
-    }
-    return { kind: this.kind, layer: best.layer, head: best.head, pin: this.tokenOf(pair) };
+    const link = (head) => pair.reduce((sum, word, side) => sum + this.link(side, word, head, among), 0);
+    const linked = this.heads.map((head) => ({ ...head, link: link(head) }));
+    const { layer, head } = linked.reduce((best, each) => (each.link > best.link ? each : best));
+    return { kind: this.kind, layer, head, pin: this.tokenOf(pair) };
   }
 
   // How strong the strongest link of a word is, and how much more than others give the same key, and at the same distance.
   link(side, unit, { layer, head }, among) {
-    const { [side]: page } = this.pages;
-    const words = this.words[side];
-    const at = words.indexOf(unit);
-    const from = Math.max(0, Math.min(at - SCREEN / 2, words.length - SCREEN));
-    const some = words.slice(from, from + SCREEN);
-    const rows = some.map(({ first }) => sharesOf(page, { kind: this.kind, layer, head }, first));
-    const own = at - from;
-    const says = (each) => (among ? among.includes(each.text) : rankOf(each) >= RANKS.pieces);
+    const at = this.words[side].indexOf(unit);
+    const from = Math.max(0, at - SCREEN / 2);
+    const [some, own] = [this.words[side].slice(from, from + SCREEN), at - from];
+    const rows = some.map(({ first }) => sharesOf(this.pages[side], { kind: this.kind, layer, head }, first));
     const usual = (keyOf) => {
       const cells = rows.flatMap((row, i) => (i === own || !keyOf(i) ? [] : [row[keyOf(i).first]]));
       return cells.reduce((sum, each) => sum + each / cells.length, 0);
     };
     const links = some.map((key, j) => {
-      if (key === unit || !says(key)) return 0;
+      if (key === unit || !(among ? among.includes(key.text) : rankOf(key) >= RANKS.pieces)) return 0;
       const share = rows[own][key.first];
       return (
         Math.sqrt(share) *
@@ -131,25 +134,15 @@ export class Both {
   }
 }
 
-function unitsOf(source, side) {
-  const [kind] = source.kinds;
-  return new Units(source.tokens(kind, side), source.words(kind, side), true);
-}
-
 /** Both runs of a file of two texts that share words; undefined of others. @param {any} source */
 export function bothOf(source) {
   const { compares, merged, facts } = source;
-  const { between = "", near, apart, kinds } = (compares && facts.compared) ?? {};
-  const sides = (compares ?? []).map((run) => Object.values(run.facts.sides).filter(Boolean));
-  const isPlain = sides.every((all) => all.length === 1 && all[0].text && all[0].pair === null);
-  const [kind, ...others] = Object.keys(kinds ?? {});
-  if (between !== "texts" || !near || others.length > 0 || !isPlain) return undefined;
-  if (!compares.every((run) => run.computed(kind))) return undefined;
-  const word = ([side, { first }]) => compares[side].tokens(kind, "query")[first].word;
-  const number = (one) => (one[0] === 0 ? 0 : sides[0][0].words.length) + word(one);
-  const cosine = (one, other) => (word(one) === null || word(other) === null ? null : near[number(one)][number(other)]);
+  const { near, apart } = (compares && facts.compared) ?? {};
+  if (!near) return undefined;
+  const [kind] = source.kinds;
+  const word = ([side, { first }]) => compares[side].tokens(kind, "query")[first].word ?? Number.NaN;
+  const number = (one) => (one[0] === 0 ? 0 : compares[0].words(kind, "query").length) + word(one);
   const alone = (run) => source.tokens(kind, "query").map((_, at) => (run === 0 ? [at, null] : [null, at]));
   const places = merged ? merged[kind].query.places : alone(compares.indexOf(source));
-  const both = new Both(compares, cosine, apart, places);
-  return both.pairs.some(([{ text }]) => isRead(text)) ? both : undefined;
+  return new Both(compares, (one, other) => near[number(one)]?.[number(other)] ?? null, apart, places);
 }

@@ -189,14 +189,18 @@ export function bothSaid(both, pair, { words, shares, does, isSame }) {
  * @param {import("./both.js").Both} both @param {import("./both.js").Pair} pair @param {string[]} among
  */
 export function turnsSaid(both, pair, among) {
-  const heads = allHeads(both.pages[0].source, both.kind);
-  const chosen = (head) => both.pages.map((page, side) => chosenOf(rowOf(page, head, pair[side].first), among));
-  const turned = heads
-    .map((head) => chosen({ kind: both.kind, ...head }))
-    .filter(([one, two]) => one && two && one !== two);
-  if (turned.length > 0) return `${turned.length} of ${heads.length} heads ${turned.length > 1 ? "turn" : "turns"}.`;
+  const chosen = both.heads.map((head) => both.rows(pair, head).map((row) => chosenOf(row, among)));
+  const count = chosen.filter(([one, two]) => one && two && one !== two).length;
+  if (count > 0) return `${count} of ${chosen.length} heads ${count > 1 ? "turn" : "turns"}.`;
   const isStill = both.moved(pair) < CLAIMS.hardly * (both.apart ?? 0);
   return isStill ? "No head turns: the model does not tell them apart." : "No head turns.";
+}
+
+/** How far the words move from one text to the other. @param {import("./both.js").Both} both @param {import("./both.js").Pair} pair */
+export function bothMovedSaid(both, pair) {
+  const some = both.pairs.filter(([{ text }]) => isRead(text));
+  const moves = some.map((each) => ({ text: each[0].text, first: each[0].first, moved: both.moved(each) }));
+  return movedSaid(moves, pair[0].first, both.apart);
 }
 
 /** Which of some words a row claims, the one that gets most. @param {ReturnType<typeof rowOf>} row @param {string[]} among */

@@ -8,10 +8,13 @@ export { READY };
 export const readyOf = ([one, other]) =>
   READY.find((each) => (each.text === one && each.other === other) || (each.text === other && each.other === one));
 
-/** Its word, and in what the two differ: "it: big / small". @param {(typeof READY)[number]} ready */
-export function labelOf({ text, other, about }) {
-  if (!other) return about;
-  const [words, others] = [text, other].map((each) => each.match(/[\p{L}\p{N}]+/gu).map(String));
-  const differ = words.findIndex((word, at) => word !== others[at]);
-  return `${about}: ${words[differ]} / ${others[differ]}`.toLowerCase();
+/** What two sentences have in common up to the first word in which they differ, this word in each, and what follows it. */
+export function differ(/** @type {string} */ text, /** @type {string} */ other) {
+  const [words, others] = [text, other].map((each) => each.split(/\b/u));
+  const at = words.findIndex((word, i) => word !== others[i]);
+  return { before: words.slice(0, at).join(""), inner: [words[at], others[at]], behind: words.slice(at + 1).join("") };
 }
+
+/** Its word, and in what the two differ: "it: big / small". @param {(typeof READY)[number]} ready */
+export const labelOf = ({ text, other, about }) =>
+  other ? `${about}: ${differ(text, other).inner.join(" / ")}`.toLowerCase() : about;

@@ -3,8 +3,7 @@
 import { Both } from "../base/both.js";
 import { makeButton } from "../base/controls.js";
 import { make } from "../base/dom.js";
-import { arcOf, bothSaid, movedSaid, rowOf } from "../base/said.js";
-import { isRead } from "../base/shares.js";
+import { arcOf, bothMovedSaid, bothSaid } from "../base/said.js";
 import { bold, line, waiting, written } from "./attention.js";
 
 /**
@@ -32,13 +31,10 @@ export function swapped({ page, head, from, lines }, to, bothWith, show) {
   if (!(both instanceof Both)) return [begins, ...(both ? [line(both.error)] : waiting())];
   const pair = both.pairs.find(([{ first }]) => first === from);
   if (!pair) return [begins, line("The other sentence does not have the word that is followed.")];
-  const rows = both.pages.map((each, side) => rowOf(each, head, pair[side].first));
-  const some = both.pairs.filter(([{ text: word }]) => isRead(word));
-  const moves = some.map((each) => ({ text: each[0].text, first: each[0].first, moved: both.moved(each) }));
   return [
     begins,
-    line(...written(bothSaid(both, pair, arcOf(both, rows)))),
-    line("So ", ...written(movedSaid(moves, from, both.apart))),
+    line(...written(bothSaid(both, pair, arcOf(both, both.rows(pair, head))))),
+    line("So ", ...written(bothMovedSaid(both, pair))),
     makeButton("Both sentences, one above the other", () => show(other)),
   ];
 }

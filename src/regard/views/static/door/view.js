@@ -47,7 +47,7 @@ function linesOf(source, state, kind) {
   );
 }
 
-const LIST = {
+export const LIST = {
   role: "listbox",
   tabindex: "0",
   "aria-label": "The sentence: choose a word",

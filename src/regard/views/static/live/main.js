@@ -242,7 +242,7 @@ function bothWith(second) {
     const both = new Both([source, there], cosine, apartOf(...words));
     if (toOpen && second === against)
       queueMicrotask(() => {
-        opened.start = source.facts.start = both.start(readyOf(both.texts));
+        opened.start = source.facts.start = both.start(readyOf([bar.texts[0], second]));
         state.set({ ...state.startOf(kind), key: null });
       });
     toOpen = false;
