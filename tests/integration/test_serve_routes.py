@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 from playwright.sync_api import Page as BrowserPage
 from pydantic import SecretStr
 
@@ -342,23 +342,83 @@ def test_a_link_to_a_served_sentence_opens_it_and_no_bar_lies_over_it(
 def test_the_concordance_by_hand(server: Server, open_served: BrowserPage) -> None:
     page = open_served
     page.goto(f"{server.url}/usages")
-    page.get_by_label("A sentence, its word marked").fill("a man on the *bank* of a river")
+    concordance = Concordance(server.index, server.models["bert"])
+    expect(page.get_by_role("heading")).to_have_text(
+        f"Concordance of {server.index.name}: {concordance.size}"
+    )
+    asked, lines = page.get_by_label("A word, or a sentence"), page.locator(".usages-line")
+    asked.fill("a man on the *bank* of a river")
+    page.get_by_text("In some texts only").click()
     page.get_by_label("where").fill("genre=news")
     page.get_by_role("button", name="Search").click()
     page.get_by_label("API key").fill(KEY)
     page.get_by_role("button", name="Use this key").click()
     expect(page.get_by_role("status")).to_contain_text("uses, the likest in meaning first")
-    concordance = Concordance(server.index, server.models["bert"])
     found = concordance.find(sentence="a man on the *bank* of a river", where=["genre=news"])
-    lines = page.locator(".usages-line").all_text_contents()
-    assert lines == [line.place.body for line in found]
+    assert lines.all_text_contents() == [line.place.body for line in found]
     assert _violations(page) == []
     last = found.lines[-1]
     page.get_by_role("button", name="like this").last.click()
-    expect(page.locator(".usages-line").first).to_have_text(last.place.body)
+    expect(lines.first).to_have_text(last.place.body)
     page.reload()  # the address keeps what is asked
     expect(page.get_by_label("where")).to_have_value("genre=news")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.get_by_label("API key").fill(KEY)
+    page.get_by_role("button", name="Use this key").click()
+    expect(lines.first).to_be_visible()
+    page.get_by_label("where").fill("")
+    # A lone word is a word.
+    asked.fill("bank")
+    asked.press("Enter")
+    words = [line.place.body for line in concordance.find("bank", k=40)]
+    expect(lines).to_have_text(words)
+    # Of a sentence one chooses the word, and it is marked; or all of it stands for itself.
+    asked.fill("on the bank")
+    asked.press("Enter")
+    page.locator(".usages-choice").get_by_role("button", name="bank").click()
+    expect(asked).to_have_value("on the *bank*")
+    expect(page.get_by_role("status")).to_contain_text("the likest in meaning first")
+    asked.fill("on the bank")
+    asked.press("Enter")
+    page.get_by_role("button", name="these words, as they stand").click()
+    expect(lines).to_have_text([line.place.body for line in concordance.find("on the bank", k=40)])
+
+
+def test_the_concordance_opens_on_an_example(server: Server, open_served: BrowserPage) -> None:
+    """The first that the corpus answers well; how much is left open is said once, with its numbers."""
+    page = open_served
+    asked: list[str] = []
+
+    def line(answer: str, probability: float) -> dict[str, Any]:
+        place = {"use": 1, "left": "the", "node": "letter", "right": "came", "source": "a", "place": "line 1"}
+        return place | {"similarity": 0.5, "probability": probability, "answer": answer}
+
+    def answer(route: Route) -> None:
+        sentence = route.request.post_data_json["sentence"]
+        asked.append(sentence)
+        sure = [("same", 0.9), ("same", 0.8), ("same", 0.7)] if "letter" in sentence else [("same", 0.9)]
+        lines = [line(*each) for each in [*sure, ("unsure", 0.6), ("unsure", 0.42), ("other", 0.1)]]
+        told = {
+            "object": "list",
+            "index": "i",
+            "total": 9,
+            "about": "the likest in meaning first",
+            "lines": lines,
+        }
+        route.fulfill(json=told)
+
+    page.route("**/v1/usages/search", answer)
+    page.goto(f"{server.url}/usages")
+    status = page.get_by_role("status")
+    expect(status).to_contain_text("For example, “She wrote a long *letter* to her mother.” 6 of 9 uses")
+    expect(status).to_contain_text("Of 2, at 42 to 60 %, that is left open.")
+    notes = page.locator(".usages-lines .note").all_inner_texts()
+    assert [each.split(" · ")[0] for each in notes] == [
+        *("same, 90 %", "same, 80 %", "same, 70 %", "60 %", "42 %", "other, 10 %")
+    ]
+    assert asked == ["The *play* was shown in a small theatre.", "She wrote a long *letter* to her mother."]
+    assert page.url == f"{server.url}/usages"
+    assert _violations(page) == []
 
 
 def test_a_client_that_leaves_ends_the_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

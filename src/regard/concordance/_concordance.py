@@ -60,8 +60,13 @@ class Concordance:
         self._model, self._layers = model, layers
 
     def __repr__(self) -> str:
+        return f"Concordance({str(self._store.folder)!r}, {self.size})"
+
+    @property
+    def size(self) -> str:
+        """How large the corpus is, in words: "57,340 texts, 1,161,192 words"."""
         texts, words = self._store.rows("SELECT count(*), (SELECT sum(words) FROM doc) FROM text")[0]
-        return f"Concordance({str(self._store.folder)!r}, {texts:,} texts, {words:,} words)"
+        return f"{texts:,} texts, {words:,} words"
 
     @property
     def model_name(self) -> str | None:

@@ -153,8 +153,8 @@ async def _opened(request: Request, name: str, text: str) -> str | None:
 def _linked(model: Model, served: ServedRecord, text: str, addresses: list[str]) -> str:
     pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling
     page = served_page(model.loaded, text, served=replace(served, pooling=pooling))
-    has_picture = page.preview.words and find_spec("matplotlib") is not None
-    return page.html.replace(page.preview.head(), page.preview.head(*addresses[: 1 + bool(has_picture)]), 1)
+    drawn = addresses if page.preview.words and find_spec("matplotlib") else addresses[:1]
+    return page.html.replace(page.preview.head(), page.preview.head(*drawn), 1)
 
 
 @router.get("/v1/picture", response_class=Response, responses=answers())
@@ -162,8 +162,7 @@ async def picture(text: Text, request: Request, model: ModelName = None) -> Resp
     """A PNG of 1200 x 630 pixels, for links to the page with this text: its front door in small."""
     service = service_of(request)
     name = model or next(iter(service.engines))
-    make = partial(_drawn, text=text, name=name)
-    png = await service.engine(name).call(make, tokens=estimate(text))
+    png = await service.engine(name).call(partial(_drawn, text=text, name=name), tokens=estimate(text))
     return Response(png, media_type="image/png", headers={"Cache-Control": "max-age=3600"})
 
 

@@ -68,7 +68,8 @@ _FOUND: Final = {"object": "list", "index": "corpus", "total": 1, "about": "", "
 @router.get("/usages", response_class=HTMLResponse, responses=PAGE_ERRORS, tags=["pages"])
 async def by_hand(request: Request) -> Response:
     """The concordance, to be searched by hand."""
-    return HTMLResponse(usages_page(_usages_of(request).name), headers=PAGE_HEADERS)
+    usages = _usages_of(request)
+    return HTMLResponse(usages_page(usages.name, usages.size), headers=PAGE_HEADERS)
 
 
 @router.post(
@@ -102,8 +103,8 @@ class Usages:
     """The concordance at work: one index, on the thread of the model that its vectors are of."""
 
     def __init__(self, folder: Path, engines: Mapping[str, Engine], timeout: float) -> None:
-        self.name, self._folder, self._timeout = folder.name, folder, timeout
         there = Concordance(folder)
+        self.name, self.size, self._folder, self._timeout = folder.name, there.size, folder, timeout
         fitting = [engine for engine in engines.values() if _is_of(there, engine)]
         if not fitting:
             told = "index must have vectors of a model that is served, or none"

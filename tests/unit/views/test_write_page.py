@@ -83,7 +83,7 @@ def test_failure_halfway_leaves_the_old_page(
 
 
 def test_it_runs_its_own_script_and_asks_its_server_alone() -> None:
-    html = usages_page("<b>&amp;</b>")
+    html = usages_page("<b>&amp;</b>", "2 texts")
     policy = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)[0]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "connect-src 'self'" in policy

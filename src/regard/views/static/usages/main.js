@@ -1,46 +1,53 @@
-// The concordance of a server: a sentence with a word in it, and the places where the word means the same, as lines.
+// The concordance of a server: a word, or a sentence with a word in it, and the places where the word means the same, as
+// lines.
 
+import { makeButton } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
 import { makePost } from "../live/post.js";
 
 const K = 40; // lines
+const SHORT = 8; // of the example
+const ENOUGH = 3; // of them have the sense that is asked for
+const EXAMPLES = [
+  "The *play* was shown in a small theatre.",
+  "She wrote a long *letter* to her mother.",
+  "He was elected to the highest *office* in the land.",
+];
 
 const root = document.getElementById("regard");
-const { index } = JSON.parse(document.getElementById("regard-facts").textContent);
+const { index, size } = JSON.parse(document.getElementById("regard-facts").textContent);
 const post = makePost();
 
 /** @param {string} name @param {string} label @param {string} placeholder */
 function makeField(name, label, placeholder) {
-  const field = make("input", {
-    type: "text",
-    name,
-    placeholder,
-    autocomplete: "off",
-    spellcheck: "false",
-    dir: "auto",
-  });
-  return make("label", { class: `usages-field usages-${name}` }, make("span", {}, label), field);
+  const said = { type: "text", name, placeholder, "aria-label": label };
+  return make("input", { ...said, autocomplete: "off", spellcheck: "false", dir: "auto" });
 }
 
+const narrow = make(
+  "details",
+  {},
+  make("summary", {}, "In some texts only"),
+  makeField("where", "where", "genre=news"),
+);
 const form = make(
   "form",
   { role: "search", class: "usages-form" },
-  makeField("sentence", "A sentence, its word marked", "She sat on the *bank* of the stream."),
-  makeField("word", "or a word", "bank"),
-  makeField("where", "where", "genre=news"),
+  makeField("asked", "A word, or a sentence with the word in it", "A word, or a sentence with it"),
   make("button", { class: "button" }, "Search"),
+  narrow,
 );
-const status = make("p", { class: "note", role: "status" }, "");
+const choice = make("p", { class: "usages-choice", hidden: true });
+const status = make("p", { class: "usages-said", role: "status" }, "");
 const list = make("ol", { class: "usages-lines" });
 root.append(
   make(
     "header",
     { class: "usages-top" },
-    make("h1", {}, "Concordance"),
-    make("span", { class: "note" }, index),
-    make("a", { href: "./" }, "Look at a sentence"),
+    make("a", { class: "brand", href: "./", title: "Look at a sentence" }, "regard"),
+    make("h1", { class: "note" }, `Concordance of ${index}: ${size}`),
   ),
-  make("main", {}, form, post.element, status, list),
+  make("main", {}, form, choice, post.element, status, list),
 );
 
 let newest = new AbortController();
@@ -49,44 +56,82 @@ const judged = { more: [], less: [] };
 
 const typed = (/** @type {string} */ name) => form.elements[name].value.trim();
 
-async function search() {
+// What was typed, as the server takes it: a word, or a sentence whose word stands between asterisks.
+const asWord = (/** @type {string} */ text) =>
+  /\*\S.*\*/s.test(text) && /\s/.test(text) ? { sentence: text } : { word: text };
+
+/** @param {{ sentence?: string, word?: string }} asked */
+async function search(asked, k = K) {
   newest.abort();
   const { signal } = (newest = new AbortController());
-  const [sentence, word] = [typed("sentence"), typed("word")];
-  if (!sentence && !word) return;
   const where = typed("where")
     .split(";")
     .map((each) => each.trim())
     .filter(Boolean);
-  location.hash = String(new URLSearchParams({ sentence, word, where: where.join("; ") }));
+  choice.hidden = true;
   root.classList.add("working");
   status.textContent = "Searching…";
-  const asked = { ...(sentence && { sentence }), ...(word && { word }), where, k: K, ...judged };
-  const answer = await post.send("v1/usages/search", asked, signal);
-  if (signal.aborted) return;
+  const answer = await post.send("v1/usages/search", { ...asked, where, k, ...judged }, signal);
+  if (signal.aborted) return null;
   root.classList.remove("working");
-  show(answer);
+  return { ...answer, asked };
 }
 
-/** @param {any} answer */
-function show({ refused, total, about, lines = [] }) {
+async function find(/** @type {{ sentence?: string, word?: string }} */ asked) {
+  location.hash = String(new URLSearchParams({ ...asked, where: typed("where") }));
+  const answer = await search(asked);
+  if (answer) show(answer);
+}
+
+// Of some words it is asked which of them is meant, if not all as they stand.
+function ask() {
+  const text = typed("asked");
+  if (!text) return;
+  const asked = asWord(text);
+  if (asked.sentence || !/\s/.test(text) || /[["/|]/.test(text)) {
+    find(asked);
+    return;
+  }
+  const words = [...text.matchAll(/[\p{L}\p{N}\p{M}'’-]+/gu)];
+  const mark = ({ 0: word, index: at }) =>
+    makeButton(word, () => {
+      form.elements.asked.value = `${text.slice(0, at)}*${word}*${text.slice(at + word.length)}`;
+      ask();
+    });
+  choice.replaceChildren(
+    "Which word is it about? ",
+    ...words.map(mark),
+    makeButton("these words, as they stand", () => find(asked)),
+  );
+  choice.hidden = false;
+  status.textContent = "";
+  list.replaceChildren();
+}
+
+/** @param {any} answer @param {string} before what is said first */
+function show({ refused, total, about, lines = [], asked }, before = "") {
   status.textContent =
-    refused ?? `${lines.length.toLocaleString("en")} of ${total.toLocaleString("en")} uses, ${about}.`;
-  list.replaceChildren(...lines.map(makeLine));
+    refused ?? `${before}${lines.length.toLocaleString("en")} of ${total.toLocaleString("en")} uses, ${about}.`;
+  const unsure = lines
+    .filter(({ answer }) => answer === "unsure")
+    .map(({ probability }) => Math.round(100 * probability));
+  if (unsure.length > 0)
+    status.textContent += ` Beside each: how likely it has this sense. Of ${unsure.length}, at ${Math.min(...unsure)} to ${Math.max(...unsure)} %, that is left open.`;
+  list.replaceChildren(...lines.map((line) => makeLine(line, asked)));
 }
 
-/** @param {Record<string, any>} line */
-function makeLine({ use, left, node, right, source, place, date, similarity, probability, answer }) {
+/** @param {Record<string, any>} line @param {any} asked */
+function makeLine({ use, left, node, right, source, place, date, similarity, probability, answer }, asked) {
   const side = (/** @type {string} */ name, /** @type {string} */ text) =>
     make("span", { class: name }, make("bdi", { dir: "auto" }, text.replace(/\s+/g, " ")));
   const likely =
     typeof probability === "number"
-      ? `${answer}, ${Math.round(100 * probability)} %`
+      ? `${answer === "unsure" ? "" : `${answer}, `}${Math.round(100 * probability)} %`
       : typeof similarity === "number"
         ? similarity.toFixed(2)
         : "";
   const said = [likely, `${place} of ${source}`, date].filter(Boolean).join(" · ");
-  const judges = make("span", { class: "usages-judges" }, makeJudge("more", use), makeJudge("less", use));
+  const judges = make("span", { class: "usages-judges" }, makeJudge("more", use, asked), makeJudge("less", use, asked));
   return make(
     "li",
     {},
@@ -95,8 +140,8 @@ function makeLine({ use, left, node, right, source, place, date, similarity, pro
   );
 }
 
-/** @param {"more" | "less"} how @param {number} use */
-function makeJudge(how, use) {
+/** @param {"more" | "less"} how @param {number} use @param {any} asked */
+function makeJudge(how, use, asked) {
   const isOn = judged[how].includes(use);
   const said = how === "more" ? "like this" : "not this";
   const button = make("button", { type: "button", class: "usages-judge", "aria-pressed": String(isOn) }, said);
@@ -104,7 +149,7 @@ function makeJudge(how, use) {
     for (const each of ["more", "less"])
       judged[each] = judged[each].filter((/** @type {number} */ other) => other !== use);
     if (!isOn) judged[how].push(use);
-    search();
+    find(asked);
   });
   return button;
 }
@@ -112,9 +157,26 @@ function makeJudge(how, use) {
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   Object.assign(judged, { more: [], less: [] });
-  search();
+  ask();
 });
-for (const [name, value] of new URLSearchParams(location.hash.slice(1))) {
-  if (form.elements[name]) form.elements[name].value = value;
+
+const given = new URLSearchParams(location.hash.slice(1));
+form.elements.where.value = given.get("where") ?? "";
+narrow.open = form.elements.where.value !== "";
+form.elements.asked.value = given.get("sentence") || given.get("word") || "";
+if (form.elements.asked.value)
+  find(given.get("sentence") ? { sentence: given.get("sentence") } : { word: given.get("word") });
+else open();
+
+// The first example that the corpus answers well, with its answer.
+async function open() {
+  for (const sentence of EXAMPLES) {
+    const answer = await search({ sentence }, SHORT);
+    if (!answer) return;
+    const same = (answer.lines ?? []).filter(({ answer: sense = "same" }) => sense === "same");
+    if (same.length < ENOUGH) continue;
+    form.elements.asked.placeholder = sentence;
+    return show(answer, `For example, “${sentence}” `);
+  }
+  status.textContent = "";
 }
-search();
