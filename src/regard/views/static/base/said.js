@@ -4,6 +4,7 @@
 // { text, side }, side "from" or "to".
 
 import CLAIMS from "../claims.json" with { type: "json" };
+import { readable } from "./dom.js";
 import { allHeads } from "./held.js";
 import { evensOf, isRead, mostOf, sharesOf, wordsOf } from "./shares.js";
 
@@ -58,7 +59,7 @@ export function rowOf(page, head, from) {
 }
 
 const isFirstWord = ({ isFirst, special, text }) => isFirst && !special && isRead(text);
-const quoted = ({ text, special }) => (special || isRead(text) ? text : `“${text}”`);
+const quoted = ({ text, special }) => (special || isRead(text) ? text : `“${readable(text)}”`);
 const restOf = (unit) => (isFirstWord(unit) ? `the first word (${unit.text})` : quoted(unit));
 const toWord = (unit) => ({ text: quoted(unit), side: "to" });
 

@@ -45,7 +45,7 @@ export class Writing {
     const began = performance.now();
     const { model, tokenizer } = this;
     let encoded = tokenizer.encode(text);
-    if (this.own.text !== text) this.own = { text, ids: encoded.ids, spans: encoded.tokens.map(({ span }) => span) };
+    if (this.own.text !== text) this.own = { text, ids: encoded.ids, spans: spansOf(encoded) };
     const next = (/** @type {number[]} */ ids) => model.next({ ids, off, weights, unseen });
     let said = yield* next(this.own.ids);
     /** @type {Written["chosen"]} */
@@ -97,6 +97,9 @@ export class Writing {
     };
   }
 }
+
+/** A special token that the text spells out is no word. @param {import("./tokenizer.js").Encoded} encoded */
+const spansOf = ({ tokens }) => tokens.map(({ span, special }) => (special ? null : span));
 
 /** The word that has part of a span; -1 for none. @param {[number, number] | null} span @param {[number, number][]} words */
 function wordAt(span, words) {

@@ -217,7 +217,7 @@ export class Writer {
   readAt() {
     const { words, wordSpans, wordOf, best, text } = /** @type {Written} */ (this.written);
     const word = wordOf[wordOf.length - 1];
-    const place = word < 0 ? text.slice(wordSpans.at(-1)?.[1] ?? 0) : words[word];
+    const place = word < 0 ? text.slice(wordSpans[Math.max(...wordOf)]?.[1] ?? 0) : words[word];
     return { next: asWord(best[this.pointed].text, text), place: `“${readable(place)}”`, heads: this.heads };
   }
 
