@@ -162,7 +162,7 @@ def test_count(run: Run, index: str, tmp_path: Path) -> None:
         (("find", "INDEX", "-w", "bank", "-k", "0"), "-k must be a whole number, at least 1; got 0."),
         (
             ("find", "INDEX", "-w", "bank", "-o", "a.txt"),
-            "--output must end in .csv, .tsv, .jsonl or .parquet",
+            "--output must end in .csv, .tsv, .json, .jsonl or .parquet",
         ),
         (("find", "INDEX", "bank", "-w", "bank"), "give WORD or --word, not both"),
         (("count", "INDEX", '"bank" within <s/>'), "is not understood from 'within <s/>' on"),

@@ -136,7 +136,7 @@ def test_random_tokens_twice(run: Run) -> None:
         ((CAT, "--layer", "6"), "layer must be from 0 to 5"),
         ((CAT, "--head", "12"), "head must be from 0 to 11"),
         ((CAT, "--threshold", "2"), "threshold must be from 0 to below 1"),
-        ((CAT, "-o", "heads.csv"), r"must end in \.parquet; got 'heads\.csv'"),
+        ((CAT, "-o", "heads.txt"), r"must end in \.csv, .*; got 'heads\.txt'"),
         ((CAT, "-o", "-"), "- is not a file to write to"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from regard.core.displayable import check_table_file
 from regard.core.errors import InputError, OutputError
 from regard.core.progress import Bar
 from regard.core.wording import printable
@@ -43,8 +44,8 @@ def check_outputs(files: Mapping[str, Path | None]) -> None:
 def check_table(path: Path | None) -> None:
     """Refuse a table's file by its name, before the work."""
     check_outputs({"--output": path})
-    if path is not None and path.suffix not in (".csv", ".tsv", ".jsonl", ".parquet"):
-        raise InputError(f"--output must end in .csv, .tsv, .jsonl or .parquet; got {path.name!r}.")
+    if path is not None:
+        check_table_file("--output", path)
 
 
 def check_new(path: Path | None, *, force: bool | None = None) -> None:
@@ -67,7 +68,7 @@ def print_path(path: Path) -> None:
 def print_table(found: Any, what: str, output: Path | None, facts: Mapping[str, Any] | None) -> None:
     """Write a result to its file, if it has one, and print it: as JSON, where it is, or drawn."""
     if output is not None:
-        found.to_file(output)
+        found.write(output)
     if facts is not None:
         print_json(facts)
     elif output is not None:

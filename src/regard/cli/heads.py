@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.cli._input import as_typed, count_lines, load_model, read_lines, read_texts
 from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, option
-from regard.cli._output import PassedOver, Progress, check_outputs, console, print_json, say
+from regard.cli._output import PassedOver, Progress, check_table, console, print_json, say
 from regard.core.errors import InputError
 
 
@@ -24,7 +24,7 @@ def heads(
     head: int | None = option("--head -n N", "This head only; with --layer, its whole card."),
     threshold: float = option("--threshold X", "The lower end of the interval must exceed this.", 0.1),
     seed: int = option("--seed N", "The seed of the random draws.", 0),
-    output: Path | None = option("--output -o FILE", "Write a .parquet file instead of a table."),
+    output: Path | None = option("--output -o FILE", "Write a .parquet, .csv, .tsv, .json or .jsonl file."),
     model: str = MODEL,
     as_json: bool = JSON,
 ) -> None:
@@ -45,11 +45,7 @@ def heads(
         raise InputError("- can stand for one file only: stdin is read once.")
     if repeat is not None and repeat < 1:
         raise InputError(f"--repeat must be at least 1; got {repeat}.")
-    if output is not None:
-        check_outputs({"--output": output})
-        from regard.tracing.patterns import check_heads_file
-
-        check_heads_file(output)
+    check_table(output)
     total = repeat if file is None else count_lines(file)
     texts: Any = None
     targets: Any = None

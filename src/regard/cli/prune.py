@@ -9,6 +9,7 @@ import typer
 from regard.cli._input import load_model, parse_heads, read_lines
 from regard.cli._options import JSON, MODEL, argument, option
 from regard.cli._output import check_outputs, print_json, status
+from regard.core.displayable import check_table_file
 from regard.core.errors import InputError
 from regard.core.wording import printable
 
@@ -24,7 +25,8 @@ def prune(
     weakest: int | None = option("--weakest N", "Instead of HEADS: the N that matter least for --file."),
     file: Path | None = option("--file -f FILE", "Texts, one a line; - reads stdin."),
     curve: Path | None = option(
-        "--curve FILE", "With --weakest: write what each further head costs, as .csv or .json."
+        "--curve FILE",
+        "With --weakest: what each further head costs, as .csv, .json or .parquet.",
     ),
     model: str = MODEL,
     as_json: bool = JSON,
@@ -44,8 +46,7 @@ def prune(
     if curve is not None:
         if weakest is None:
             raise InputError("--curve goes with --weakest, whose order of heads it follows.")
-        if curve.suffix.lower() not in (".csv", ".json"):
-            raise InputError(f"--curve must end in .csv or .json; got {str(curve)!r}.")
+        check_table_file("--curve", curve)
     wanted = None if heads is None else _parsed(heads)
     measured: dict[str, Any] = {}
     texts = None if file is None else [line for _, line in read_lines(file, "--file")]

@@ -50,7 +50,7 @@ def scaling(
             advance=progress.show,
         )
     if output is not None:
-        found.picture().save(output)
+        found.picture().write(output)
     if as_json:
         print_json(found.to_dict())
         return

@@ -124,7 +124,7 @@ def plot(
 
     picture = curves(runs)
     if output is not None:
-        picture.save(output)
+        picture.write(output)
         print_path(output)
         return
     names = list(dict.fromkeys(each.name for panel in picture.panels for each in panel.series))

@@ -1,10 +1,13 @@
 """Results as tables: data frames and files; and those that show themselves in a terminal and a notebook."""
 
 import json
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from csv import DictWriter
+from functools import partial
 from io import StringIO
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +23,7 @@ _IN_HTML: Final = '<pre style="line-height: 1.25; font-family: Menlo, Consolas, 
 
 
 class Tabular(ABC):
-    """A result that is a table: `to_pandas`, `to_arrow` and `to_file` give its rows, `to_rows`.
+    """A result that is a table: `to_pandas`, `to_arrow` and `write` give its rows, `to_rows`.
 
     Where cells lie along axes, such as layers and heads, `axes` names their columns, and `to_xarray` gives
     the others as arrays over them.
@@ -44,8 +47,8 @@ class Tabular(ABC):
         [pandas] = optional("data frames need", "pandas", "pandas")
         return pandas.DataFrame(self.to_rows())
 
-    def to_file(self, path: str | Path) -> None:
-        """Write the rows to a .csv, .tsv, .jsonl or .parquet file, whole or not at all.
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the rows to a .csv, .tsv, .json, .jsonl or .parquet file, whole or not at all.
 
         TSV is for spreadsheets: it begins with a byte-order mark, and a text that would be taken for a
         formula, as it begins with = + - or @, has an apostrophe before it. The others are exact.
@@ -55,28 +58,33 @@ class Tabular(ABC):
             MissingExtraError: pyarrow is not installed, for Parquet.
             OutputError: the file cannot be written.
         """
-        path = Path(path)
-        rows = self.to_rows()
-        if path.suffix == ".parquet":
-            table, (_, parquet) = self.to_arrow(), pyarrow()
+        check_table_file("output", Path(path))
+        ending = Path(path).suffix.lower()
+        if ending == ".parquet":
+            table, (_, parquet) = self._stored(), pyarrow()
             write_whole(path, lambda file: parquet.write_table(table, file))
-        elif path.suffix == ".jsonl":
-            lines = (json.dumps(row, ensure_ascii=False, allow_nan=False, default=str) for row in rows)
+        elif ending in (".json", ".jsonl"):
+            rows, dump = self.to_rows(), partial(json.dumps, ensure_ascii=False, allow_nan=False, default=str)
+            lines = [dump(rows, indent=1)] if ending == ".json" else map(dump, rows)
             write_whole(path, "".join(f"{line}\n" for line in lines).encode())
-        elif path.suffix in (".csv", ".tsv"):
-            text, tabs = StringIO(newline=""), path.suffix == ".tsv"
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            writer = DictWriter(text, names, dialect="excel-tab" if tabs else "excel")
-            writer.writeheader()
-            for row in rows:
-                nested = {
-                    name: json.dumps(each) for name, each in row.items() if isinstance(each, list | dict)
-                }
-                cells = row | nested
-                writer.writerow({name: _cell(each) for name, each in cells.items()} if tabs else cells)
-            write_whole(path, text.getvalue().encode("utf-8-sig" if tabs else "utf-8"))
         else:
-            raise InputError(f"output must end in .csv, .tsv, .jsonl or .parquet; got {path.name!r}.")
+            write_whole(path, _as_csv(self._cells(), tabs=ending == ".tsv"))
+
+    def to_file(self, path: str | PathLike[str]) -> None:
+        """As `write`, its former name."""
+        warnings.warn("to_file is write now", DeprecationWarning, stacklevel=2)
+        self.write(path)
+
+    def _stored(self) -> Any:
+        """The Arrow table that a Parquet file has."""
+        return self.to_arrow()
+
+    def _cells(self) -> list[dict[str, Any]]:
+        """The rows as CSV has them."""
+        return [
+            {name: json.dumps(each) if isinstance(each, list | dict) else each for name, each in row.items()}
+            for row in self.to_rows()
+        ]
 
     def to_arrow(self) -> Any:
         """The rows as an Arrow table.
@@ -135,6 +143,24 @@ class Displayable(Tabular):
         """What a notebook shows."""
         html = _drawn(self, record=True).export_html(inline_styles=True, code_format=_IN_HTML)
         return html.rstrip()
+
+
+def check_table_file(name: str, path: Path) -> None:
+    """Refuse a file that `Tabular.write` could not write, before the work is done."""
+    if path.suffix.lower() not in (".csv", ".tsv", ".json", ".jsonl", ".parquet"):
+        raise InputError(f"{name} must end in .csv, .tsv, .json, .jsonl or .parquet; got {path.name!r}.")
+    if path.suffix.lower() == ".parquet":
+        pyarrow()
+
+
+def _as_csv(rows: list[dict[str, Any]], *, tabs: bool) -> bytes:
+    text = StringIO(newline="")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = DictWriter(text, names, dialect="excel-tab" if tabs else "excel")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _cell(each) for name, each in row.items()} if tabs else row)
+    return text.getvalue().encode("utf-8-sig" if tabs else "utf-8")
 
 
 def _cell(value: Any) -> Any:

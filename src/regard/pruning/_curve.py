@@ -1,19 +1,13 @@
 """What a model is worth with fewer and fewer heads: the curve, and its file."""
 
-import csv
-import io
-import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
-from os import PathLike
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from regard.core.arguments import check_function, whole
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
-from regard.core.files import write_whole
 from regard.models import Heads, Loaded, head_words
 from regard.pruning._prune import Importance, joined_steps, loads_in, prune, removal_order
 
@@ -81,37 +75,17 @@ class PruningCurve(Displayable):
             for point in self.points
         ]
 
-    def write(self, path: str | PathLike[str]) -> None:
-        """Write it whole or not at all: a JSON list of objects, or CSV, by the ending of the name.
-
-        In CSV the heads are words such as `3.5`, layer and head, with the kind before them where there are
-        several: `cross.3.5`.
-
-        Raises:
-            InputError: another ending.
-            OutputError: the file cannot be written.
-        """
-        ending = Path(path).suffix.lower()
-        if ending == ".json":
-            write_whole(path, (json.dumps(self.to_rows(), indent=1) + "\n").encode())
-        elif ending == ".csv":
-            write_whole(path, self._csv().encode())
-        else:
-            raise InputError(f"path must end in .json or .csv; got {str(path)!r}.")
-
-    def _csv(self) -> str:
-        text = io.StringIO()
+    def _cells(self) -> list[dict[str, Any]]:
+        """Heads as words such as `3.5`, layer and head, or `cross.3.5` where there are several kinds."""
         several = len(self.points[-1].removed) > 1
-        writer = csv.DictWriter(text, [each.name for each in fields(CurvePoint)], lineterminator="\n")
-        writer.writeheader()
-        for point in self.points:
-            words = {
-                "metric": repr(point.metric),
+        return [
+            row
+            | {
                 "loads_in": "; ".join(point.loads_in),
                 "removed": " ".join(head_words(point.removed, several=several)),
             }
-            writer.writerow(asdict(point) | words)
-        return text.getvalue()
+            for row, point in zip(self.to_rows(), self.points, strict=True)
+        ]
 
 
 def pruning_curve(

@@ -1,8 +1,6 @@
 """One head as a picture for a paper: lines between the tokens, or a heat map, with the exact weights."""
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -11,7 +9,8 @@ import numpy.typing as npt
 from regard.core.errors import InputError
 from regard.core.wording import excerpt, printable, visible
 from regard.views._assets import drawing, palette
-from regard.views._sheet import BASELINE, Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
+from regard.views._plots import Picture
+from regard.views._sheet import BASELINE, Box, Curve, Shape, Sheet, Text
 
 PictureForm = Literal["lines", "map"]
 """Lines between the tokens, or a heat map."""
@@ -32,7 +31,7 @@ _NO_WEIGHT = palette()["card"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HeadPicture:
+class HeadPicture(Picture):
     """The weights of one head, as a picture.
 
     In a notebook it shows itself; `write` puts it in a file.
@@ -88,23 +87,6 @@ class HeadPicture:
                 f"a picture holds {_MOST_TOKENS} queries and keys, got {queries} and {keys}; choose some, "
                 "such as query=slice(0, 40) and key=slice(0, 40), or look at the page"
             )
-
-    def svg(self) -> str:
-        """The picture as an SVG document, whose lines and cells tell their weights."""
-        return svg_of(self._sheet())
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the picture, whole or not at all: .svg, or through matplotlib .png and .pdf.
-
-        Raises:
-            InputError: another ending; or a text from right to left, which matplotlib cannot set.
-            MissingExtraError: matplotlib is not installed, and the file is no .svg.
-            OutputError: the file cannot be written.
-        """
-        save_sheet(self._sheet(), Path(path))
-
-    def _repr_svg_(self) -> str:
-        return self.svg()
 
     def _sheet(self) -> Sheet:
         return _lines(self) if self.form == "lines" else _map(self)

@@ -3,15 +3,17 @@
 import itertools
 import json
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from regard.core.displayable import Tabular
 from regard.views._assets import palette, read
-from regard.views._sheet import Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
+from regard.views._sheet import FORMATS, Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
 
 _INK, _SOFT, _RULE, _PAPER = (palette()[name] for name in ("ink", "soft", "rule", "paper"))
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT, _GAP, _BELOW = 720, 64, 20, 50, 170, 46, 50
@@ -43,7 +45,7 @@ class Panel:
     series: Sequence[Series]
 
 
-class _Picture(ABC):
+class Picture(ABC):
     """What is drawn on a sheet, and shows itself in a notebook."""
 
     def svg(self) -> str:
@@ -53,15 +55,21 @@ class _Picture(ABC):
     def _repr_svg_(self) -> str:
         return self.svg()
 
-    def save(self, path: Path) -> None:
-        """Write it: an SVG by regard itself, a PNG or PDF through matplotlib.
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write it, whole or not at all: an SVG by regard itself, a PNG or PDF through matplotlib.
 
         Raises:
-            InputError: an ending other than .svg, .png or .pdf.
+            InputError: an ending other than .svg, .png or .pdf, or a text from right to left that matplotlib
+                would have to set.
             MissingExtraError: matplotlib is needed and not installed.
             OutputError: the file cannot be written.
         """
-        save_sheet(self._sheet(), path)
+        save_sheet(self._sheet(), Path(path))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """As `write`, its former name."""
+        warnings.warn("save is write now", DeprecationWarning, stacklevel=2)
+        self.write(path)
 
     @abstractmethod
     def _sheet(self) -> Sheet:
@@ -69,7 +77,7 @@ class _Picture(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurvePicture(_Picture, Tabular):
+class CurvePicture(Picture, Tabular):
     """Panels over one axis from left to right; in a notebook they show themselves.
 
     Args:
@@ -99,6 +107,11 @@ class CurvePicture(_Picture, Tabular):
             for each in panel.series
             for x, y in each.points
         ]
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write it as a picture or, by another ending, its points as a table: see `Tabular.write`."""
+        kind = Picture if Path(path).suffix.lower() in FORMATS else Tabular
+        kind.write(self, path)
 
     def _sheet(self) -> Sheet:
         names = list(dict.fromkeys(each.name for panel in self.panels for each in panel.series))
@@ -252,7 +265,7 @@ class Cloud:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PointPicture(_Picture):
+class PointPicture(Picture):
     """Clouds beside each other, each scaled to its own size, both axes alike. A group has one colour in all.
 
     Args:

@@ -171,7 +171,7 @@ def _is_legal(code: int) -> bool:
     return code < 0xD800 or 0xE000 <= code < 0xFFFE or code >= 0x10000
 
 
-_FORMATS = (".pdf", ".png", ".svg")
+FORMATS = (".pdf", ".png", ".svg")
 _POINTS = 72  # an inch
 
 
@@ -197,7 +197,7 @@ def check_format(path: Path) -> None:
     Raises:
         InputError: an ending other than .pdf, .png or .svg.
     """
-    if path.suffix.lower() not in _FORMATS:
+    if path.suffix.lower() not in FORMATS:
         raise InputError(f"the plot's file must end in .pdf, .png or .svg; got {str(path)!r}.")
 
 

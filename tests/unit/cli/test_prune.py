@@ -99,13 +99,16 @@ def test_the_weakest_for_some_texts(run: Run, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("9.1",), "must be from 0 to 1"),
-        (("0.1.2",), "must be of encoder"),
+        (("0.1.2",), "must be one of encoder"),
         ((), "give either HEADS or --weakest"),
         (("0.1", "--weakest", "2"), "give either HEADS or --weakest"),
         (("--weakest", "2"), "--weakest and --file go together"),
         (("0.1", "--file", "texts"), "--weakest and --file go together"),
         (("0.1", "--curve", "c.csv"), "--curve goes with --weakest"),
-        (("--weakest", "2", "--file", "texts", "--curve", "c.txt"), "--curve must end in .csv or .json"),
+        (
+            ("--weakest", "2", "--file", "texts", "--curve", "c.txt"),
+            "--curve must end in .csv, .tsv, .json, .jsonl or .parquet; got 'c.txt'",
+        ),
         (("--weakest", "2", "--file", "no"), "--file 'no' cannot be read"),
         (("--weakest", "5", "--file", "texts"), "number must be from 1 to 4"),
     ],

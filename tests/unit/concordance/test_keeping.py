@@ -134,7 +134,7 @@ def test_other_words_are_mended(index: Path, small: Concordance, empty: bool) ->
 
 
 def test_a_table_for_spreadsheets(made: Make, tmp_path: Path) -> None:
-    made('=HYPERLINK("x") bank\n- bank\n+1 @bank\tof -\nthe bank, 3 - 4\n').find("bank").to_file(
+    made('=HYPERLINK("x") bank\n- bank\n+1 @bank\tof -\nthe bank, 3 - 4\n').find("bank").write(
         tmp_path / "a.tsv"
     )
     data = (tmp_path / "a.tsv").read_bytes()
@@ -144,7 +144,7 @@ def test_a_table_for_spreadsheets(made: Make, tmp_path: Path) -> None:
     assert [row["right"] for row in rows] == ["", "", " of -", ", 3 - 4"]
     assert all(cell is None or cell[:1] not in ("=", "+", "-", "@") for row in rows for cell in row.values())
     made_again = Concordance(tmp_path / "index").find("bank")
-    made_again.to_file(tmp_path / "a.csv")
+    made_again.write(tmp_path / "a.csv")
     exact = list(csv.DictReader((tmp_path / "a.csv").read_text("utf-8").splitlines()))
     assert exact[1]["left"] == "- "
 

@@ -90,14 +90,14 @@ def test_rows_and_files(small: Concordance, tmp_path_factory: pytest.TempPathFac
     assert (second["right"], second["date"], second["meta.genre"]) == (".", "1991-02-01", "news")
     assert lines.to_arrow().to_pylist() == [first, second]
     for ending in ("csv", "jsonl", "parquet"):
-        lines.to_file(folder / f"a.{ending}")
+        lines.write(folder / f"a.{ending}")
     assert pq.read_table(folder / "a.parquet").to_pylist() == [first, second]
     head, one, _ = (folder / "a.csv").read_text("utf-8").splitlines()
     assert head == ",".join(first)
     assert one.startswith(f"{first['use']},,Banks,")
     assert (folder / "a.jsonl").read_text("utf-8").count("\n") == 2
     with pytest.raises(InputError, match="output must end in"):
-        lines.to_file(folder / "a.txt")
+        lines.write(folder / "a.txt")
     assert sorted(each.suffix for each in folder.iterdir()) == [".csv", ".jsonl", ".parquet"]
 
 
@@ -116,9 +116,9 @@ def test_fields_of_several_kinds(made: Make, tmp_path: Path) -> None:
     rows = ['{"text": "a bank", "year": 3}', '{"text": "bank", "year": "about 4"}']
     lines = made("\n".join(rows), "a.jsonl", meta=("year",)).find("bank")
     with pytest.raises(InputError, match="values of one kind in a column"):
-        lines.to_file(tmp_path / "a.parquet")
+        lines.write(tmp_path / "a.parquet")
     assert not (tmp_path / "a.parquet").exists()
-    lines.to_file(tmp_path / "a.csv")
+    lines.write(tmp_path / "a.csv")
 
 
 def test_lines_as_they_are_drawn(made: Make) -> None:

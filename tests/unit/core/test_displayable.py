@@ -1,5 +1,6 @@
 """Results as tables: rows by hand, and what they become."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +72,37 @@ def test_a_row_of_each(result: Tabular, count: int, row: dict[str, Any], tmp_pat
     frame, arrow = result.to_pandas(), result.to_arrow() if result is not PATCHED else None
     assert list(frame.columns) == list(row)
     assert arrow is None or arrow.to_pylist() == rows
-    result.to_file(tmp_path / "table.csv")
+    result.write(tmp_path / "table.csv")
     assert (tmp_path / "table.csv").read_text().splitlines()[0] == ",".join(row)
+
+
+def test_one_verb_for_every_format(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = SCALED.to_rows()
+    for ending in ("json", "jsonl", "parquet", "tsv", "JSON"):
+        SCALED.write(tmp_path / f"table.{ending}")
+    assert json.loads((tmp_path / "table.json").read_text()) == rows
+    assert (tmp_path / "table.JSON").read_bytes() == (tmp_path / "table.json").read_bytes()
+    assert [json.loads(line) for line in (tmp_path / "table.jsonl").read_text().splitlines()] == rows
+    assert parquet.read_table(tmp_path / "table.parquet").to_pylist() == rows
+    assert (tmp_path / "table.tsv").read_text("utf-8-sig").splitlines()[0] == "\t".join(rows[0])
+    with pytest.raises(InputError, match=r"^output must end in \.csv, .* or \.parquet; got 'table\.txt'\.$"):
+        SCALED.write(tmp_path / "table.txt")
+
+
+def test_a_picture_of_curves_is_a_picture_or_a_table_by_the_ending(tmp_path: Path) -> None:
+    CURVES.write(tmp_path / "a.svg")
+    assert (tmp_path / "a.svg").read_text() == CURVES.svg()
+    CURVES.write(tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text()) == CURVES.to_rows()
+
+
+def test_the_former_names_say_the_new_one(tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match="to_file is write now"):
+        CURVES.to_file(tmp_path / "a.csv")
+    with pytest.warns(DeprecationWarning, match="save is write now"):
+        CURVES.save(tmp_path / "a.svg")
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_parts_of_a_logit_add_up_in_its_table() -> None:

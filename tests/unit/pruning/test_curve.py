@@ -213,7 +213,7 @@ def test_written_as_json_and_csv(tmp_path: Path) -> None:
         ["0", "0.00", "M"],
         ["3", "0.00", "M"],
     ]
-    with pytest.raises(InputError, match=r"end in .json or .csv; got .*curve.txt"):
+    with pytest.raises(InputError, match=r"output must end in .csv, .*; got .curve.txt"):
         curve.write(tmp_path / "curve.txt")
     with pytest.raises(OutputError):
         curve.write(tmp_path / "no" / "curve.json")

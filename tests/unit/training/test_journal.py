@@ -45,7 +45,7 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_the_picture_is_a_whole_svg_that_says_its_numbers(tmp_path: Path) -> None:
     folders = [journal(tmp_path / name, 200, 2.0) for name in ("one", "t<o")]
-    curves(folders).save(tmp_path / "a.svg")
+    curves(folders).write(tmp_path / "a.svg")
     texts = [each.text for each in ElementTree.parse(tmp_path / "a.svg").iter() if each.text]
     assert {"t<o", "one: 100, 2", "bleu", "steps", "200"} <= set(texts)
 

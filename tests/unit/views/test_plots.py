@@ -32,11 +32,11 @@ def test_points_stand_where_they_should_and_say_what_they_are() -> None:
 def test_it_is_saved_whole_or_refused(tmp_path: Path) -> None:
     picture = PointPicture(title="t", clouds=[ONE])
     for ending in ("svg", "png"):
-        picture.save(tmp_path / f"points.{ending}")
+        picture.write(tmp_path / f"points.{ending}")
     assert (tmp_path / "points.svg").read_text() == picture.svg()
     assert (tmp_path / "points.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(InputError, match=r"must end in \.pdf, \.png or \.svg"):
-        picture.save(tmp_path / "points.gif")
+        picture.write(tmp_path / "points.gif")
 
 
 def test_a_long_key_has_rows() -> None:

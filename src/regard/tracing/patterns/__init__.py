@@ -16,4 +16,4 @@ from regard.tracing.patterns._patterns import (
     Sides,
     default_patterns,
 )
-from regard.tracing.patterns._table import HeadTable, check_heads_file
+from regard.tracing.patterns._table import HeadTable

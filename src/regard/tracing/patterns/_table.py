@@ -5,13 +5,11 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.core.displayable import Displayable
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
-from regard.core.files import write_whole
 from regard.core.wording import printable
 from regard.tracing.patterns._card import NONE, STYLES, HeadCard, card_parts, interval_of
 from regard.tracing.patterns._counter import FEWEST_UNITS
@@ -25,6 +23,11 @@ class HeadTable(Displayable):
     """What every head of a model does over a text or a corpus.
 
     `table[layer, head]` is one head's card, a loop goes over all of them, and `print` shows the table.
+
+    `write` gives a row a head: kind, layer, head, pattern, detail, effect, low, high, mass, captured, queries
+    (of the named pattern, or of the strongest where there is none). A .parquet file has also `findings`, a
+    list of the same for every pattern, and `examples`; what belongs to all rows (model, texts, level, ...)
+    stands as JSON in its metadata, under "regard".
 
     Args:
         model: its name.
@@ -98,21 +101,9 @@ class HeadTable(Displayable):
         """A row a head: kind, layer, head, its pattern, and what was found of that pattern."""
         return [_row_of(card) for card in self.cards]
 
-    def write(self, path: str | Path) -> Path:
-        """Write a Parquet file of the rows, with every finding and example, whole or not at all.
-
-        A row has kind, layer, head, pattern, detail, effect, low, high, mass, captured, queries (of the named
-        pattern, or of the strongest where there is none), `findings`, a list of the same for every pattern,
-        and `examples`. What belongs to all rows (model, texts, level, ...) stands as JSON in the file's
-        metadata, under "regard".
-
-        Raises:
-            InputError: an ending other than .parquet.
-            MissingExtraError: pyarrow is not installed.
-            OutputError: the file cannot be written.
-        """
-        rows = [_row_of(card) | card.to_json() for card in self.cards]
-        return _write_rows(rows, {**self.to_json(), "cards": len(self.cards)}, Path(path))
+    def _stored(self) -> Any:
+        about = {**self.to_json(), "cards": len(self.cards)}
+        return _arrow([_row_of(card) | card.to_json() for card in self.cards], about)
 
     def _parts(self) -> "Iterator[RenderableType]":
         from rich.text import Text
@@ -182,17 +173,9 @@ def _table(cards: list[HeadCard], threshold: float) -> "RenderableType":
     return drawn
 
 
-def check_heads_file(path: Path) -> None:
-    """Refuse a file that `HeadTable.write` could not write, before the work is done."""
-    if path.suffix.lower() != ".parquet":
-        raise InputError(f"the table's file must end in .parquet; got {str(path)!r}.")
-    pyarrow()
-
-
-def _write_rows(rows: list[dict[str, Any]], about: dict[str, Any], path: Path) -> Path:
-    """Write the rows of a table of heads, and what belongs to all of them: see `HeadTable.write`."""
-    check_heads_file(path)
-    pa, parquet = pyarrow()
+def _arrow(rows: list[dict[str, Any]], about: dict[str, Any]) -> Any:
+    """The rows of a table of heads, and what belongs to all of them."""
+    pa, _ = pyarrow()
     finding = {
         "pattern": pa.string(),
         "detail": pa.string(),
@@ -218,6 +201,4 @@ def _write_rows(rows: list[dict[str, Any]], about: dict[str, Any], path: Path) -
         },
         metadata={"regard": json.dumps(about)},
     )
-    table = pa.Table.from_pylist(rows, schema=schema)
-    write_whole(path, lambda temporary: parquet.write_table(table, temporary))
-    return path
+    return pa.Table.from_pylist(rows, schema=schema)
