@@ -38,7 +38,8 @@ def open_index(path: Path, model: str | None = None) -> "Concordance":
     with status(f"opening {path}"):
         from regard.concordance import Concordance
 
-    return Concordance(path, None if model is None else load_model(model))
+    loading = status("loading the model")
+    return Concordance(path, None if model is None else load_model(model), loading=loading)
 
 
 def read_texts(arguments: Sequence[str]) -> list[str]:

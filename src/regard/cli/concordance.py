@@ -112,10 +112,7 @@ def index(
         if settings is not None:
             use_settings(output, settings)
         if everything:
-            concordance = open_index(output, model)
-            with status("loading the model"):
-                _ = concordance.vectors
-            concordance.embed_all(progress.show)
+            open_index(output, model).embed_all(progress.show)
     told: dict[str, Any] = {"texts": found.texts, "words": found.words}
     for name, rows, what in (
         ("put_aside", found.put_aside, "put aside"),
@@ -180,9 +177,6 @@ def find(
         say(f"--where @{save_where} stands for {', '.join(where or ())} from now on")
         if word is None and sentence is None:
             return
-    if sentence is not None or more:
-        with status("loading the model"):
-            _ = concordance.vectors
     with stoppable(), Progress("uses") as progress:
         found = concordance.find(
             word,

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,6 +33,7 @@ class Concordance:
         path: the folder of an index, as `regard index` or `build_index` makes it.
         model: a `regard.Model`, its name or its folder; None for that of the index's vectors, or the default.
         layers: those whose mean is taken; None for those of the index's vectors, or the last.
+        loading: entered while a model is loaded, which is when vectors are first asked for.
 
     Raises:
         InputError: there is no index, or it is of another version, not finished, or of another model.
@@ -53,11 +54,16 @@ class Concordance:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], model: Any = None, *, layers: Sequence[int] | None = None
+        self,
+        path: str | os.PathLike[str],
+        model: Any = None,
+        *,
+        layers: Sequence[int] | None = None,
+        loading: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._store = Store(Path(path))
         self._store.check_finished()
-        self._model, self._layers = model, layers
+        self._model, self._layers, self._loading = model, layers, loading or nullcontext()
 
     def __repr__(self) -> str:
         return f"Concordance({str(self._store.folder)!r}, {self.size})"
@@ -96,7 +102,8 @@ class Concordance:
 
         model = self._meaning.get("model") if self._model is None else self._model
         if model is None or isinstance(model, str | os.PathLike):
-            model = load(DEFAULT_MODEL if model is None else model)
+            with self._loading:
+                model = load(DEFAULT_MODEL if model is None else model)
         layers = self._meaning.get("layers") if self._layers is None else self._layers
         return VectorCache(self._store, UsageEmbedder(getattr(model, "loaded", model), layers))
 
