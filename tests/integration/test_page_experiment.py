@@ -374,6 +374,24 @@ def test_the_live_page_asks_for_a_guess_and_runs_both(open_page: OpenPage, live:
     assert "against" not in page.evaluate("location.hash")
 
 
+def test_a_live_page_of_a_ready_sentence_opens_on_the_guess(open_page: OpenPage, tmp_path: Path) -> None:
+    regard.load().live_page(TROPHY[0]).write(tmp_path / "live.html")
+    page = open_page(tmp_path / "live.html", start=True, viewport=DESK)
+    expect(page.locator(".door-said")).to_have_text("What does it look at? Your guess:")
+    found = first_screen(page)
+    assert found.words <= 60
+    assert found.controls <= 8
+    page.get_by_role("button", name="Show me").click()
+    expect(page.locator(".door-said")).to_contain_text("the arc stays")
+    assert "against" not in page.evaluate("location.hash")
+    # On a sentence alone, and opened anew, it stays alone.
+    page.get_by_label("Type your own").click()
+    expect(page.get_by_label("Type a sentence")).to_have_value(TROPHY[0])
+    expect(page.locator(".door > .door-sentence")).to_have_count(1)
+    again = open_page(tmp_path / "live.html", page.evaluate("location.hash"), start=True)
+    expect(again.locator(".door > .door-sentence")).to_have_text(TROPHY[0])
+
+
 def test_what_if_another_word_stood_in_its_place(open_page: OpenPage, live: Path) -> None:
     page = open_page(
         live, "#view=door&text=Write+a+poem+about+a+man.&layer=5&head=11&pin=query-1", start=True

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     """A page, and what --json tells of it."""
 
 
-OPENING = "The man who fishes on the river bank keeps his money in a bank."
+OPENING = "The trophy does not fit into the suitcase because it is too big."
 """What a live page opens with where nothing is said."""
 
 _OF_A_PICTURE: Final = ("svg", "png", "pdf")

@@ -5,6 +5,7 @@
 const NAMES = ["text", "pair"];
 const MOST = 64; // edits
 
+// own, ownAgainst: the file's texts, and what stands beside them.
 /** @typedef {{ texts: string[], off: [number, number][], weights: import("./edits.js").Dragged[],
  *   against: string | null }} Said */
 
@@ -14,7 +15,7 @@ const MOST = 64; // edits
  * @param {(layer: number, head: number) => boolean} isHead
  * @returns {Said | null}
  */
-export function readSaid(hash, own, isHead) {
+export function readSaid(hash, own, isHead, ownAgainst = null) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   if (![...NAMES, "off", "weights", "against"].some((name) => given.has(name))) return null;
   const numbers = (/** @type {string} */ name, /** @type {RegExp} */ form) =>
@@ -31,7 +32,7 @@ export function readSaid(hash, own, isHead) {
     texts: own.map((text, at) => given.get(NAMES[at]) ?? text),
     off: heads.map(([layer, head]) => [layer, head]),
     weights: dragged.map(([layer, head, query, key, value]) => ({ layer, head, query, key, value })),
-    against: given.get("against"),
+    against: given.has("against") ? given.get("against") || null : given.has("text") ? null : ownAgainst,
   };
 }
 
@@ -51,13 +52,13 @@ export function asQuery(link, text) {
 }
 
 /** The address with this in it. @param {string} hash @param {Said} said @param {string[]} own */
-export function withSaid(hash, { texts, off, weights, against }, own) {
+export function withSaid(hash, { texts, off, weights, against }, own, ownAgainst = null) {
   const parts = new URLSearchParams();
   texts.forEach((text, at) => text !== own[at] && parts.set(NAMES[at], text));
   if (off.length > 0) parts.set("off", off.map((each) => each.join(".")).join(","));
   const place = (/** @type {import("./edits.js").Dragged} */ { layer, head, query, key, value }) =>
     `${[layer, head, query, key].join(".")}:${Number(value.toFixed(4))}`;
   if (weights.length > 0) parts.set("weights", weights.map(place).join(","));
-  if (against !== null) parts.set("against", against);
+  if (against !== ownAgainst) parts.set("against", against ?? "");
   return parts.size === 0 ? hash : `${hash || "#"}${hash.length > 1 ? "&" : ""}${parts}`;
 }

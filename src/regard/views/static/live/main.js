@@ -10,7 +10,7 @@ import { pageHost } from "../base/host.js";
 import { FileSource, fileSource } from "../base/source.js";
 import { VIEW as EXPERIMENT } from "../door/experiment.js";
 import { isReady, makeReady, write as typeOver } from "../door/field.js";
-import { readyOf } from "../door/ready.js";
+import { READY, readyOf } from "../door/ready.js";
 import { swapped } from "../door/swap.js";
 import { present } from "../present.js";
 import { USUAL } from "../usual.js";
@@ -35,13 +35,16 @@ const { live } = written.facts;
 const side = written.facts.sides[kind];
 const colours = new Colours(root);
 const edits = { off: [], weights: [] };
-let against = null; // a second text, which the front door shows with the first
+// A ready sentence opens on both; a decoder reads no word before those in which they differ.
+const ownAgainst =
+  (kind === "encoder" && side.pair === null && READY.find(({ text }) => text === side.text)?.other) || null;
+let against = ownAgainst; // a second text, which the front door shows with the first
 let address = null; // what is chosen, where the browser does not keep it
 let arriving = null; // an address whose sentence is not there yet
 let gone = new AbortController();
 let client = null;
 let before = null; // what words are compared with: { text, words }
-let toOpen = false; // on a word and a head of both texts, when the second is read
+let toOpen = ownAgainst !== null && location.hash === ""; // on a word and a head of both texts, when the second is read
 let opened = null; // what the page opened on: { start, words }, of which text; null before
 let last = null; // the newest answer
 let state = null; // of the page on show
@@ -114,7 +117,7 @@ let shown = asked(); // what is on show
 function arrive() {
   const isHead = (layer, head) => written.layers(kind).includes(layer) && head < written.heads(kind, layer);
   const hash = hashOf(location);
-  const said = readSaid(hash, own, isHead);
+  const said = readSaid(hash, own, isHead, ownAgainst);
   if (!said || same(said, shown)) return false;
   arriving = hash;
   Object.assign(edits, { off: said.off, weights: said.weights });
@@ -433,7 +436,7 @@ function put(source) {
     read: () => arriving ?? address ?? read(),
     write: (chosen, step) => {
       if (arriving !== null) return;
-      const text = withSaid(chosen, shown, own);
+      const text = withSaid(chosen, shown, own, ownAgainst);
       write(text, step);
       address = location.hash === text ? null : text; // what a sandboxed frame does not keep
     },
