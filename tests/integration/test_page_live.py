@@ -23,6 +23,7 @@ from integration.live_models import MOST_TOKENS, live_model
 from integration.test_cli import DEFAULT_MODEL, Run
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.edits import unseen_word
+from regard.tracing.pages._instead import instead_of
 from regard.tracing.pages._live_page import live_model as packed
 from regard.tracing.pages._names import MOST_WEIGHTS, names_of
 from regard.tracing.pages._page import page_record
@@ -186,6 +187,34 @@ def test_says_why_any_head_looks_there(
     said = wanted["parts"][part] + ("" if source is None else f", from {tokens[source].text}")
     expect(page.locator(".step-reasons li").first).to_contain_text(said)
     expect(page.locator(".step-reasons li").first).to_contain_text(f"{abs(value):.1f}"[:-1])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_another_word_in_the_place_of_one_is_pythons(
+    family: str, open_live: OpenPage, models: dict[str, regard.Model]
+) -> None:
+    page = open_live(family)
+    _type(page, OTHER)
+    trace = _rounded(models[family]).trace(OTHER)
+    (kind,) = trace.kinds
+    layer = trace.layers_of(kind)[-1]
+    query, key = (trace.encoding.find(word)[0] for word in ("bank", "money"))
+    wanted = instead_of(trace, layer, 1, query, key)
+    assert wanted
+    ask = """([kind, layer, from, to, words]) => {
+      const found = window.regard.source.instead({ kind, layer, head: 1 }, from, to, words);
+      return found?.length > 0 && found.every(({ share }) => share !== null) && found;
+    }"""
+    words = [each["text"] for each in wanted]
+    found = page.wait_for_function(ask, arg=[kind, layer, query, key, words]).json_value()
+    assert [each["text"] for each in found] == words
+    shares = [each["share"] for each in wanted]
+    np.testing.assert_allclose([each["share"] for each in found], shares, atol=CLOSE)
+    # What is not asked for is not worked out.
+    asked = page.evaluate(
+        ask.replace("found?.length > 0 && found.every", "[].every"), [kind, layer, query, key, []]
+    )
+    assert {each["share"] for each in asked} == {None}
 
 
 def test_the_story_of_what_is_typed_has_its_end(open_live: OpenPage, models: dict[str, regard.Model]) -> None:

@@ -17,6 +17,7 @@ from integration import head_page
 from integration.axe import axe
 from integration.live_models import live_model
 from regard.checkpoints import DEFAULT_MODEL, find
+from regard.tracing.pages._instead import instead_of
 from regard.views import render_page
 
 OpenPage = Callable[..., BrowserPage]
@@ -247,7 +248,7 @@ def test_what_is_asked_for_and_offered(
     expect(page.locator(".answer-why")).to_contain_text(
         f"The first gives most: {most} by which poem fits better than the mean."
     )
-    shares = page.locator(".offer-share:not(.offer-head)").all_inner_texts()
+    shares = page.locator(".offers .offer-share:not(.offer-head)").all_inner_texts()
     assert shares == [f"{100 * weights[i]:.0f} %" for i in shown]
 
     # The arithmetic is behind a button, and its address keeps it.
@@ -264,6 +265,30 @@ def test_what_is_asked_for_and_offered(
     expect(page.locator(".answer-why")).to_contain_text(
         f"The first takes most: {-least:.2f} of the {-fit[9]:.2f} by which a fits worse than the mean."
     )
+
+
+def test_another_word_is_guessed_before_its_share_is_shown(
+    open_page: OpenPage, bank: tuple[Path, regard.Trace]
+) -> None:
+    page = open_page(bank[0], "#asks=why", start=True, viewport=DESK)
+    state = head_page.state(page)
+    found = instead_of(bank[1], state["layer"], state["head"], state["pin"]["index"], 3)
+    rows = page.locator(".instead li")
+    assert [text.split()[0] for text in rows.all_inner_texts()] == ["poem", *(each["text"] for each in found)]
+    assert rows.locator(".offer-share").count() == 1  # its own
+    for each in found:
+        button = page.get_by_role("button", name=f"Look at {each['text']}")
+        button.press("Enter")
+        row = rows.filter(has_text=each["text"])
+        expect(row.locator(".offer-share")).to_have_text(f"{100 * each['share']:.0f}\u00a0%")
+        size = row.locator(".instead-bar > span").evaluate("e => e.style.getPropertyValue('--size')")
+        assert float(size) == pytest.approx(each["share"], abs=1e-5)
+    assert len(head_page.state(page)["guessed"]) == 3
+    assert axe(page).violations == []
+    # What the file does not know, it does not ask.
+    page.get_by_role("option", name="river").click()
+    expect(page.locator(".offers")).to_be_visible()
+    expect(rows).to_have_count(0)
 
 
 def test_a_decoder_ends_with_what_comes_next(open_page: OpenPage, tmp_path: Path) -> None:

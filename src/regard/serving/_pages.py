@@ -100,7 +100,7 @@ class PageBody(Body):
     unseen: Annotated[list[int], Field(max_length=64, description="Tokens that no other may look at.")] = []
     second: Annotated[Text, Field(description="A text to compare with.")] = ""
     word: Annotated[int | None, Field(description="A token of the word that is drawn in both texts.")] = None
-
+    near: Annotated[int | None, Field(description="Words that may stand in a token's place, alone.")] = None
     write: Annotated[Write | None, Field(description="What comes next, and nothing else.")] = None
 
     def asked(self) -> PageRequest:

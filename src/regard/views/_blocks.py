@@ -94,6 +94,7 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
         "messages": list(record.messages),
         "apart": record.apart,
         "why": None if record.why is None else dict(record.why),
+        "instead": None if record.instead is None else dict(record.instead),
     }
     return facts, blocks
 

@@ -225,6 +225,8 @@ class AttentionRecord:
             values: `parts` in words; `pairs`, each [query, key, difference, [[part, source token, value],
             ...]]; `feeds`, of its `query` and `key` the earlier heads, each [layer, head, value]; `value`, of
             which these are.
+        instead: What a head (`kind`, `layer`, `head`) gives, `from` a word, to others in the place of one, as
+            plain values: the first tokens of both, and `words`, each its `text` and `share`.
     """
 
     model: str
@@ -240,6 +242,7 @@ class AttentionRecord:
     messages: Sequence[Mapping[str, Any]] = ()
     apart: float | None = None
     why: Mapping[str, Any] | None = None
+    instead: Mapping[str, Any] | None = None
 
     @property
     def kinds(self) -> tuple[RecordKind, ...]:

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 import regard
 from regard.serving import Settings, app_of
+from regard.tracing.pages._instead import other_words
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 from unit.models.folders import write, write_tokenizer
 from unit.serving.conftest import Ask
@@ -163,6 +164,7 @@ def test_what_is_expected_and_how_alike(ask: Ask, models: dict[str, regard.Model
     )
     assert asked["beside"]["words"] == ["a", likest]
     assert abs(unseen - trace.embeddings().numpy())[3:].max() > 1e-3
+    assert ask("/v1/page", text=text, near=2) == {"near": other_words(trace, 2)}
     assert "takes at most" in ask("/v1/page", text="a", second="fish " * 90)["likeness"]["refused"]
 
     (told,) = ask("/v1/page", model="gpt2", text="the man")["predicted"]
@@ -178,6 +180,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"text": "a", "off": [[0, -9]]}, "head"),
     ({"text": "a man", "unseen": [9]}, "tokens of the text"),
     ({"text": "a man", "second": "a", "word": 9}, "part of a word"),
+    ({"text": "a man", "near": -9}, "part of a word"),
     ({"text": "a man", "weights": [weight(0, 0, 0, 9, 1)]}, "can see; got"),
     ({"text": "a man", "weights": [weight(0, 0, 9, 0, 1)]}, "query"),
     ({"text": "a man", "weights": [weight(0, 0, 0, 0, 2)]}, "less than"),

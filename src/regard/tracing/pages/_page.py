@@ -33,6 +33,7 @@ from regard.text import Token, is_part
 from regard.tracing.comparison import words_alike
 from regard.tracing.edits import Zero, unseen_word
 from regard.tracing.measures import Scalar
+from regard.tracing.pages._instead import instead_of
 from regard.tracing.pages._names import names_of
 from regard.tracing.pages._page_measures import (
     as_array,
@@ -100,7 +101,8 @@ def page_record(
         all_positions: whether it has what the model adds at all its positions, not only at the text's.
         check: whether, with the story, it has what more runs of the model say: what becomes of the tokens
             without the head that the page opens on, or without its word; what wrote the words that this head
-            looks at; words beside themselves in another sentence. A page that can ask its model needs none.
+            looks at, and other words in the place of one; words beside themselves in another sentence. A page
+            that can ask its model needs none.
 
     Raises:
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
@@ -130,20 +132,22 @@ _Start = Mapping[str, Any] | None
 
 def _without(trace: Trace, start: _Start) -> dict[str, Any]:
     """What is left without the head that the page opens on, and when no other word may look at the word that
-    it opens on; only where that costs little.
+    it opens on; what this head gives to others in the place of that word; only where that costs little.
     """
     if start is None or trace.loaded is None or len(trace.kinds) > 1 or len(trace.tokens) > MOST_TOKENS:
         return {}
-    kind, layer, head, key = (start[name] for name in ("kind", "layer", "head", "key"))
+    kind, layer, head, query, key = (start[name] for name in ("kind", "layer", "head", "pin", "key"))
     edit = Zero("head", layer=layer, head=head, kind=kind)
     here = {"kind": kind, "layer": layer, "head": head}
-    without, why = [here | left_by(trace, edit)], None
+    without, why, instead = [here | left_by(trace, edit)], None, None
     with suppress(InputError):  # of a model whose scores are no sums
         why = here | pairs_of_head(trace, layer, head, kind)
     if (apart := words_apart(trace)) is not None:
         with suppress(InputError):  # of a model whose scores cannot be written
             without.append({"kind": kind, "unseen": key} | left_by(trace, unseen_word(trace, key)))
-    return {"without": without, "apart": apart, "why": why}
+    with suppress(InputError):  # of a pair, or of a word that looks most at itself
+        instead = here | {"from": query, "to": key, "words": instead_of(trace, layer, head, query, key)}
+    return {"without": without, "apart": apart, "why": why, "instead": instead}
 
 
 def words_apart(trace: Trace) -> float | None:

@@ -17,6 +17,7 @@ from regard.core.tensors import cosine
 from regard.models import Loaded
 from regard.tracing.edits import Edit, Write, Zero, edited, unseen
 from regard.tracing.measures import logits_of_layers, outermost
+from regard.tracing.pages._instead import other_words
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
 from regard.tracing.pages._next import WriteRequest, encoded, next_of, spelled
 from regard.tracing.pages._page import page_record
@@ -69,6 +70,8 @@ class PageRequest:
         second: a text to compare with; "" for none.
         word: a token of the word that is shown beside one of the second text; None for any.
         write: what comes next is asked, and nothing else; None for all else.
+        near: a token of a word in whose place others may stand: these are asked, and nothing else; None for
+            all else.
     """
 
     text: str
@@ -79,6 +82,7 @@ class PageRequest:
     second: str = ""
     word: int | None = None
     write: WriteRequest | None = None
+    near: int | None = None
 
     def edits(self) -> list[Edit]:
         """The changes as edits of a model."""
@@ -143,7 +147,7 @@ def page_answer(
         Plain values, arrays as base64: `facts` and `blocks`, as a page holds them; `encoded`, the tokens with
         their places in UTF-16; `contextual`, their last vectors; `predicted`, what the head expects;
         `likeness` with the second text, and a word `beside` one of it; `milliseconds`. Where `write` is
-        asked, `written`: see static/live/next.js.
+        asked, `written`: see static/live/next.js; where `near` is, `near`: the words.
 
     Raises:
         InputError: a text or an edit that the model cannot take.
@@ -155,6 +159,8 @@ def page_answer(
     if asked.write is not None:
         return {"written": next_of(model, asked.text, asked.write, Reads() if reads is None else reads)}
     trace = TraceOfRun.of_text(model, asked.text, asked.pair)
+    if asked.near is not None:
+        return {"near": other_words(trace, asked.near)}
     count = sum(weights_of(trace, kind) for kind in trace.kinds)
     if count > MOST_READ:
         raise InputError(f"text must have {MOST_READ:,} weights at most, for a page; it has {count:,}.")

@@ -230,6 +230,13 @@ export class FileSource {
     return { total, parts: parts.map(([part, source, value]) => ({ said: why.parts[part], source, value })) };
   }
 
+  // Other words in the place of one, and what a head gives them there: see door/instead.js.
+  instead({ kind, layer, head }, from, to) {
+    const asked = Object.entries({ kind, layer, head, from, to });
+    const { instead } = this.facts;
+    return instead && asked.every(([name, value]) => instead[name] === value) ? instead.words : undefined;
+  }
+
   // What the file knows of all pairs of a head.
   whyOf(kind, layer, head) {
     const { why } = this.facts;

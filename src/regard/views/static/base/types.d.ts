@@ -76,6 +76,14 @@ export interface Source {
   beside?(first: number): any;
   /** Two texts that the front door shows: see door/experiment.js. */
   experiment?: { texts: string[]; both(): any };
+  /** Other words in the place of one, by its first token, with what a head gives from a word to each there: null where that is
+   * on its way, or not asked for; null for all while they are sought, and undefined where they cannot be had. */
+  instead?(
+    head: { kind: Kind; layer: number; head: number },
+    from: number,
+    to: number,
+    asked: string[],
+  ): { text: string; share: number | null }[] | null | undefined;
   /** What becomes of the text with another word in the place of one; undefined where no model is there: see door/swap.js. */
   swap?(at: any, to: any): Node[];
   /** Of a network that is trained: the traced steps, and which is on. */

@@ -11,6 +11,7 @@ import { partsOf } from "../base/title.js";
 import { notKnown } from "../base/units.js";
 import { QUESTIONS } from "./answers.js";
 import { waiting, written } from "./attention.js";
+import { guessed } from "./instead.js";
 import { asksOf, makeQuestions } from "./questions.js";
 import { GHOST, marksOf, Sentence } from "./sentence.js";
 import { makeShare } from "./share.js";
@@ -248,7 +249,7 @@ export const VIEW = {
   name: "door",
   label: "One sentence",
   home: true,
-  fields: { asks: asksOf(QUESTIONS), lost: oneOf(["word", "swap", "head"]), instead, follow, sums, walk },
+  fields: { asks: asksOf(QUESTIONS), lost: oneOf(["word", "swap", "head"]), instead, follow, sums, guessed, walk },
   about,
   help: HELP,
   fits,

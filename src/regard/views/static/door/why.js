@@ -10,13 +10,15 @@ import { strip } from "../story/figures.js";
 import { Followed } from "../story/followed.js";
 import { worked } from "../story/scores.js";
 import { bold, line, note, waiting } from "./attention.js";
+import { drawInstead } from "./instead.js";
 
 const ROWS = 4; // words that are drawn beside each other
 
 export const WHY = {
   name: "why",
   label: "Why?",
-  answer({ page, from, head, most, shares }) {
+  answer(about) {
+    const { page, from, head, most, shares } = about;
     const { state } = page;
     const at = new Followed(page);
     const { chosen } = at;
@@ -24,6 +26,8 @@ export const WHY = {
     if (!found || !chosen.update(from)) return waiting();
     if (state.values.key === null) chosen.key = most(found)?.first ?? chosen.key;
     const { text, first, last } = wordsOf(state, head.kind).at(from);
+    const to = state.units("key", { kind: head.kind, units: "words" }).at(chosen.key);
+    const isOther = !to.special && to.first !== from;
     const begins = " has 100 % to give. It compares itself with every word: the better two fit, the larger the share.";
     const pieces = `The model reads this word in ${last - first + 1} pieces: these are the numbers of the first, “${chosen.nameOf("query", from)}”.`;
     return [
@@ -31,6 +35,7 @@ export const WHY = {
       makeShares(chosen, (key) => state.set({ key })),
       drawOffers(chosen, ROWS),
       ...partSaid(chosen),
+      ...(isOther ? drawInstead(about, to, found[to.first]) : []),
       ...arithmetic(state, at),
       last > first ? note(pieces) : "",
       ...reason(page, at, head),

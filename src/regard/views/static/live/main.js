@@ -7,6 +7,7 @@ import { Colours } from "../base/colours.js";
 import { whereIsFocus } from "../base/focus.js";
 import { allHeads } from "../base/held.js";
 import { pageHost } from "../base/host.js";
+import { sharesOf } from "../base/shares.js";
 import { FileSource, fileSource } from "../base/source.js";
 import { VIEW as EXPERIMENT } from "../door/experiment.js";
 import { isReady, makeReady, write as typeOver } from "../door/field.js";
@@ -270,6 +271,24 @@ function leave() {
   ask();
 }
 
+// Words in the place of another, and what a head gives to those that are asked for.
+function insteadOf(head, from, to, asked) {
+  const wordOf = (token) => last.encoded.tokens[token].word;
+  if ([from, to].some((token) => wordOf(token) === null)) return undefined;
+  const words = aside({ near: to }, ({ near }) => near);
+  if (!Array.isArray(words)) return words === null ? null : undefined;
+  const [text] = bar.texts;
+  const [start, end] = last.encoded.wordSpans[wordOf(to)];
+  const shareOf = (word) => {
+    const both = bothWith(text.slice(0, start) + word + text.slice(end));
+    if (!(both instanceof Both)) return null;
+    const tokens = both.pages[1].source.tokens(kind, "query");
+    const placed = (token) => tokens.findIndex(({ word: at }) => at === wordOf(token)); // there are as many words
+    return sharesOf(both.pages[1], head, placed(from))?.[placed(to)] ?? null;
+  };
+  return words.map((word) => ({ text: word, share: asked.includes(word) ? shareOf(word) : null }));
+}
+
 // What wrote the words that a head looks at; null of edits of which that is not known.
 function whyOf(_kind, layer, head) {
   return aside({ why: [layer, head] }, ({ why }) => why && { ...why, feeds: { query: [], key: [] } });
@@ -461,6 +480,7 @@ function put(source) {
   source.links = client?.element;
   if (kind === "encoder" && last) source.beside = beside;
   if (last) source.whyOf = whyOf;
+  if (last) source.instead = bar.fields.length === 1 ? insteadOf : () => undefined;
   asides = new Map();
   ({ state } = present(source, { ...host, slot: bar.element }, [EXPERIMENT, ...USUAL]));
   const head = () => bar.head(state.values);

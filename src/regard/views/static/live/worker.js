@@ -4,6 +4,7 @@
 //   { number, text, pair, off, weights, unseen, second, word }    of which it answers the newest alone: { number, ...what }, see Answer,
 //                                                   or { number, refused: why }
 //   the same with why: [layer, head]               likewise; it answers { number, why }, see reasons.js
+//   the same with near: token                      likewise; it answers { number, near }, see near.js
 //   the same with write: { temperature, drawn }    likewise; it answers { number, written }, see next.js
 
 import { besideOf } from "./beside.js";
@@ -11,6 +12,7 @@ import { fromBase64 } from "./blocks.js";
 import { between, factsOf } from "./facts.js";
 import { LiveModel } from "./model.js";
 import { punctuation } from "./naming.js";
+import { nearWords } from "./near.js";
 import { Writing } from "./next.js";
 import { ranked } from "./ranks.js";
 import { pairsOf } from "./reasons.js";
@@ -26,6 +28,7 @@ import { makeTokenizer } from "./tokenizer.js";
  * @property {number[]} [unseen] tokens of a word that no other may look at
  * @property {string} second a text to compare with; "" for none
  * @property {import("./next.js").Write} [write] what comes next is asked alone
+ * @property {number} [near] a token of a word in whose place others may stand: these are asked alone
  * @property {[number, number]} [why] a head, of which it is asked alone why it looks where it looks
  * @property {number | null} [word] a token of the word that is shown beside one of the second text; null for any
  *
@@ -104,7 +107,7 @@ class Session {
   /**
    * @param {Asked} asked
    * @param {() => boolean} isStale
-   * @returns {Promise<Answer | { written: import("./next.js").Written } | { why: import("./reasons.js").Why | null } | null>} null where a newer question has come
+   * @returns {Promise<Answer | { written: import("./next.js").Written } | { why: import("./reasons.js").Why | null } | { near: string[] } | null>} null where a newer question has come
    */
   async answer(asked, isStale) {
     if (asked.write) {
@@ -119,6 +122,7 @@ class Session {
       throw new RangeError(`The text has ${length} characters; this model takes at most ${most} tokens: shorten it.`);
     }
     const encoded = this.tokenizer.encode(asked.text, asked.pair);
+    if (asked.near !== undefined) return { near: nearWords(this.model, this.tokenizer, encoded, asked.near) };
     const second = this.readSecond(asked);
     const steps = this.model.steps({
       ids: encoded.ids,

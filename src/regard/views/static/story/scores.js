@@ -96,6 +96,7 @@ export function worked(at) {
   const title = make("h3", {}, "How ", at.word("key", key), " gets its share");
   const lines = [];
   const line = (...parts) => lines.push(make("li", { class: "equation" }, ...parts));
+  const says = (text) => lines.push(make("li", { class: "note" }, text));
   if (chosen.isSink() || !steps.allowed[key]) {
     const why = chosen.isSink()
       ? `The sink is no word: its score, ${decimals(steps.sink)}, is learned and always the same.`
@@ -104,7 +105,12 @@ export function worked(at) {
   }
   const product = Number(steps.products[key].toFixed(4));
   line(`${steps.scorer ? saidOf(steps.scorer).score : "query · key"} = `, decimals(product, 4));
+  if (!steps.scorer)
+    says(
+      `The query is what the word asks for, the key what the other offers: ${steps.dim} numbers each, multiplied pair by pair and added up.`,
+    );
   let score = scaleLine(steps, product, key, line);
+  if (steps.scale !== 1) says("So that longer lists do not have larger scores.");
   if (steps.capped) {
     const capped = agreed(steps.capped[key], steps.softcap * Math.tanh(score / steps.softcap));
     line(`${steps.softcap} × tanh(${minus(String(score))} / ${steps.softcap}) ${capped.equals} ${capped.text}`);
@@ -120,6 +126,7 @@ export function worked(at) {
   const written = minus(less ? `(${score} ${less < 0 ? "+" : "−"} ${Math.abs(less)})` : String(score));
   const power = agreed(Math.exp(steps.scores[key] - less), Math.exp(score - less));
   line("e", make("span", { class: "sr-only" }, "^"), make("sup", {}, written), ` ${power.equals} ${power.text}`);
+  says("e is 2.718: its powers are above 0, and grow fast. A score that is 1 larger makes 2.7 times as much.");
   const total = Number((chosen.softmax.total * Math.exp(chosen.softmax.largest - less)).toPrecision(5));
   const found = agreed(100 * steps.weights[key], (100 * power.value) / total);
   line(`${power.text} / ${minus(String(total))} ${found.equals} `, make("strong", {}, `${found.text} %`));

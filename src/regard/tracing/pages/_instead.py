@@ -1,0 +1,94 @@
+"""Other words in the place of one, and what a head then gives to that place: a page's "Why?"."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import InputError
+from regard.models import Loaded, StackKind
+from regard.tracing.pages._story import PlacedWord, placed_words, word_at
+from regard.tracing.record import Trace
+from regard.tracing.run import TraceOfRun
+
+_NEAR = 2  # words that are like it
+_READ = 400  # of the nearest tokens, in which they are looked for
+_AT_ONCE = 8192  # rows of the table
+_STEM = 3  # letters: words that begin with the same are forms of one
+_BLANK = "␣"
+
+
+def other_words(trace: Trace, token: int) -> list[str]:
+    """What may stand in the place of the word of a token: the nearest whole words of the model's table, by
+    the cosine of their learned embeddings, and then the word of the text that is least like it.
+
+    Raises:
+        InputError: a token that is in no word.
+    """
+    word, loaded = word_at(trace, token), trace.require_model()
+    (kind,) = loaded.network.prefixes
+    ids = trace.stack(kind).encoding.token_ids
+    table = _cosines(loaded, kind, [ids[place] for place in word.tokens])
+    found = _near(loaded, table, word)
+    given = [word.name, *found]
+    others = [
+        each for each in placed_words(trace) if len(each.name) > _STEM and not _alike(each.name, *given)
+    ]
+
+    def alike(other: PlacedWord) -> float:
+        return float(table[[ids[place] for place in other.tokens]].mean())
+
+    return found + ([min(others, key=alike).name] if others else [])
+
+
+def _alike(one: str, *others: str) -> bool:
+    return one.casefold()[:_STEM] in [other.casefold()[:_STEM] for other in others]
+
+
+def _cosines(loaded: Loaded, kind: StackKind, ids: list[int]) -> Tensor:
+    """Of every row of the table to the mean of some of them."""
+    stack = loaded.network.stack(kind)
+    assert stack is not None, f"no {kind} in a network that has one"
+    rows, device = stack.embeddings.tokens, next(loaded.network.parameters()).device
+    found = torch.empty(rows.num_embeddings)
+    with torch.no_grad():
+        mean = rows(torch.tensor(ids, device=device)).float().mean(dim=0)
+        for first in range(0, len(found), _AT_ONCE):
+            part = rows(torch.arange(first, min(first + _AT_ONCE, len(found)), device=device)).float()
+            found[first : first + _AT_ONCE] = part @ mean / (part.norm(dim=-1) * mean.norm()).clamp(min=1e-12)
+    return found
+
+
+def _near(loaded: Loaded, cosines: Tensor, word: PlacedWord) -> list[str]:
+    tokenizer = loaded.require_tokenizer()
+    ids = cosines.topk(min(_READ, len(cosines))).indices.tolist()
+    shown = [tokenizer.shown(id) for id in ids if not tokenizer.is_special(id)]
+    begins = _BLANK if any(each.startswith(_BLANK) for each in shown) else ""  # where a piece begins a word
+    found: list[str] = []
+    for each in shown:
+        name = each.removeprefix(begins)
+        is_word = each.startswith(begins) and name.isalpha() and len(name) >= _STEM
+        if is_word and len(found) < _NEAR and not _alike(name, word.name, *found):
+            found.append(name)
+    return found
+
+
+def instead_of(trace: Trace, layer: int, head: int, query: int, key: int) -> list[dict[str, Any]]:
+    """What the word of a token gives to other words in the place of that of another: `text` and `share`.
+
+    Raises:
+        InputError: tokens that are in no word, or of the same one; or of a text and its pair.
+    """
+    encoding, loaded = trace.stack(None).encoding, trace.require_model()
+    numbers = [encoding.tokens[token].word for token in (query, key)]
+    if len(encoding.texts) != 1 or None in numbers or numbers[0] == numbers[1]:
+        raise InputError(f"query and key must be tokens of two words of one text; got {query} and {key}.")
+    (text,), span = encoding.texts, encoding.words[numbers[1] or 0].span
+    found = []
+    for name in other_words(trace, key):
+        other = TraceOfRun.of_text(loaded, text[: span[0]] + name + text[span[1] :])
+        tokens = other.stack(None).encoding.tokens
+        own, there = ([place for place, each in enumerate(tokens) if each.word == word] for word in numbers)
+        row = other.weights(layer, head)[own].double().mean(dim=0)
+        found.append({"text": name, "share": round(float(row[there].sum()), 5)})
+    return found
