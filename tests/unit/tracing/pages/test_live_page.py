@@ -19,8 +19,6 @@ from tokenizers import models
 from torch import Tensor
 
 import regard
-from regard.blocks import PackedLinear, Packing
-from regard.checkpoints import BLOCK_TYPES, Packed
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.positions import DynamicNTKScaling, LinearScaling, Rotary
@@ -32,6 +30,7 @@ from regard.tracing.reasons import pairs_of_head
 from regard.tracing.record import is_punctuation
 from unit.models import tiny
 from unit.models.folders import network
+from unit.models.in_blocks import in_blocks
 from unit.views.conftest import facts_of
 
 NODE = shutil.which("node", path=Path(sys.executable).parent)
@@ -499,23 +498,7 @@ def test_what_was_read_before_is_kept(tmp_path: Path) -> None:
 def test_blocks_of_a_file_stay_as_they_are(wasm: bool, tmp_path: Path) -> None:
     sizes = {"vocab_size": 31, "d_model": 64, "d_ff": 96, "head_dim": 32, "tie_word_embeddings": True}
     loaded = _loaded("llama", **sizes, rotary=Rotary(32, base=100.0))
-    packing, blocks = Packing(loaded.network, torch.float32), {}
-    for name, each in [*loaded.network.named_parameters()]:
-        if packing.takes(name):
-            kind = next(
-                of for of in BLOCK_TYPES.values() if of.name == ("Q8_0" if "tokens" in name else "Q4_1")
-            )
-            stored = torch.randint(0, 256, (len(each), each.shape[1] // 32 * kind.size), dtype=torch.uint8)
-            # The scales, and the least numbers: small ones, less than the least normal number, none, below 0.
-            scales = torch.tensor([0.01, -0.02, 3e-5, 0.0, 0.03])
-            for part in range(1 if kind.name == "Q8_0" else 2):
-                given = scales[torch.randint(0, 5, (len(each), each.shape[1] // 32))].half()
-                stored.view(len(each), -1, kind.size)[..., 2 * part : 2 * part + 2] = given[..., None].view(
-                    torch.uint8
-                )
-            blocks[name] = stored
-            packing.put(name, Packed(stored, kind))
-    loaded.network.head.output = PackedLinear(loaded.network.decoder.embeddings.tokens.packed, None)
+    in_blocks(loaded)
     live = live_model(loaded)
     assert live.rounded is loaded
     held = {name: each["type"] for name, each in live.description["tensors"].items() if each["rows"]}

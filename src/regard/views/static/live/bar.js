@@ -114,13 +114,18 @@ export class LiveBar {
     if (isRefused) this.alike.textContent = "";
   }
 
-  // How the model runs here.
-  opened(how, where) {
-    const slow = how === "js" ? "This browser runs the model without WebAssembly, which is slower. " : "";
-    const still = where === "page" ? "It allows no worker: the page stands still while it computes." : "";
-    this.note.textContent = slow + still;
+  // How the model runs here: shown, and returned.
+  opened(how, where, fell) {
+    const said = [
+      how === "webgpu" && "The GPU works out what comes next.",
+      fell && `The GPU cannot be used (${fell}): the processor works out what comes next.`,
+      how === "js" && "This browser runs the model without WebAssembly, which is slower.",
+      where === "page" && "It allows no worker: the page stands still while it computes.",
+    ];
+    this.note.textContent = said.filter(Boolean).join(" ");
     for (const field of this.all) field.disabled = false;
     this.fit();
+    return this.note.textContent;
   }
 
   broken(why) {

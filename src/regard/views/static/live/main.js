@@ -316,6 +316,12 @@ function drag(weight) {
   ask(true);
 }
 
+// How the model runs here, and why not on the GPU.
+function runs(how, fell) {
+  const said = bar.opened(how, client.how, fell);
+  if (writer) writer.runs = said;
+}
+
 function answered(answer) {
   if (answer.broken) {
     root.classList.remove("answers");
@@ -323,9 +329,10 @@ function answered(answer) {
   }
   if (answer.opened) {
     root.classList.add("answers");
-    bar.opened(answer.opened, client.how);
+    runs(answer.opened, answer.fell);
     return isAtDoor() ? askNext() : ask();
   }
+  if (answer.goesOn) return runs(answer.goesOn, answer.fell);
   if (checking) {
     const told = checking;
     checking = null;
@@ -511,7 +518,8 @@ function open() {
     return broken("This file was cut short: its end, with the model in it, is not there.");
   }
   const start = (blocks) => {
-    const opened = { description: live.description, tokenizer: JSON.parse(tokenizer), blocks };
+    const gpu = new URLSearchParams(location.search).get("gpu") ?? "";
+    const opened = { description: live.description, tokenizer: JSON.parse(tokenizer), blocks, gpu };
     client = new LiveClient(readBlock("live-worker"), opened, answered);
   };
   if (live.beside) {

@@ -5,6 +5,7 @@
 import { capped, likeliest, softmax } from "./arithmetic.js";
 import { crc32 } from "./blocks.js";
 import { drag, rowsOf } from "./edits.js";
+import { Gpu } from "./gpu.js";
 import { openKernel } from "./kernel.js";
 import { Naming } from "./naming.js";
 import { Opening } from "./opening.js";
@@ -55,6 +56,8 @@ import { Workspace } from "./workspace.js";
  * @property {number[]} [about] words that the page opens on, [] for any; and among which it looks, likewise
  * @property {number[]} [among]
  *
+ * @typedef {{ logits: Float32Array, taken: Float64Array, rests: number }} Said taken: of each token, over all heads; rests: the
+ *   share of attention on the first, the mean of all heads
  * @typedef {import("./edits.js").Dragged} Dragged
  * @typedef {import("./telling.js").Neurons} Neurons
  * @typedef {import("./telling.js").Vectors} Vectors
@@ -91,17 +94,19 @@ import { Workspace } from "./workspace.js";
  */
 
 const BEST = 10;
+const CLOSE = 1e-2; // of logits
 const NONE = { places: new Int32Array(), values: new Float32Array(), active: new Int32Array() };
 
 export class LiveModel {
   /**
    * @param {Description} description
    * @param {(name: string) => Uint8Array} read the bytes of a block
-   * @param {{ wasm?: boolean }} [options]
+   * @param {{ wasm?: boolean, gpu?: string }} [options] wasm: false for JavaScript in any case; gpu: "any" for one that is
+   *   software too, "off" for none
    * @returns {Promise<LiveModel>}
    * @throws {Error} in words, where a block is not what Python wrote
    */
-  static async open(description, read, options) {
+  static async open(description, read, options = {}) {
     const sizes = Object.values(description.blocks).map(({ bytes }) => bytes);
     const kernel = await openKernel(
       sizes.reduce((sum, each) => sum + each, 0),
@@ -122,11 +127,14 @@ export class LiveModel {
       starts[name] = at;
       at += bytes;
     }
-    return new LiveModel(description, new Workspace(description, kernel, starts, at));
+    const bytes = (/** @type {string} */ name) =>
+      new Uint8Array(kernel.buffer(), starts[name], description.blocks[name].bytes);
+    const gpu = options.gpu === "off" ? null : await Gpu.open(description, bytes, options.gpu === "any");
+    return new LiveModel(description, new Workspace(description, kernel, starts, at), gpu);
   }
 
-  /** @param {Description} description @param {Workspace} work */
-  constructor(description, work) {
+  /** @param {Description} description @param {Workspace} work @param {Gpu | null} gpu */
+  constructor(description, work, gpu) {
     this.description = description;
     this.work = work;
     this.naming = new Naming(description.names, description.causal);
@@ -137,11 +145,25 @@ export class LiveModel {
     /** @type {{ request: Required<Request>, run: Run, text: ReturnType<Naming["of"]> } | null} */
     this.last = null;
     this.past = new Past(description);
+    /** @type {Gpu | null} */
+    this.gpu = gpu;
+    this.gpuPast = new Past(description);
+    this.isSame = false; // whether the GPU has said the same as this processor
+    this.fell = ""; // why the GPU is not asked any more
+    if (gpu?.failed) this.fall();
   }
 
-  /** "wasm" or "js". */
+  /** From here on without the GPU. */
+  fall() {
+    this.fell = this.gpu.failed.split("\n", 1)[0];
+    this.gpu.device.destroy();
+    this.gpu = null;
+    return null;
+  }
+
+  /** Who works out the next word. @returns {"webgpu" | "wasm" | "js"} */
   get how() {
-    return this.work.kernel.how;
+    return this.gpu ? "webgpu" : this.work.kernel.how;
   }
 
   /** @param {Request} request @returns {Run} @throws {RangeError} in words, for what cannot be run */
@@ -207,10 +229,45 @@ export class LiveModel {
    * What the head says after the last token, and what that took from each token; of tokens that were read before, only
    * what is new is worked out.
    * @param {Request} request
-   * @returns {Generator<number, { logits: Float32Array, taken: Float64Array, rests: number }>}
+   * @returns {Generator<number | Promise<void>, Said>} waits for what it yields
    */
   *next(request) {
     const asked = this.checked(request);
+    const isEdited = [asked.off, asked.unseen, asked.weights].some((edits) => edits.length > 0);
+    return (this.gpu && !isEdited && (yield* this.nextOnGpu(asked))) || (yield* this.nextHere(asked));
+  }
+
+  /**
+   * The same on the GPU; null where it failed. What it says first is compared with what is worked out here.
+   * @param {Required<Request>} asked
+   * @returns {Generator<number | Promise<void>, Said | null>}
+   */
+  *nextOnGpu(asked) {
+    const { work, gpu, gpuPast: past } = this;
+    const { ids } = asked;
+    const first = past.begin(ids, "");
+    if (past.logits) return this.said(past);
+    work.take(ids.length - first);
+    this.embed({ ...asked, ids: ids.slice(first) }, first);
+    /** @type {Awaited<ReturnType<Gpu["read"]>>} */
+    let read = null;
+    yield gpu.read(work.whole(work.x), ids.length - first, first).then((found) => {
+      read = found;
+    });
+    if (read && !this.isSame) {
+      const { logits } = yield* this.nextHere(asked);
+      const apart = read.logits.reduce((most, each, id) => Math.max(most, Math.abs(each - logits[id])), 0);
+      this.isSame = apart <= CLOSE;
+      if (!this.isSame) gpu.failed = `its logits differed by ${apart.toPrecision(2)}`;
+    }
+    if (gpu.failed) return this.fall();
+    past.end(ids);
+    Object.assign(past, read);
+    return this.said(past);
+  }
+
+  /** @param {Required<Request>} asked @returns {Generator<number, Said>} */
+  *nextHere(asked) {
     const { work, past } = this;
     const { layers, tensors, dim } = this.description;
     const { ids, off, unseen, weights } = asked;
@@ -229,8 +286,13 @@ export class LiveModel {
       if (tensors["norm.weight"]) work.norm(work.x, "norm");
       past.logits = this.logits(work.x);
     }
-    const heads = layers.reduce((sum, each) => sum + each.heads, 0);
-    return { logits: past.logits, taken: past.taken, rests: past.rests / heads };
+    return this.said(past);
+  }
+
+  /** @param {Past} past @returns {Said} */
+  said({ logits, taken, rests }) {
+    const heads = this.description.layers.reduce((sum, each) => sum + each.heads, 0);
+    return { logits, taken, rests: rests / heads };
   }
 
   /** @param {Request} request @returns {Required<Request>} @throws {RangeError} in words */

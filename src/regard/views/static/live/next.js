@@ -39,7 +39,7 @@ export class Writing {
 
   /**
    * @param {Write & Pick<import("./worker.js").Asked, "text" | "off" | "weights" | "unseen">} asked
-   * @returns {Generator<number, Written>}
+   * @returns {Generator<number | Promise<void>, Written>}
    */
   *steps({ text, off, weights, unseen, temperature, drawn }) {
     const began = performance.now();

@@ -1,6 +1,7 @@
 // The model of a live page at work, in a worker of its own: `serve(self)`. It is told
 //
-//   { open: { description, tokenizer, blocks } }    once; it answers { opened: "wasm" | "js" } or { broken: why }
+//   { open: { description, tokenizer, blocks, gpu } }    once; it answers { opened: "webgpu" | "wasm" | "js", fell } or
+//                                                   { broken: why }; where the GPU fails later, { goesOn: "wasm", fell: why }
 //   { number, text, pair, off, weights, unseen, second, word }    of which it answers the newest alone: { number, ...what }, see Answer,
 //                                                   or { number, refused: why }
 //   the same with why: [layer, head]               likewise; it answers { number, why }, see reasons.js
@@ -52,12 +53,14 @@ export function serve(port) {
   /** @type {Asked | null} */
   let newest = null;
   let isBusy = false;
+  let how = "";
 
   port.onmessage = async ({ data }) => {
     if (data.open) {
       try {
         session = await Session.open(data.open);
-        port.postMessage({ opened: session.model.how });
+        how = session.model.how;
+        port.postMessage({ opened: how, fell: session.model.fell });
       } catch (error) {
         port.postMessage({ broken: error.message });
       }
@@ -74,6 +77,8 @@ export function serve(port) {
       newest = null;
       try {
         const answer = await session.answer(asked, () => newest !== null);
+        if (how !== session.model.how)
+          port.postMessage({ goesOn: (how = session.model.how), fell: session.model.fell });
         if (answer) port.postMessage({ number: asked.number, ...answer });
       } catch (error) {
         port.postMessage({ number: asked.number, refused: error.message });
@@ -84,15 +89,18 @@ export function serve(port) {
 }
 
 class Session {
-  /** @param {{ description: any, tokenizer: any, blocks: Record<string, string | Uint8Array> }} given in base64, or as bytes */
-  static async open({ description, tokenizer, blocks }) {
+  /**
+   * @param {{ description: any, tokenizer: any, blocks: Record<string, string | Uint8Array>, gpu: string }} given in base64,
+   *   or as bytes
+   */
+  static async open({ description, tokenizer, blocks, gpu }) {
     const read = (/** @type {string} */ name) => {
       const block = blocks[name] ?? "";
       const bytes = typeof block === "string" ? fromBase64(block) : block;
       delete blocks[name]; // as bytes it takes less
       return bytes;
     };
-    return new Session(await LiveModel.open(description, read), makeTokenizer(tokenizer));
+    return new Session(await LiveModel.open(description, read, { gpu }), makeTokenizer(tokenizer));
   }
 
   /** @param {LiveModel} model @param {import("./tokenizer.js").LiveTokenizer} tokenizer */
@@ -207,12 +215,13 @@ class Session {
 
 /**
  * What some steps come to; null where a newer question has come.
- * @template T @param {Generator<number, T>} steps @param {() => boolean} isStale @returns {Promise<T | null>}
+ * @template T @param {Generator<number | Promise<void>, T>} steps @param {() => boolean} isStale @returns {Promise<T | null>}
  */
 async function finished(steps, isStale) {
   for (;;) {
     const { done, value } = steps.next();
     if (done) return value;
+    await value;
     await aMoment();
     if (isStale()) return null;
   }

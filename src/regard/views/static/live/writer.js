@@ -36,6 +36,7 @@ export class Writer {
     this.chat = chat;
     this.told = told;
     this.heads = heads;
+    this.runs = ""; // how the model runs, where there is something to be said of it
     this.isWhole = told.isWhole; // whether all that the other views show is of this text
     /** @type {Written | null} */
     this.written = null;
@@ -225,13 +226,16 @@ export class Writer {
   note() {
     const { wordOf, rests, best } = /** @type {Written} */ (this.written);
     const part = best.find(({ text, isText }) => !isText && /^ *<0x/.test(text))?.text.trim();
-    const how = [
+    const rest = `${wholePercent(rests)} of all attention rests on the first word, as in most models that write: it is left out here.`;
+    return [
       "Type; Enter takes the first word, a click any.",
       ...(part ? [`${part} is a part of a letter that has no token of its own: “Go on” writes all of it.`] : []),
       ...(best.some(({ text }) => text === " ") ? ["␣ is a blank."] : []),
-    ].join(" ");
-    if (wordOf.length < 3) return how;
-    return `${how} ${wholePercent(rests)} of all attention rests on the first word, as in most models that write: it is left out here.`;
+      ...(wordOf.length < 3 ? [] : [rest]),
+      this.runs,
+    ]
+      .join(" ")
+      .trim();
   }
 
   /** Of each word what the next one takes from it, the largest first. */
