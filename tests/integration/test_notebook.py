@@ -150,7 +150,7 @@ def test_the_front_door_is_typed_into(lab: BrowserPage, folder: Path) -> None:
     expect(answer).to_contain_text(f"Two different words here are {apart:.2f} apart.")
     shown.get_by_label("without this head").check()
     moved = 1 - trace.ablation(state["layer"], state["head"]).cosine
-    expect(answer).to_contain_text(f"the lower line is {max(moved.max(), 0.05 * apart):.2f}.")
+    expect(answer).to_contain_text(f"a full one is {max(moved.max(), 0.05 * apart):.2f}.")
 
 
 def test_a_decoder_writes(lab: BrowserPage, folder: Path) -> None:

@@ -228,7 +228,7 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
         most = max(read, key=lambda i: moved[i])
         said = f"Write moves by {moved[query]:.2f}, and {trace.tokens[most]} most, by {moved[most]:.2f}."
         expect(answer).to_contain_text(f"{without}, {said} Two different words here are {apart:.2f} apart.")
-        expect(answer).to_contain_text(f"the lower line is {moved[most]:.2f}.")
+        expect(answer).to_contain_text(f"a full one is {moved[most]:.2f}.")
 
     without = "If no other word may look at poem, in any of the 72 heads"
     expect_moves(without, 1 - torch.tensor(left_by(trace, unseen_word(trace, 3))["cosine"]))

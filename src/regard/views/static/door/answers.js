@@ -89,7 +89,7 @@ function effectOf(source, state, { head, from, lines, what, to }) {
   for (const { first, moved } of moves)
     sentence.words.get(first).style.setProperty("--lost", Math.max(0, moved / deep).toFixed(3));
   sentence.words.get(what.unseen)?.classList.add("hidden-word");
-  const scale = ` A word sinks by how far its contextual embedding moves (1 − cosine): the lower line is ${deep.toFixed(2)}.`;
+  const scale = ` The bar below a word is as long as its contextual embedding moves (1 − cosine); a full one is ${deep.toFixed(2)}.`;
   const begins = said(allHeads(source, head.kind).length, to);
   const moved = written(movedSaid(read, from, apart));
   return [

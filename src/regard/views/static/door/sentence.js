@@ -8,7 +8,7 @@ import { layOut } from "./lines.js";
 export const GHOST = -1;
 
 const LEAST = 0.01; // a smaller share has no arc
-const LOOP = 9; // pixels: half as wide as the arc of a word that looks at itself
+const LOOP = 11; // pixels: half as wide as the arc of a word that looks at itself
 const LEAST_LOOP = 0.1; // a smaller share has no loop: it would be a knot in the others
 const BESIDE = 9; // pixels between the text and the stub of a mark, which has no place in it
 
@@ -116,7 +116,12 @@ export class Sentence {
         ? drawn("path", { d: `M${box.x} ${end}v${(isAbove ? -0.7 : 0.7) * box.height}` })
         : drawn("circle", { cx: middle(box), cy: end, r: "1" });
       const share = { "data-to": String(first), "--share": shares[first].toFixed(3) };
-      return drawn("g", { ...share, class: stubs.has(first) ? "to-mark" : null }, path, ends);
+      return drawn(
+        "g",
+        { ...share, class: stubs.has(first) ? "to-mark" : first === from ? "to-itself" : null },
+        path,
+        ends,
+      );
     };
     const to = [...boxes, ...stubs].filter(([first]) => shares[first] >= (first === from ? LEAST_LOOP : LEAST));
     to.sort(([a], [b]) => shares[a] - shares[b]);
@@ -162,6 +167,6 @@ function way(one, other, above) {
 }
 
 function loop(one, above) {
-  const [x, y, high] = [middle(one), one.top, Math.min(above, 26) / 0.75];
+  const [x, y, high] = [middle(one), one.top, Math.min(above, 40) / 0.75];
   return `M${x - LOOP} ${y}C${x - 2 * LOOP} ${y - high} ${x + 2 * LOOP} ${y - high} ${x + LOOP} ${y}`;
 }
