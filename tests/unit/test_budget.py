@@ -11,7 +11,7 @@ BUDGET = {
     "blocks": (1_680, 16),
     "checkpoints": (2_020, 0),
     "cli": (2_786, 0),
-    "concordance": (3_100, 12),
+    "concordance": (3_103, 12),
     "core": (2_804, 29),
     "data": (910, 3),
     "decoding": (1_810, 31),
