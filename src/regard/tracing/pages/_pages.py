@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from regard.core.errors import InputError
 from regard.models import Kind
@@ -84,33 +84,23 @@ def page(
     return render_page(record, values=of_values, heads=held, max_mb=max_mb)
 
 
-def write_page(
-    self: Trace,
-    path: str | PathLike[str],
-    *,
-    values: Iterable[PageHead] = (),
-    heads: Iterable[PageHead] = (),
-    max_mb: float | None = MOST_MB,
-    measures: Sequence[str] = (),
-    of: Scalar | None = None,
-    only: Iterable[PageHead] | None = None,
-    all_positions: bool = False,
-) -> Page:
+class _PageOptions(TypedDict, total=False):
+    values: Iterable[PageHead]
+    heads: Iterable[PageHead]
+    max_mb: float | None
+    measures: Sequence[str]
+    of: Scalar | None
+    only: Iterable[PageHead] | None
+    all_positions: bool
+
+
+def write_page(self: Trace, path: str | PathLike[str], **options: Unpack[_PageOptions]) -> Page:
     """Write the interactive page, whole or not at all; the other arguments as in `page`.
 
     Raises:
         OutputError: the file cannot be written.
     """
-    made = page(
-        self,
-        values=values,
-        heads=heads,
-        max_mb=max_mb,
-        measures=measures,
-        of=of,
-        only=only,
-        all_positions=all_positions,
-    )
+    made = page(self, **options)
     made.write(path)
     return made
 
