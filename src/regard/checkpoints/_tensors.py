@@ -47,19 +47,20 @@ class TensorReader:
     reads of one name from one reader share their memory.
     """
 
-    __slots__ = ("_file_of", "folder")
+    __slots__ = ("_file_of", "_names", "folder")
 
     def __init__(self, folder: Path, file_of: Mapping[str, tuple[WeightsFile, str]]) -> None:
         """By its name here, a tensor's file and its name there; `folder` is what errors name."""
         self.folder = folder
         self._file_of = file_of
+        self._names = tuple(sorted(file_of))
 
     def __repr__(self) -> str:
         return f"TensorReader({str(self.folder)!r}, {len(self._file_of)} tensors)"
 
     def names(self) -> tuple[str, ...]:
         """The names of all tensors, sorted."""
-        return tuple(sorted(self._file_of))
+        return self._names
 
     def under(self, names: Mapping[str, str]) -> "TensorReader":
         """Some of the tensors under new names: the name that each has here, by its new one."""

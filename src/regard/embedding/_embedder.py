@@ -84,13 +84,13 @@ class Embedder:
             )
         self._layers = request.layers(network.depth(stack_of(network)))
         self._of_sentences = request.level == "sentence"
-        self._settings = (
+        self.sentence = (
             read_sentence_settings(loaded.source.folder) if self._of_sentences else SentenceSettings()
         )
-        self._prompt = self._settings.prompt(prompt=request.prompt, name=request.prompt_name)
+        self._prompt = self.sentence.prompt(prompt=request.prompt, name=request.prompt_name)
         self._check_steps()
         most = self._longest()
-        own = (most, self._settings.max_seq_length)
+        own = (most, self.sentence.max_seq_length)
         limit = min((each for each in own if each is not None), default=None)
         self._room = room_of(request.window, self._frame, limit=limit, most=most)
         averaged = self._of_sentences and self._kinds == ("mean",)
@@ -120,27 +120,27 @@ class Embedder:
 
     @property
     def _kinds(self) -> tuple[Any, ...]:
-        return self._request.poolings or self._settings.pooling
+        return self._request.poolings or self.sentence.pooling
 
     @property
     def _truncate_dim(self) -> int | None:
-        own = self._settings.truncate_dim if self._request.pooling is None else None
+        own = self.sentence.truncate_dim if self._request.pooling is None else None
         return own if self._request.truncate_dim is None else self._request.truncate_dim
 
     @property
     def _skip(self) -> int:
         """Tokens at the start of a text that are not pooled."""
-        if not self._prompt or self._settings.include_prompt:
+        if not self._prompt or self.sentence.include_prompt:
             return 0
-        (prompt,) = self._bulk.pieces([self._settings.prepared(self._prompt)])
+        (prompt,) = self._bulk.pieces([self.sentence.prepared(self._prompt)])
         return len(self._frame.before) + len(prompt)
 
     def _check_steps(self) -> None:
-        trained = [step for step in self._settings.steps if not isinstance(step, Unit)]
+        trained = [step for step in self.sentence.steps if not isinstance(step, Unit)]
         network = self._loaded.network
         last = network.depth(stack_of(network))
         if self._of_sentences and self._request.pooling is None:
-            self._settings.width(network.config.d_model)
+            self.sentence.width(network.config.d_model)
         if self._request.pooling is None and trained and self._layers != (last,):
             raise InputError(
                 f"layer must be {last} with this checkpoint's own pooling: the {type(trained[0]).__name__} "
@@ -178,7 +178,7 @@ class Embedder:
         Raises:
             InputError: a text that cannot be embedded; the message says which.
         """
-        prepared = [self._settings.prepared(text, self._prompt) for text in texts]
+        prepared = [self.sentence.prepared(text, self._prompt) for text in texts]
         return self._read(prepared, first, spans=False, window=window)
 
     def given(self, ids: Sequence[int], *, window: Window | None = None) -> Passage:
@@ -367,7 +367,7 @@ class Embedder:
         layers = len(self._layers) if isinstance(self._request.layer, Sequence) else 1
         width = self._loaded.network.config.d_model * len(self._kinds)
         vectors = out.filled((layers, width))
-        steps = self._settings.steps if self._of_sentences and self._request.pooling is None else ()
+        steps = self.sentence.steps if self._of_sentences and self._request.pooling is None else ()
         done = finished(vectors, steps, truncate_dim=self._truncate_dim, normalize=self._request.normalize)
         if self._request.is_single:
             done = done[:, 0]

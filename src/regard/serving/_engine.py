@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from regard.blocks import learned
 from regard.checkpoints import find
-from regard.embedding import Embedder, Request, read_sentence_settings
+from regard.embedding import Embedder, Request
 from regard.model import Model, load
 from regard.serving._jobs import (
     END,
@@ -204,7 +204,7 @@ class Engine:
             self.model = load(self._source)
         self.embedder = Embedder(self.model.loaded, Request(precision=self._settings.precision))
         self.width = self.embedder.sentences(["warm up"]).vectors.shape[1]
-        trained = read_sentence_settings(self.model.loaded.source.folder).dimensions
+        trained = self.embedder.sentence.dimensions
         shorter = {size for size in (*self._settings.dimensions, *trained) if size < self.width}
         self.dimensions = sorted({self.width, *shorter})
         del self.busy[get_ident()]

@@ -17,7 +17,7 @@ from regard.embedding._embedder import Embedder, Sentences
 from regard.embedding._embeddings import Embeddings, Report, by_layer
 from regard.embedding._passages import Truncate, Window, Windows
 from regard.embedding._request import Mix, Request
-from regard.embedding._settings import read_sentence_settings
+from regard.embedding._settings import SentenceSettings
 from regard.embedding._steps import NotFiniteError
 from regard.models import Loaded
 from regard.text import Words
@@ -108,7 +108,7 @@ class ModelWork:
         self.settled = {
             "model": loaded.mark(),
             "tokenizer": loaded.require_tokenizer().mark(),
-            "after_pooling": _steps(loaded) if self._of_sentences else None,
+            "after_pooling": _steps(self._embedder.sentence) if self._of_sentences else None,
             **settled,
             "bytes_at_a_time": self.characters,
             "versions": {"torch": torch.__version__, "tokenizers": tokenizers.__version__},
@@ -202,9 +202,8 @@ def _counts(report: Report) -> dict[str, int]:
     }
 
 
-def _steps(loaded: Loaded) -> str | None:
+def _steps(settings: SentenceSettings) -> str | None:
     """A mark of what the checkpoint does to a pooled vector; None where that is nothing."""
-    settings = read_sentence_settings(loaded.source.folder)
     if not settings.steps:
         return None
     about, tensors = [], []
