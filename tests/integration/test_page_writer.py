@@ -1,5 +1,6 @@
 """The front door of a decoder in a live page: what comes next, and from what it is read, as in Python."""
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -346,6 +347,34 @@ def test_a_file_beside_has_a_plain_name(model: regard.Model) -> None:
     for name in ("../model.bin", "a/b", "", ".hidden", "a b"):
         with pytest.raises(InputError, match="beside must be a file name"):
             model.live_page(OPENING, beside=name)
+
+
+CHAT = "{% for each in messages %}<{{ each.role }}>{{ each.content }}|{% endfor %}<assistant>"
+# A worker that is slower than the pause after which all of a text is read.
+LATE = """const post = Worker.prototype.postMessage;
+Worker.prototype.postMessage = function (message, ...rest) {
+    setTimeout(() => post.call(this, message, ...rest), message.open ? 0 : 600);
+};"""
+
+
+def test_after_an_answer_a_slow_model_is_asked_again(browser: Browser, tmp_path: Path) -> None:
+    """The timer that reads all of the text took the place of the question for its next words."""
+    live_model(tmp_path / "model", "llama")
+    settings = {"chat_template": CHAT}
+    (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    regard.load(str(tmp_path / "model")).live_page(OPENING).write(tmp_path / "page.html")
+    context = browser.new_context()
+    context.add_init_script(LATE)
+    page = context.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    _settle(page)
+    page.get_by_role("slider", name="Temperature").fill("0")
+    _type(page, "a man")
+    page.get_by_role("button", name="Ask it as a chat").click()
+    # The model is at a loss, or at the end of what it reads: the next question follows.
+    expect(page.get_by_role("button", name="Ask", exact=True)).to_be_visible(timeout=60_000)
+    assert page.get_by_label("Type a sentence").input_value().endswith("|<user>")
+    context.close()
 
 
 def test_the_default_decoder_writes_and_chats(open_page: Callable[..., BrowserPage], tmp_path: Path) -> None:

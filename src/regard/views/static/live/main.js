@@ -183,14 +183,13 @@ function answeredNext(next) {
   isAsked = false;
   bar.fields[0].value = next.text;
   // The model is at the next word while this one is drawn.
-  const goesOn = writer.isGoing && !next.ended;
-  if (goesOn) askNext(writer.drawn);
+  if (writer.isGoing && !next.ended) askNext(writer.drawn);
   root.classList.remove("refused", "arriving");
   unfreeze();
   bar.say(`${next.wordOf.length} tokens, ${Math.round(next.milliseconds)} ms.`);
   bar.work();
   writer.show(next);
-  if (!goesOn) rest();
+  if (!isAsked) rest(); // after an answer of a chat the next question is asked already
 }
 
 function ask(isPatient = false) {
