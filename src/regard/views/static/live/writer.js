@@ -226,7 +226,10 @@ export class Writer {
   note() {
     const { wordOf, rests, best } = /** @type {Written} */ (this.written);
     const part = best.find(({ text, isText }) => !isText && /^ *<0x/.test(text))?.text.trim();
-    const rest = `${wholePercent(rests)} of all attention rests on the first word, as in most models that write: it is left out here.`;
+    const isAtRest = rests >= 1 / wordOf.length; // more than an even share
+    const rest = isAtRest
+      ? `${wholePercent(rests)} of all attention rests on the first word, as in most models that write: it is left out here.`
+      : "The first word, on which most models rest, is left out here.";
     return [
       "Type; Enter takes the first word, a click any.",
       ...(part ? [`${part} is a part of a letter that has no token of its own: “Go on” writes all of it.`] : []),
