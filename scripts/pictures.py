@@ -57,8 +57,8 @@ MEASURE = "view=heads&layer=5&head=11&pin=query-11&what=value_zeroing"
 
 SHOTS = (
     # What a newcomer gets: nothing is chosen.
-    Shot(name="door", page="bank", fragment="", size=(1280, 600)),
-    Shot(name="door-open", page="bank", fragment="view=door&asks=why,without", size=(1280, 1150)),
+    Shot(name="door", page="bank", fragment="", size=(1280, 640)),
+    Shot(name="door-open", page="bank", fragment="view=door&asks=why,without", size=(1280, 1700)),
     Shot(name="door-phone", page="bank", fragment="theme=dark", size=PHONE, phone=True),
     Shot(name="heads", page="bank", fragment="view=heads"),
     Shot(name="heads-dark", page="bank", fragment="view=heads&theme=dark"),
