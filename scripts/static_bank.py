@@ -178,7 +178,7 @@ def main() -> None:
         rows = [static, rows[0], mean, *rows[1:]]
     print(table(rows))
     if options.output is not None:
-        picture([each for each in rows if "the model's table" not in each.name]).save(options.output)
+        picture([each for each in rows if "the model's table" not in each.name]).write(options.output)
 
 
 if __name__ == "__main__":

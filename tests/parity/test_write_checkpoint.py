@@ -116,7 +116,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("roles", "message"),
     [
-        ({"end": "[SEP]"}, "roles must be of bos, .*; got 'end'"),
+        ({"end": "[SEP]"}, "roles must be one of bos, .*; got 'end'"),
         ({"eos": "[X]"}, "roles: eos .* got '\\[X\\]'"),
     ],
 )
