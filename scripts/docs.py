@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +75,7 @@ def build(
         [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "--config-file", config],
         check=True,
     )
+    (folder / "site" / "llms.txt").write_text(llms(pages, nav), encoding="utf-8")
     return folder / "site" / "index.html"
 
 
@@ -85,6 +87,35 @@ def write_live(page: Page, pages: Path) -> None:
     (pages / picture).write_bytes(page.preview.png())
     head = page.preview.head(site and at + LIVE, at + picture)
     replace(page, html=page.html.replace(page.preview.head(), head, 1)).write(pages / LIVE)
+
+
+def llms(pages: Path, nav: Sequence[object]) -> str:
+    """The site's contents for language models, as llmstxt.org says: a heading a section, a line a page."""
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    lines = [f"# {settings['site_name']}", "", f"> {settings['site_description']}."]
+
+    def add(title: str, entries: Sequence[object]) -> None:
+        names = [each for each in entries if isinstance(each, str)]
+        if names:
+            lines.extend(["", f"## {title}", "", *map(line, names)])
+        for each in entries:
+            if isinstance(each, Mapping):
+                for inner, inside in each.items():
+                    add(inner, [inside] if isinstance(inside, str) else inside)
+
+    def line(name: str) -> str:
+        text = (pages / name).read_text(encoding="utf-8")
+        heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+        assert heading is not None, name
+        first = next((each for each in text[heading.end() :].split("\n\n") if each.strip()[:1].isalnum()), "")
+        # The first sentence, without the marks of Markdown.
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)|[*`]", r"\1", " ".join(first.split()))
+        said = re.split(r"(?<=[.:?!])\s", plain)[0].rstrip(":")
+        title = re.sub(r"[*`]", "", heading[1])
+        return f"- [{title}]({re.sub('README$', 'index', name.removesuffix('.md'))}.html): {said}"
+
+    add(settings["site_name"], nav)
+    return "\n".join(lines) + "\n"
 
 
 def stage(pages: Path, reference: Reference) -> None:

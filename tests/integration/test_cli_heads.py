@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+import regard
 from integration import test_cli
 from integration.test_cli import Run, columns, refused
 from regard.checkpoints import DEFAULT_MODEL
+from regard.tracing.patterns import RULE
 from unit.views.conftest import facts_of
 
 run = test_cli.run
@@ -228,3 +230,28 @@ def test_the_page_of_a_difference(run: Run, tmp_path: Path) -> None:
 )
 def test_heads_that_cannot_be_compared(run: Run, arguments: tuple[str, ...], message: str) -> None:
     assert re.search(message, refused(run("compare", *arguments), 2))
+
+
+def test_statistics_of_every_head(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("heads", "--statistics", CAT, "-l", "1")
+    assert (code, err) == (0, "")
+    wanted = regard.load(DEFAULT_MODEL).trace(CAT).statistics(layers=1)
+    assert out.strip() == str(wanted)
+    rows = json.loads(run("heads", "--statistics", CAT, "-l", "1", "--json").out)
+    assert [(row["kind"], row["head"]) for row in rows] == [("encoder", head) for head in range(12)]
+    assert rows[3]["entropy"] == pytest.approx(wanted.mean("entropy")[0, 3].item())
+    path = tmp_path / "heads.jsonl"
+    assert run("heads", "--statistics", CAT, "-l", "1", "-o", str(path)) == (0, "", "")
+    assert [json.loads(line) for line in path.read_text("utf-8").splitlines()] == wanted.to_rows()
+    for arguments, message in (
+        ((), "--statistics are of a TEXT"),
+        ((CAT, "--file", "x"), "--file must be left out with --statistics"),
+        ((CAT, "--head", "1"), "--head must be left out with --statistics"),
+        ((CAT, "-l", "9"), "--layer must be from 0 to 5"),
+    ):
+        assert message in refused(run("heads", "--statistics", *arguments), 2)
+
+
+def test_the_threshold_that_help_shows_is_the_rule(run: Run) -> None:
+    _, _, said = run("heads", "--help").out.partition("--threshold")
+    assert f"[default: {RULE.threshold}]" in said.split("--seed")[0]

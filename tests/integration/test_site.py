@@ -1,6 +1,7 @@
 """The site of `make docs`: links lead somewhere, nothing comes from outside, every public name is there."""
 
 import importlib
+import re
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -113,6 +114,15 @@ def test_a_tag_publishes_the_folder_that_make_docs_builds() -> None:
     workflow = (docs.ROOT / ".github/workflows/site.yml").read_text(encoding="utf-8")
     for said in ('tags: ["v*"]', "run: make docs\n", "path: build/site\n", "actions/deploy-pages"):
         assert said in workflow
+
+
+def test_language_models_find_the_pages(index: Path) -> None:
+    text = (index.parent / "llms.txt").read_text(encoding="utf-8")
+    assert text.startswith("# regard\n\n> Self-attention made visible")
+    found = re.findall(r"^- \[([^]]+)\]\(([^)]+)\): (.+)$", text, re.MULTILINE)
+    assert len(found) == len(re.findall(r"^- ", text, re.MULTILINE)) > 60
+    assert [address for _, address, _ in found if not (index.parent / address).is_file()] == []
+    assert "## The course" in text
 
 
 def test_every_public_name_and_every_command_is_described(

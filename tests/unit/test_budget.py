@@ -10,7 +10,7 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 BUDGET = {
     "blocks": (1_680, 16),
     "checkpoints": (2_020, 0),
-    "cli": (2_786, 0),
+    "cli": (2_826, 0),
     "concordance": (3_103, 12),
     "core": (2_804, 29),
     "data": (910, 3),
@@ -25,7 +25,7 @@ BUDGET = {
     "scaling": (460, 4),
     "serving": (2_104, 3),
     "text": (3_075, 9),
-    "tracing": (9_142, 63),
+    "tracing": (9_150, 63),
     "training": (4_120, 20),
     "views": (3_120, 7),
     "words": (390, 3),

@@ -5,13 +5,17 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from regard.cli._input import as_typed, count_lines, load_model, read_lines, read_texts
-from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, option
+from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
 from regard.cli._output import PassedOver, Progress, check_table, console, print_json, say
+from regard.cli._usage import typed_names
 from regard.core.errors import InputError
 
 
 def heads(
+    ctx: typer.Context,
     text: str | None = argument("TEXT", "A text; - reads it from stdin.", None),
     file: Path | None = option("--file -f FILE", "A file, one text a line; - reads stdin."),
     repeat: int | None = option("--repeat N", "Read N sequences of random tokens, each repeated once."),
@@ -22,6 +26,7 @@ def heads(
     kind: Kind | None = KIND,
     layer: int | None = option("--layer -l N", "This layer only; -1 is the last."),
     head: int | None = option("--head -n N", "This head only; with --layer, its whole card."),
+    statistics: bool = flag("--statistics", "Numbers instead: how widely, how far each head looks."),
     threshold: float = option("--threshold X", "The lower end of the interval must exceed this.", 0.1),
     seed: int = option("--seed N", "The seed of the random draws.", 0),
     output: Path | None = option("--output -o FILE", "Write a .parquet, .csv, .tsv, .json or .jsonl file."),
@@ -34,7 +39,13 @@ def heads(
     pattern would give them. A head gets a pattern's name if the lower end of the effect's bootstrap interval
     exceeds the threshold; otherwise "-". Captured is the keys' share of all attention; next is the second
     strongest pattern.
+
+    With --statistics: means over the tokens of TEXT, such as the entropy, the distance, and the weight on the
+    token before; -o writes all of them.
     """
+    if statistics:
+        _statistics(ctx, text, target, kind, layer, output, model, as_json)
+        return
     if sum(each is not None for each in (text, file, repeat)) != 1:
         raise InputError("give a TEXT, a --file or --repeat, and one of them only.")
     if target is not None and text is None:
@@ -83,6 +94,45 @@ def heads(
         print_json(table.to_json())
     elif output is None:
         console().print(table)
+
+
+_OF_NAMES = ("file", "repeat", "target_file", "head")
+"""Options that say over what heads are named, or which."""
+
+
+def _statistics(
+    ctx: typer.Context,
+    text: str | None,
+    target: str | None,
+    kind: Kind | None,
+    layer: int | None,
+    output: Path | None,
+    model: str,
+    as_json: bool,
+) -> None:
+    """Numbers of every head, in a table for each kind of attention."""
+    given = [name for name in _OF_NAMES if ctx.params[name] is not None]
+    if given:
+        typed = typed_names(ctx.command.params)[given[0]]
+        raise InputError(f"{typed} must be left out with --statistics, which are of one TEXT.")
+    if text is None:
+        raise InputError("--statistics are of a TEXT; got none.")
+    check_table(output)
+    [text] = read_texts([text])
+    loaded = load_model(model)
+    trace = loaded.trace(text, target=None if target is None else as_typed(target))
+    kinds = trace.kinds if kind is None else (trace.kind(kind.value),)
+    found = [trace.statistics(each, layers=layer) for each in kinds]
+    if output is not None:
+        if len(found) > 1:
+            raise InputError(f"--output takes one kind of attention; give --kind: {' or '.join(kinds)}.")
+        found[0].write(output)
+    if as_json:
+        rows = ({"kind": each.kind, **row} for each in found for row in each.to_rows())
+        print_json([{name: None if value != value else value for name, value in row.items()} for row in rows])
+    elif output is None:
+        for each in found:
+            console().print(each)
 
 
 class _Numbered:

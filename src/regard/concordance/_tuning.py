@@ -56,7 +56,7 @@ def read_judged(path: Path) -> Judged:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         if path.name.endswith(".data.txt"):
-            gold = path.with_name(path.name.replace(".data.txt", ".gold.txt")).read_text().split()
+            gold = path.with_name(path.name.replace(".data.txt", ".gold.txt")).read_text("utf-8").split()
             for line, answer in zip(lines, gold, strict=True):
                 word, _, places, *sentences = line.split("\t")
                 for place, sentence in zip(places.split("-"), sentences, strict=True):

@@ -1,9 +1,11 @@
 """What a run leaves: a model in a folder that regard and transformers load, and its card."""
 
 import json
+import os
 import platform
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -234,7 +236,7 @@ def check_model(run: Run, module: nn.Module) -> None:
             write(Path(place, "whole"))
             # A link too: there are file systems without.
             link = Path(place, "link")
-            link.symlink_to("whole")
+            link.symlink_to("whole", target_is_directory=True)
             load_checkpoint(link)
 
     run.ranks.together(rehearse)
@@ -271,14 +273,22 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
         if target.exists():  # the run was killed after this, and did the step again
             target = above / f"step-{step}-again"
         write_into(target)
-        # A link is replaced in one step, unlike a folder.
-        other = run.folder / f".{MODEL}.tmp"
-        other.unlink(missing_ok=True)
-        other.symlink_to(target.relative_to(run.folder))
-        other.replace(link)
+        _point(link, target)
         _remove_others(above, link)
 
     run.ranks.together(write)
+
+
+def _point(link: Path, target: Path) -> None:
+    """Have the link lead to this folder: a link is replaced in one step, unlike a folder."""
+    other = link.with_name(f".{link.name}.tmp")
+    if os.name == "nt":  # where a link to a folder goes like a folder, and nothing takes its place
+        for each in (other, link):
+            with suppress(FileNotFoundError):
+                each.rmdir()
+    other.unlink(missing_ok=True)
+    other.symlink_to(target.relative_to(link.parent), target_is_directory=True)
+    other.replace(link)
 
 
 def _remove_others(above: Path, link: Path) -> None:

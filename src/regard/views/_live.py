@@ -369,7 +369,7 @@ class Measured:
         if asked[1] == "norm":
             found = weights(queries)[:, : layer.shape[1]] * layer[head]
         else:
-            found = layer[head if len(layer) > 1 else 0][queries]
+            found = layer[min(head, len(layer) - 1)][queries]  # one for all heads, or one each
         return found
 
     def _known(self, asked: _Name) -> tuple[MeasureRecord, npt.NDArray[np.float32]]:

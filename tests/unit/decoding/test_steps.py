@@ -243,6 +243,10 @@ def test_a_stop_across_tokens() -> None:
     assert [pieces.settled(ids[:n]) for n in range(4, len(ids) + 1)] == ["the ", "the E", "the EN", "the EN"]
     assert [pieces.has_stop(ids[:n]) for n in range(4, len(ids) + 1)] == [False] * 3 + [True]
     assert pieces.text(ids) == "the EN"
+    # Of a beginning that was given, a stop may take all but its last character, and none that was there.
+    [begun] = tokenizer.bulk.pieces(["the E"])
+    assert Pieces(tokenizer, (), ("e EN",), begun).text(ids[len(begun) :]) == "th"
+    assert Pieces(tokenizer, (), ("e E", "he"), begun).text(ids[len(begun) :]) == "the END of"
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,12 @@ def test_it_is_usable_where_it_was_made_on_the_meta_device() -> None:
     assert on_meta.apply(projected().to("meta")).shape == (BATCH, HEADS, N, HEAD_DIM)
 
 
+def test_a_head_of_one_pair_turns() -> None:
+    q = torch.tensor([[[[1.0, 0.0]] * 2]])
+    rotation = Rotary(2, base=10.0).rotation(torch.arange(2)[None], dtype=torch.float32)
+    assert torch.allclose(rotation.apply(q)[0, 0, 1], torch.tensor([math.cos(1.0), math.sin(1.0)]))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

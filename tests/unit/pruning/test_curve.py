@@ -213,6 +213,9 @@ def test_written_as_json_and_csv(tmp_path: Path) -> None:
         ["0", "0.00", "M"],
         ["3", "0.00", "M"],
     ]
+    PruningCurve((a_point(removed={"encoder": {0: (1, 2)}}),)).write(tmp_path / "one_kind.csv")
+    with (tmp_path / "one_kind.csv").open(encoding="utf-8", newline="") as file:
+        assert next(csv.DictReader(file))["removed"] == "0.1 0.2"
     with pytest.raises(InputError, match=r"output must end in .csv, .*; got .curve.txt"):
         curve.write(tmp_path / "curve.txt")
     with pytest.raises(OutputError):

@@ -8,6 +8,7 @@ from regard.core.errors import InputError
 from regard.models import Kind
 from regard.tracing.patterns import (
     FEWEST_UNITS,
+    RULE,
     Broadcast,
     DelimiterSink,
     DuplicateToken,
@@ -20,13 +21,9 @@ from regard.tracing.patterns import (
     query_draws,
 )
 from regard.tracing.record import Trace
-from regard.views import claims
 
 MOST_WEIGHTS, MOST_OF_A_WIDGET = 1 << 25, 1 << 22
 """Weights that are read to name heads: a page of 512 tokens takes 0.3 s for them, a widget less than 0.1."""
-
-THRESHOLD, LEVEL, RESAMPLES, SEED = claims()["effect"], 0.95, 400, 0
-"""How surely a head follows a pattern that it is named by: see `HeadOptions`."""
 
 ONE_TEXT = (
     "What each head does on this text, and how many do it. The effect of a head is the share of its "
@@ -46,12 +43,7 @@ def names_of(trace: Trace, most: int) -> Mapping[str, Any]:
     kinds = [kind for kind in trace.kinds if _is_told(trace, kind)]
     if sum(weights_of(trace, kind) for kind in kinds) > most:
         return {"said": MANY, "patterns": [], "kinds": {}}
-    tables = {
-        kind: heads_of_trace(
-            trace, kind=kind, threshold=THRESHOLD, level=LEVEL, resamples=RESAMPLES, seed=SEED
-        )
-        for kind in kinds
-    }
+    tables = {kind: heads_of_trace(trace, kind=kind) for kind in kinds}
     named: dict[Kind, list[list[list[dict[str, Any]]]]] = {}
     for kind, table in tables.items():
         layers: dict[int, list[list[dict[str, Any]]]] = {}
@@ -98,22 +90,22 @@ def live_names(kind: Kind) -> dict[str, Any]:
     patterns = default_patterns(kind)
     names = [each.name for each in patterns]
     # JSON has no whole numbers of 128 bits.
-    start: dict[str, Any] = dict(query_draws(SEED).bit_generator.state["state"])
+    start: dict[str, Any] = dict(query_draws(RULE.seed).bit_generator.state["state"])
     return {
         "patterns": [
             {
                 "name": each.name,
                 "detail": each.detail,
                 "says": each.says,
-                "tail": (1 - LEVEL) / names.count(each.name) / 2,
+                "tail": (1 - RULE.level) / names.count(each.name) / 2,
                 "rule": _rule(each),
             }
             for each in patterns
         ],
         "said": {"one": ONE_TEXT, "few": FEW, "many": MANY},
         "most": MOST_WEIGHTS,
-        "threshold": THRESHOLD,
-        "resamples": RESAMPLES,
+        "threshold": RULE.threshold,
+        "resamples": RULE.resamples,
         "fewest": FEWEST_UNITS,
         "draws": {name: hex(number) for name, number in start.items()},
     }

@@ -16,4 +16,5 @@ from regard.tracing.patterns._patterns import (
     Sides,
     default_patterns,
 )
+from regard.tracing.patterns._rule import RULE
 from regard.tracing.patterns._table import HeadTable

@@ -15,10 +15,10 @@ from regard.models import Kind, Loaded
 from regard.text import Words
 from regard.tracing.patterns._counter import Counter
 from regard.tracing.patterns._patterns import HeadPattern, default_patterns
+from regard.tracing.patterns._rule import RULE
 from regard.tracing.patterns._table import HeadTable
 from regard.tracing.record import KeepPolicy, Trace, check_trace
 from regard.tracing.run import TraceOfRun
-from regard.views import claims
 
 TextOrIds = str | Sequence[str] | Sequence[int] | Tensor | Mapping[str, Any]
 """A text, or a list of its words; or token ids in place of one; or all that a tokenizer gave for it."""
@@ -284,10 +284,10 @@ class _Search:
     layer: int | None = None
     head: int | None = None
     patterns: Patterns = default_patterns
-    threshold: float = claims()["effect"]
-    level: float = 0.95
-    resamples: int = 400
-    seed: int = 0
+    threshold: float = RULE.threshold
+    level: float = RULE.level
+    resamples: int = RULE.resamples
+    seed: int = RULE.seed
 
     def __post_init__(self) -> None:
         check_function("patterns", self.patterns, "from a kind of attention to its patterns")

@@ -1,7 +1,8 @@
 """Statistics of every head against loops over the trace's own weights, the sets of tokens written by hand."""
 
+import json
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor
 from regard.core import AttentionInputs
 from regard.core.errors import InputError
 from regard.tracing import AttentionTrace, KeepPolicy, Statistics, Trace, trace_ids, trace_read, trace_text
+from regard.views._assets import read
 from tolerances import FP32_OF_LARGEST, VARIANCE_OF_DISTANCE, WEIGHTS, assert_close_to_largest
 from unit.models import tiny
 from unit.tracing.conftest import make_loaded, make_tokenizer
@@ -337,3 +339,13 @@ def test_it_shows_itself(trace: Trace) -> None:
     assert len(found.to_pandas()) == 6
     assert found.to_rows()[5]["to_special"] == pytest.approx(float(found.mean("to_special")[1, 2]))
     assert "<pre" in found._repr_html_()
+
+
+def test_the_page_says_what_each_quantity_is() -> None:
+    told = json.loads(read("statistics.json"))
+    named = [each["name"] for each in told]
+    others = {"kind", "layers", "tokens", "key_tokens", "largest_at", "received", "top_weights", "top_keys"}
+    quantities = {field.name for field in fields(Statistics)} - others
+    assert set(named) == quantities | {"divergence", "compared"}  # of two texts: see the difference
+    assert len(named) == len(set(named))
+    assert all(each["label"] and each["says"] for each in told)

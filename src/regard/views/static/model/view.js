@@ -5,8 +5,9 @@ import { make } from "../base/dom.js";
 import { makeNames } from "../base/names.js";
 import { oneOf } from "../base/state.js";
 import { makeDrawn, makeSaid } from "../heads/drawn.js";
+import STATISTICS from "../statistics.json";
 import { Detail, makeNumbers } from "./detail.js";
-import { HeadStatistics, STATISTICS } from "./statistics.js";
+import { HeadStatistics } from "./statistics.js";
 import { makeWall } from "./wall.js";
 
 const ORDERS = [
