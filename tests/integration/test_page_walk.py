@@ -1,5 +1,6 @@
 """The walk on the space bar, and the bars of "Why?": each card has its address, and true numbers."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from integration.live_models import live_model
 from regard.checkpoints import DEFAULT_MODEL, find
 from regard.tracing.pages._instead import instead_of
 from regard.views import render_page
+from regard.views._assets import read
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -314,6 +316,19 @@ def test_what_a_page_does_not_hold_is_said(open_page: OpenPage, tmp_path: Path) 
     expect(page.locator(".walk-picture")).to_contain_text("is not on this page")
     page.keyboard.press("Space")
     expect(page.locator(".offers li")).not_to_have_count(0)
+
+
+def test_its_address_opens_one_sentence_of_a_page_of_two(open_page: OpenPage, tmp_path: Path) -> None:
+    model, (ready, *_) = live_model(tmp_path / "bert", "bert"), json.loads(read("ready.json"))
+    model.live_page(ready["text"]).write(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", start=True)
+    expect(page.locator(".walk")).to_have_count(0)
+    page = open_page(tmp_path / "page.html", "#walk=3", start=True)
+    expect(page.locator(".walk-count")).to_have_text("3 of 8")
+    expect(page.locator(".offers")).to_be_visible()
+    assert "against=" in page.url
+    page.reload()
+    expect(page.locator(".walk-count")).to_have_text("3 of 8")
 
 
 def test_in_a_live_page_the_field_is_away(open_page: OpenPage, tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ const edits = { off: [], weights: [] };
 // A ready sentence opens on both; a decoder reads no word before those in which they differ.
 const ownAgainst =
   (kind === "encoder" && side.pair === null && READY.find(({ text }) => text === side.text)?.other) || null;
-let against = ownAgainst; // a second text, which the front door shows with the first
+const isWalk = new URLSearchParams(location.hash.slice(1)).has("walk"); // it is through one sentence
+let against = isWalk ? null : ownAgainst; // a second text, which the front door shows with the first
 let address = null; // what is chosen, where the browser does not keep it
 let arriving = null; // an address whose sentence is not there yet
 let gone = new AbortController();
