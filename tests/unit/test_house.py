@@ -55,7 +55,10 @@ def test_what_is_said_of_a_family_is_in_its_file() -> None:
 def test_what_is_named_is_there() -> None:
     named = re.findall(r"`([a-z_]+/[\w/]*(?:\.py|\.js)?)`", PAGE)
     assert len(named) > 20
-    assert [each for each in named if not (SRC / each).exists()] == []
+    assert [each for each in named if not (SRC / each).exists() and not (ROOT / each).exists()] == []
+    others = re.findall(r"`((?:tests|docs|[a-z_]+)/[\w/]+\.(?:md|json|py))`", PAGE)
+    assert len(others) > 20
+    assert [each for each in others if not (SRC / each).exists() and not (ROOT / each).exists()] == []
 
 
 def test_a_text_passes_through_what_the_picture_shows() -> None:

@@ -39,7 +39,7 @@ MEASURES: Final = ("g2", "log_ratio", "log_dice", "mi", "mi3", "t")
 
 _BAR: Final = 24
 _CELLS: Final = 40
-"""Of a plot of dispersion."""
+"""The width of a plot of dispersion, in characters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -378,7 +378,7 @@ def _compared(
 
 
 def _p(g2: float) -> float:
-    """Of a log-likelihood, by chi squared with one degree of freedom."""
+    """The p-value of a log-likelihood, by chi squared with one degree of freedom."""
     return math.erfc(math.sqrt(abs(g2) / 2))
 
 

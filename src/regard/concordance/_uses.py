@@ -115,8 +115,8 @@ def places(store: Store, found: Found) -> list[Place]:
 
 
 def bodies(store: Store, runs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, str, int, int]]:
-    """Of texts from one to another, with what stands around them: where the first begins in that; that; where
-    it begins in the document; and where the last begins in it.
+    """Each run of texts with what stands around it: where its first text begins in that, that text itself,
+    where it begins in the document, and where the run's last text begins in it.
     """
     wanted = {text for a, b in runs for text in range(a - 1, b + 2)}
     query = "SELECT t.id, doc, start, body FROM json_each(?) w CROSS JOIN text t ON t.id = w.value"

@@ -78,7 +78,7 @@ class UsageEmbedder:
         return vectors
 
     def of(self, texts: Sequence[str], at: NDArray[np.int64]) -> Vectors:
-        """The vectors of the words at (uses, 3): text, start, stop; 0 where the tokenizer left nothing."""
+        """One vector a row of `at`, (text, start, stop); zeros where the tokenizer drops the word."""
         out = summed(self._embedder, texts, at)
         # In float64: of float32 the squares may be infinite, or nothing.
         out /= np.maximum(np.linalg.norm(out.astype(float), axis=1, keepdims=True), np.finfo(float).tiny)

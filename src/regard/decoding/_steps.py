@@ -141,7 +141,7 @@ class Pieces:
         return bool(self._stops) and self._stop_in(self._read(ids)[self._skipped :]) is not None
 
     def settled(self, ids: Sequence[int]) -> str:
-        """What of it stays, whatever follows: no part of a character, nor of what may become a stop."""
+        """The prefix that can be shown now: it ends in no half character and no possible start of a stop."""
         end = len(ids)
         while end and self._is_byte(ids[end - 1]):
             end -= 1

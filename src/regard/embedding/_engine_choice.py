@@ -96,7 +96,7 @@ def choose_engine(
 
 
 def _of(network: Network, layers: Sequence[int], precision: Precision) -> _Choice:
-    """What was asked for."""
+    """The network in one precision, or an error that says why it cannot be had here."""
     if precision in _FLOATS:
         own = _as(network, _FLOATS[precision], precision)
         narrow, kernel = _in_floats(own, layers, precision)

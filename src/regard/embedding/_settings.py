@@ -212,7 +212,7 @@ _GGUF_POOLINGS: Final[Mapping[int, Kind]] = MappingProxyType({1: "mean", 2: "cls
 
 
 def _of_gguf(file: Path) -> SentenceSettings:
-    """Of a GGUF file: the pooling that it names, or as of a folder that names none."""
+    """The settings of a GGUF file: the pooling that it names, or that of a folder that names none."""
     fields = open_gguf(file).fields
     start = fields.get("general.architecture")
     number = fields.get(f"{start}.pooling_type", 0)

@@ -189,8 +189,8 @@ class FamilyConfig:
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments that no one field gives; `read` are the others. Here too other architectures are
-        refused."""
+        """The arguments that no single field gives, next to `read`, those that fields gave. It refuses other
+        architectures."""
         return {}
 
     def to_hf(self) -> dict[str, Any]:

@@ -323,7 +323,7 @@ class Feed:
         return len(examples), sum(int(examples.lengths(name).sum()) for name in self.form.columns)
 
     def batch(self, picked: Picked, epoch: int, number: int) -> Batch:
-        """A micro-batch; of None one without a target, for a process that has no more.
+        """A micro-batch. For None an empty one: this process has run out of rows, but takes part in the step.
 
         Its random numbers depend on the seed, the epoch and its number over all processes: so they do not
         depend on how many processes there are.

@@ -131,7 +131,7 @@ _ON_DEVICE = 2**28
 def language_sums(
     network: Transformer, state: Tensor, labels: Tensor, loss: Sum = cross_entropy
 ) -> dict[str, Tensor]:
-    """The loss of a network that learns; of one that is scored, plain cross-entropy and how many were right.
+    """In training the loss; when scoring, plain cross-entropy and how many were right.
 
     The head of the network reads the last hidden state, (rows, N, d_model), where labels, int64 (rows, N),
     hold a target.

@@ -96,9 +96,8 @@ class Ranks:
         if self._store is None:
             return error
         if not isinstance(error, OtherProcessError):
-            # Who keeps the store may stand still, or be gone: torchrun, which says nothing here, or the first
-            # process, which had its say.
-            # So the question is asked in a thread, which may be left behind.
+            # The process that keeps the store (torchrun, or the first process) may hang, or be gone. So a
+            # thread asks it, and may be left behind.
             answers: list[int] = []
 
             def ask() -> None:

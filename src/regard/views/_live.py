@@ -361,8 +361,8 @@ class Measured:
         queries: npt.NDArray[np.int64],
         weights: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.floating[Any]]],
     ) -> npt.NDArray[np.floating[Any]]:
-        """Of some queries of a head, (len(queries), keys); `weights` gives theirs. NotKept where not worked
-        out.
+        """Rows of some queries of a head, (len(queries), keys); `weights` gives theirs. NotKept where they
+        are not worked out.
         """
         _, layer = self._known(asked)
         found: npt.NDArray[np.floating[Any]]

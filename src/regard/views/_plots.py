@@ -73,7 +73,7 @@ class Picture(ABC):
 
     @abstractmethod
     def _sheet(self) -> Sheet:
-        """It as shapes."""
+        """The axis as shapes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +175,7 @@ class _Axis:
 
 
 class _LogAxis(_Axis):
-    """The same by logarithms: powers of ten are written, or of two where they span less than two of ten."""
+    """An axis by logarithms. It names powers of ten, or of two over less than two powers of ten."""
 
     def at(self, value: float) -> float:
         share = math.log(value / self.low) / math.log(self.high / self.low)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Names, and no files: whoever opens the picture has one of them, and the texts stay texts.
+# Font names, not embedded fonts, so that text stays selectable.
 FONTS: str = drawing()["fonts"]
 BASELINE: float = drawing()["baseline"]
 """The share of a text's size from its middle line to the line that letters stand on."""

@@ -22,7 +22,7 @@ from regard.core.wording import DOWNLOAD_AGAIN
 MAGIC: Final = b"GGUF"
 
 _VERSIONS: Final = (2, 3)
-"""Of these a little-endian file is laid out in the same way. The first version had counts of 32 bits."""
+"""Versions whose little-endian files are laid out alike. The first version had counts of 32 bits."""
 
 _ALIGNMENT: Final = 32
 """What offsets are multiples of, in bytes, where `general.alignment` does not say."""

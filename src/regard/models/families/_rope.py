@@ -104,7 +104,7 @@ class _File:
     original: int | None
 
     def empty(self, path: str) -> Fields:
-        """An object that is not there."""
+        """Stands for a missing object at `path`: it has no fields."""
         return Fields(file=self.fields.file, values={}, path=path)
 
 

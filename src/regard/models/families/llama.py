@@ -365,7 +365,7 @@ def gguf_vocabulary(fields: Fields, file: GGUFFile) -> dict[str, Any]:
 
 
 def _gguf_llama(fields: Fields, file: GGUFFile) -> dict[str, Any]:
-    """Of Llama the tensors say whether there are biases, too."""
+    """The fields of Llama, whose tensors also say whether there are biases."""
     names = file.names()
     fields.expect("expert_used_count", (0,), default=0)
     return gguf_sizes(fields, file) | {

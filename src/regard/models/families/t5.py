@@ -106,7 +106,7 @@ class T5Config(FamilyConfig):
         fields.expect("is_encoder_decoder", (True, False) if not has_decoder else (True,), default=True)
         fields.expect("is_decoder", (False,), default=False)
         activation, is_gated = _activation(fields)
-        # Of T5 1.1 and FLAN-T5 the field says that outputs are not scaled; that is what it stands for since
+        # In T5 1.1 and FLAN-T5 the field says that outputs are not scaled; that is what it stands for since
         # transformers 5, which has a field for it. Whether the layer is tied, the stored tensors show.
         tied = fields.get("tie_word_embeddings", bool, True)
         return {

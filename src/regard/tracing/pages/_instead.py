@@ -46,7 +46,7 @@ def _alike(one: str, *others: str) -> bool:
 
 
 def _cosines(loaded: Loaded, kind: StackKind, ids: list[int]) -> Tensor:
-    """Of every row of the table to the mean of some of them."""
+    """The cosine of every row of the table with the mean of some of them."""
     stack = loaded.network.stack(kind)
     assert stack is not None, f"no {kind} in a network that has one"
     rows, device = stack.embeddings.tokens, next(loaded.network.parameters()).device

@@ -18,7 +18,7 @@ _BACK = 64
 """Tokens that a text may lose at its end, as it is typed over, and is still read on."""
 
 _MOST_TOKENS = 4096
-"""Of all texts that are kept: of SmolLM2 their keys and values take 190 MB."""
+"""The tokens of all texts that are kept; with SmolLM2 their keys and values take 190 MB."""
 
 
 class Said(NamedTuple):
@@ -63,7 +63,7 @@ class _Whole:
 
     @torch.no_grad()
     def logits(self, ids: Sequence[int]) -> Tensor:
-        """Of the next token, in float64."""
+        """The logits of the next token, in float64."""
         logits: Tensor = self._loaded.network(torch.tensor([ids])).logits[0, -1]
         return logits.double()
 
@@ -97,7 +97,7 @@ class _Read:
         return len(self.ids) - (same := self.shared(ids)) <= min(_BACK, same)
 
     def logits(self, ids: Sequence[int]) -> Tensor:
-        """Of the next token, in float64."""
+        """The logits of the next token, in float64."""
         return self._read(ids).logits
 
     def said(self, encoding: Encoding) -> Said:
