@@ -88,7 +88,7 @@ def test_look_writes_a_page_and_prints_its_path(run: Run, tmp_path: Path) -> Non
     done = run("look", FISHING, "-o", str(path))
     assert done == (0, f"{path}\n", "There is no display here: open this file in a browser.\n")
     html = path.read_text(encoding="utf-8")
-    assert len(html.encode()) < 505e3  # what the README's sentence takes
+    assert len(html.encode()) < 515e3  # what the README's sentence takes
     assert html.startswith("<!DOCTYPE html>")
     assert facts_of(html)["sides"]["encoder"]["text"] == FISHING
     assert html.rstrip().endswith("</html>")

@@ -81,7 +81,7 @@ def test_parameters() -> None:
 @pytest.mark.parametrize("kind", [FeedForward, GatedFeedForward])
 def test_an_unknown_activation(kind: type) -> None:
     with pytest.raises(
-        InputError, match=r"activation must be one of gelu, gelu_fast, .*; got 'gelo'\. regard\.lens"
+        InputError, match=r"one of gelu, gelu_fast, .*; got 'gelo'\. Did you mean 'gelu'\? regard\.lens"
     ):
         kind(3, 5, activation="gelo")
     with pytest.raises(InputError, match=r"activation must be one of .*; got 'GELU'"):

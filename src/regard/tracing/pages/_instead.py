@@ -23,7 +23,7 @@ def other_words(trace: Trace, token: int) -> list[str]:
     the cosine of their learned embeddings, and then the word of the text that is least like it.
 
     Raises:
-        InputError: a token that is in no word.
+        InputError: a token that is in no word; a model under the lens, whose table regard does not know.
     """
     word, loaded = word_at(trace, token), trace.require_model()
     (kind,) = loaded.network.prefixes
@@ -48,7 +48,8 @@ def _alike(one: str, *others: str) -> bool:
 def _cosines(loaded: Loaded, kind: StackKind, ids: list[int]) -> Tensor:
     """The cosine of every row of the table with the mean of some of them."""
     stack = loaded.network.stack(kind)
-    assert stack is not None, f"no {kind} in a network that has one"
+    if stack is None:
+        raise InputError("other words need the embeddings of a model that regard builds; a lens has none.")
     rows, device = stack.embeddings.tokens, next(loaded.network.parameters()).device
     found = torch.empty(rows.num_embeddings)
     with torch.no_grad():

@@ -145,7 +145,7 @@ def _without(trace: Trace, start: _Start) -> dict[str, Any]:
     if (apart := words_apart(trace)) is not None:
         with suppress(InputError):  # of a model whose scores cannot be written
             without.append({"kind": kind, "unseen": key} | left_by(trace, unseen_word(trace, key)))
-    with suppress(InputError):  # of a pair, or of a word that looks most at itself
+    with suppress(InputError):  # of a pair, of a lens, or of a word that looks most at itself
         instead = here | {"from": query, "to": key, "words": instead_of(trace, layer, head, query, key)}
     return {"without": without, "apart": apart, "why": why, "instead": instead}
 
