@@ -64,7 +64,7 @@ def test_when_an_edit_is_made(name: str, arguments: dict[str, Any], message: str
         ("encoder", regard.Zero("layers.0.output", query=0), "query must be None at 'layers.0.output'"),
         ("encoder", regard.Zero("ffn", layer=2), "layer must be from 0 to 1, or negative .*; got 2"),
         ("encoder", regard.Zero("ffn", layer="input"), "layer must be from 0 to 1, .*; got 'input'"),
-        ("encoder", regard.Zero("residual", layer=3), 'layer must be from 0 to 2, or .*, or "input", .*; got 3'),
+        ("encoder", regard.Zero("residual", layer=3), 'layer must be from 0 to 2, .*, or "input", .*; got 3'),
         ("encoder", regard.Zero("ffn", layer=[0, 0]), "layer must pick each one once"),
         ("encoder", regard.Zero("ffn", layer=[]), r"layer must pick at least one of 2; \[\] picks none"),
         ("encoder", regard.Zero("ffn", layer=True), "layer must be from 0 to 1, .*; got True"),
