@@ -45,7 +45,7 @@ def test_a_page_of_one_head_has_nothing_else(run: Run, tmp_path: Path) -> None:
 def test_a_live_page_is_refused_in_words(run: Run, tmp_path: Path) -> None:
     write_tokenizer(write(tmp_path, "t5"), 31)
     said = refused(run("look", "w1", "--live", "-m", str(tmp_path)), 2)
-    assert "runs models of the families bert, distilbert, gpt2" in said
+    assert "runs models of the families bert, distilbert, gemma2, gemma3_text, gpt2" in said
     assert "without --live" in said
 
 
