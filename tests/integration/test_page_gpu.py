@@ -41,7 +41,8 @@ RUN = """async ({ wanted, gpu, wrong, requests }) => {
         const steps = model.next(request);
         for (;;) {
             const { done, value } = steps.next();
-            if (done) return { ...value, logits: [...value.logits], taken: [...value.taken], how: model.how };
+            const { how } = model.nextWord;
+            if (done) return { ...value, logits: [...value.logits], taken: [...value.taken], how };
             await value;
         }
     };
@@ -54,7 +55,7 @@ RUN = """async ({ wanted, gpu, wrong, requests }) => {
     }
     const answers = [];
     for (const request of requests) {
-        if (request.lose) model.gpu.device.destroy();
+        if (request.lose) model.nextWord.gpu.device.destroy();
         else if (request.greedy) {
             const ids = [...request.ids];
             while (ids.length < request.ids.length + request.greedy) {
@@ -64,7 +65,7 @@ RUN = """async ({ wanted, gpu, wrong, requests }) => {
             answers.push(ids.slice(request.ids.length));
         } else answers.push(await next(request));
     }
-    return { how: model.how, fell: model.fell, answers };
+    return { how: model.nextWord.how, fell: model.nextWord.fell, answers };
 }"""
 
 BLOCKS = "llama in blocks of 4 and 8 bits"

@@ -10,7 +10,7 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 BUDGET = {
     "blocks": (1_680, 16),
     "checkpoints": (2_020, 0),
-    "cli": (2_826, 0),
+    "cli": (2_828, 0),
     "concordance": (3_103, 12),
     "core": (2_804, 29),
     "data": (910, 3),

@@ -164,6 +164,8 @@ def look(
     # The texts before the model, whose import takes seconds; of a run, TEXT2 is a number.
     second = other if form == "compared" else pair
     texts = [] if form == "run" else read_texts([text] if second is None else [text, second])
+    if form == "compared" and texts[0] == texts[1]:
+        raise InputError("TEXT2 must be another text than TEXT: between equal ones nothing differs.")
     target = None if target is None else as_typed(target)
     from regard.views import check_measures
 

@@ -23,6 +23,7 @@ WRONG = [
     *((f"{form} {more} 1", WRITING) for form in ("x", "RUN", "--live") for more in ("--max", "--beams")),
     ("x --png a.svg", "--png writes a file that ends in .png; got 'a.svg'."),
     ("x --svg a.svg -o a.svg", "--output and --svg name the same file"),
+    ("x x", "TEXT2 must be another text than TEXT"),
     ("x --heads 1.", "--heads must be layers and heads such as 3.5,4.1"),
     ("x --only 1.", "--only must be layers and heads"),
     ("x --values 1.", "--values must be layers and heads"),

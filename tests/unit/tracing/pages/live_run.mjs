@@ -41,7 +41,7 @@ try {
       return { error: error.message };
     }
   });
-  answer = { how: model.how, runs };
+  answer = { how: model.nextWord.how, runs };
 } catch (error) {
   answer = { error: error.message };
 }

@@ -8,9 +8,10 @@ import { drag, rowsOf } from "./edits.js";
 import { Gpu } from "./gpu.js";
 import { openKernel } from "./kernel.js";
 import { Naming } from "./naming.js";
+import { NextWord } from "./next_word.js";
 import { Opening } from "./opening.js";
-import { Past } from "./past.js";
 import { LONGEST } from "./reasons.js";
+import { checked } from "./request.js";
 import { Means, neurons, vectors } from "./telling.js";
 import { Workspace } from "./workspace.js";
 
@@ -42,22 +43,9 @@ import { Workspace } from "./workspace.js";
  * @property {import("./naming.js").NamingFacts} names
  * @property {"mean" | "cls" | "last" | null} [pooling]
  *
- * @typedef {object} Request
- * @property {number[]} ids
- * @property {number[]} [types] token types, of a pair; 0 where left out
- * @property {[number, number][]} [off] heads switched off, [layer, head]: their results are 0
- * @property {Dragged[]} [weights]
- * @property {number[]} [unseen] tokens that no other may look at, in any head
- * @property {number[]} [predict] positions of which the head says what it expects there
- * @property {boolean[]} [special] tokens that the model added, for the statistics
- * @property {boolean[]} [marks] tokens that are punctuation, for the names of heads
- * @property {number[]} [units] the word of each token, for the link to open on; without it there is none
- * @property {number[]} [ranks] how much each word says
- * @property {number[]} [about] words that the page opens on, [] for any; and among which it looks, likewise
- * @property {number[]} [among]
- *
- * @typedef {{ logits: Float32Array, taken: Float64Array, rests: number }} Said taken: of each token, over all heads; rests: the
- *   share of attention on the first, the mean of all heads
+ * @typedef {import("./request.js").Request} Request
+ * @typedef {import("./next_word.js").Said} Said
+ * @typedef {import("./past.js").Past} Past
  * @typedef {import("./edits.js").Dragged} Dragged
  * @typedef {import("./telling.js").Neurons} Neurons
  * @typedef {import("./telling.js").Vectors} Vectors
@@ -94,7 +82,6 @@ import { Workspace } from "./workspace.js";
  */
 
 const BEST = 10;
-const CLOSE = 1e-2; // of logits
 const NONE = { places: new Int32Array(), values: new Float32Array(), active: new Int32Array() };
 
 export class LiveModel {
@@ -144,26 +131,7 @@ export class LiveModel {
     this.opening = null;
     /** @type {{ request: Required<Request>, run: Run, text: ReturnType<Naming["of"]> } | null} */
     this.last = null;
-    this.past = new Past(description);
-    /** @type {Gpu | null} */
-    this.gpu = gpu;
-    this.gpuPast = new Past(description);
-    this.isSame = false; // whether the GPU has said the same as this processor
-    this.fell = ""; // why the GPU is not asked any more
-    if (gpu?.failed) this.fall();
-  }
-
-  /** From here on without the GPU. */
-  fall() {
-    this.fell = this.gpu.failed.split("\n", 1)[0];
-    this.gpu.device.destroy();
-    this.gpu = null;
-    return null;
-  }
-
-  /** Who works out the next word. @returns {"webgpu" | "wasm" | "js"} */
-  get how() {
-    return this.gpu ? "webgpu" : this.work.kernel.how;
+    this.nextWord = new NextWord(this, gpu);
   }
 
   /** @param {Request} request @returns {Run} @throws {RangeError} in words, for what cannot be run */
@@ -181,7 +149,7 @@ export class LiveModel {
    * @returns {Generator<number, Run>}
    */
   *steps(request) {
-    const asked = this.checked(request);
+    const asked = checked(request, this.description);
     const { work } = this;
     const { dim, layers, tensors } = this.description;
     work.take(asked.ids.length);
@@ -226,117 +194,12 @@ export class LiveModel {
   }
 
   /**
-   * What the head says after the last token, and what that took from each token; of tokens that were read before, only
-   * what is new is worked out.
+   * What the head says after the last token, and what that took from each token.
    * @param {Request} request
    * @returns {Generator<number | Promise<void>, Said>} waits for what it yields
    */
-  *next(request) {
-    const asked = this.checked(request);
-    const isEdited = [asked.off, asked.unseen, asked.weights].some((edits) => edits.length > 0);
-    return (this.gpu && !isEdited && (yield* this.nextOnGpu(asked))) || (yield* this.nextHere(asked));
-  }
-
-  /**
-   * The same on the GPU; null where it failed. What it says first is compared with what is worked out here.
-   * @param {Required<Request>} asked
-   * @returns {Generator<number | Promise<void>, Said | null>}
-   */
-  *nextOnGpu(asked) {
-    const { work, gpu, gpuPast: past } = this;
-    const { ids } = asked;
-    const first = past.begin(ids, "");
-    if (past.logits) return this.said(past);
-    work.take(ids.length - first);
-    this.embed({ ...asked, ids: ids.slice(first) }, first);
-    /** @type {Awaited<ReturnType<Gpu["read"]>>} */
-    let read = null;
-    yield gpu.read(work.whole(work.x), ids.length - first, first).then((found) => {
-      read = found;
-    });
-    if (read && !this.isSame) {
-      const { logits } = yield* this.nextHere(asked);
-      const apart = read.logits.reduce((most, each, id) => Math.max(most, Math.abs(each - logits[id])), 0);
-      this.isSame = apart <= CLOSE;
-      if (!this.isSame) gpu.failed = `its logits differed by ${apart.toPrecision(2)}`;
-    }
-    if (gpu.failed) return this.fall();
-    past.end(ids);
-    Object.assign(past, read);
-    return this.said(past);
-  }
-
-  /** @param {Required<Request>} asked @returns {Generator<number, Said>} */
-  *nextHere(asked) {
-    const { work, past } = this;
-    const { layers, tensors, dim } = this.description;
-    const { ids, off, unseen, weights } = asked;
-    const first = past.begin(ids, JSON.stringify([off, unseen, weights]));
-    if (first < ids.length || !past.logits) {
-      work.take(ids.length - first, ids.length);
-      this.embed({ ...asked, ids: ids.slice(first) }, first);
-      for (let layer = 0; layer < layers.length; layer += 1) {
-        this.layer(layer, asked, past);
-        yield layer;
-      }
-      past.end(ids);
-      const x = work.read(work.x).slice(-dim);
-      work.take(1);
-      work.write(work.x, x);
-      if (tensors["norm.weight"]) work.norm(work.x, "norm");
-      past.logits = this.logits(work.x);
-    }
-    return this.said(past);
-  }
-
-  /** @param {Past} past @returns {Said} */
-  said({ logits, taken, rests }) {
-    const heads = this.description.layers.reduce((sum, each) => sum + each.heads, 0);
-    return { logits, taken, rests: rests / heads };
-  }
-
-  /** @param {Request} request @returns {Required<Request>} @throws {RangeError} in words */
-  checked({
-    ids,
-    types = [],
-    off = [],
-    weights = [],
-    unseen = [],
-    predict = [],
-    special = [],
-    marks = [],
-    units = [],
-    ranks = [],
-    about = [],
-    among = [],
-  }) {
-    const { vocabulary, positions, layers, head } = this.description;
-    if (ids.length < 1 || ids.length > positions)
-      throw new RangeError(`The model reads 1 to ${positions} tokens; got ${ids.length}.`);
-    const odd = ids.find((id) => !(Number.isInteger(id) && id >= 0 && id < vocabulary));
-    if (odd !== undefined) throw new RangeError(`A token is a number from 0 to ${vocabulary - 1}; got ${odd}.`);
-    for (const [layer, of] of [...off, ...weights.map(({ layer, head: each }) => [layer, each])]) {
-      if (!layers[layer] || !(of >= 0 && of < layers[layer].heads))
-        throw new RangeError(`There is no head ${layer}.${of}.`);
-    }
-    for (const { query } of weights)
-      if (!(query >= 0 && query < ids.length)) throw new RangeError(`There is no token ${query}.`);
-    if (predict.length > 0 && !head)
-      throw new RangeError("This model has no language-model head: it says no next word.");
-    return {
-      ids,
-      types: ids.map((_, at) => types[at] ?? 0),
-      special: ids.map((_, at) => special[at] ?? false),
-      marks: ids.map((_, at) => marks[at] ?? false),
-      units,
-      ranks,
-      about,
-      among,
-      off,
-      weights,
-      unseen,
-      predict,
-    };
+  next(request) {
+    return this.nextWord.read(checked(request, this.description));
   }
 
   /** The first layer that has to be worked out; -1 where the tokens are others. @param {Required<Request>} asked */

@@ -59,8 +59,8 @@ export function serve(port) {
     if (data.open) {
       try {
         session = await Session.open(data.open);
-        how = session.model.how;
-        port.postMessage({ opened: how, fell: session.model.fell });
+        how = session.model.nextWord.how;
+        port.postMessage({ opened: how, fell: session.model.nextWord.fell });
       } catch (error) {
         port.postMessage({ broken: error.message });
       }
@@ -77,8 +77,8 @@ export function serve(port) {
       newest = null;
       try {
         const answer = await session.answer(asked, () => newest !== null);
-        if (how !== session.model.how)
-          port.postMessage({ goesOn: (how = session.model.how), fell: session.model.fell });
+        if (how !== session.model.nextWord.how)
+          port.postMessage({ goesOn: (how = session.model.nextWord.how), fell: session.model.nextWord.fell });
         if (answer) port.postMessage({ number: asked.number, ...answer });
       } catch (error) {
         port.postMessage({ number: asked.number, refused: error.message });
