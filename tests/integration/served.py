@@ -15,6 +15,7 @@ import regard
 from regard.embedding import Passage
 from regard.serving import Settings, app_of, listen, serve
 from regard.serving._engine import Engine
+from regard.serving._jobs import EmbedJob, StepJob
 from unit.models.folders import write, write_tokenizer
 
 PATIENCE_S = 20.0
@@ -50,6 +51,7 @@ class Served:
 
     Attributes:
         computed: how many texts each run of the model had.
+        admitted: how many jobs have been lined up.
         pause: seconds that each run takes besides.
         ended: what `serve` returned, once it has.
     """
@@ -58,6 +60,7 @@ class Served:
         self._app = app_of({"tiny": regard.load(str(folder))}, settings=Settings(**settings))
         self.engine: Engine = self._app.state.service.engines["tiny"]
         self.computed: list[int] = []
+        self.admitted = 0
         self.pause = 0.0
         self.ended: list[str | None] = []
         self._go = threading.Event()
@@ -73,6 +76,8 @@ class Served:
         wait_for(lambda: self.ask("/health/live").status == 200)
         self._real = self.engine.embedder.vectors
         self.engine.embedder.vectors = self._vectors  # type: ignore[method-assign]
+        self._admit = self.engine.queue.admit
+        self.engine.queue.admit = self._admitted  # type: ignore[method-assign]
 
     def _serve(self, on: socket.socket) -> None:
         settings = {"drain_delay": 0.0, "drain": 5.0, "started": lambda: None, "stopping": lambda told: None}
@@ -85,6 +90,10 @@ class Served:
             raise self._fault
         self.computed.append(len(passages))
         return self._real(passages, **named)
+
+    def _admitted(self, job: EmbedJob | StepJob) -> None:
+        self._admit(job)
+        self.admitted += 1
 
     def hold(self) -> None:
         """Let the model wait before its next run."""
@@ -127,9 +136,9 @@ class Served:
 
     def later(self, texts: str | Sequence[str], **fields: object) -> Later:
         """The same, without waiting; it is accepted when this returns."""
-        before = self.engine.queue.tokens
+        before = self.admitted  # not the queue's tokens: they become fewer as soon as a job is read
         later = Later(lambda: self.embed(texts, **fields))
-        wait_for(lambda: self.engine.queue.tokens > before or later.is_done)
+        wait_for(lambda: self.admitted > before or later.is_done)
         return later
 
     def connect(self, sent: bytes = b"") -> socket.socket:

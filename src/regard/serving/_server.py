@@ -136,6 +136,10 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            # Else the kernel keeps megabytes, and what a client takes is seen long after it has taken it.
+            on: socket.socket = transport.get_extra_info("socket")
+            on.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST // 4)
         self.on_message_begin(first=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
