@@ -67,16 +67,22 @@ def by_heads(
     writes what a head begins with; it gives what finds a query's address by its number, and the function's
     other arguments.
     """
+    # Each number of queries at once is a function of its own: all, half, and one.
     together = together_of(target)
     made_by = {count: queries(count) for count in {together, together // 2, 1}}
     function, b = exported(module, "attend", PTR, PTR, PTR, I64, I64, PTR)
     qkv, context, runs, count, heads, scratch = function.args
+    # Floats of a token's queries over all heads; keys, and then values, lie behind them.
     size = b.mul(heads, whole(head_dim))
     step = b.mul(size, whole(3))
+    # `begun`: tokens of all runs before this one.
     with summing(b, count, 1, [whole(0)]) as (number, (begun,), out):
+        # A run is a number of texts of the same length: (texts, tokens of each).
         texts, length = (load(b, runs, b.add(b.mul(number, whole(2)), whole(at)), I64) for at in (0, 1))
         with loop(b, whole(0), texts, whole(1)) as text, loop(b, whole(0), heads, whole(1)) as head:
             token, entry = b.add(begun, b.mul(text, length)), b.mul(head, whole(head_dim))
+            # qkv: (tokens, 3, heads, head_dim); here the first token of the text, its queries, this
+            # head.
             own = place(b, qkv, b.add(b.mul(token, step), entry), F32)
             here = Head(
                 queries=own,
@@ -90,6 +96,7 @@ def by_heads(
             )
             query_at, arguments = begin(b, here)
 
+            # The defaults hold on to the values of this head's block while the function is written.
             def run(
                 count: int,
                 first: Any,
@@ -109,17 +116,23 @@ def _some_at_a_time(b: Any, length: Any, together: int, run: Callable[[int, Any]
     """What is left at the end is worked out by as many as there are or by half of them, which begin earlier:
     some contexts are then made twice, with the same result."""
     half = whole(together // 2)
+    # Full groups first, then the rest of length % together.
     left = b.srem(length, whole(together))
     done = b.sub(length, left)
     with loop(b, whole(0), done, whole(together)) as query:
         run(together, query)
     with b.if_then(b.icmp_signed("!=", left, whole(0))):
+        # More than half is left, and there are full groups before: one more full group that ends with
+        # the last query.
         fits = b.and_(b.icmp_signed("<", half, left), b.icmp_signed("<", whole(0), done))
         with b.if_else(fits) as (as_many, fewer):
             with as_many:
                 run(together, b.sub(length, whole(together)))
+            # At most half is left, or no full group was there; groups of half as many do if the text has
+            # so many tokens.
             with fewer, b.if_else(b.icmp_signed("<=", half, length)) as (halves, one_by_one):
                 with halves, loop(b, done, length, half) as query:
+                    # The last of these groups ends with the last query, too.
                     last = b.sub(length, half)
                     run(together // 2, b.select(b.icmp_signed("<", query, last), query, last))
                 with one_by_one, loop(b, whole(0), length, whole(1)) as query:
@@ -131,7 +144,8 @@ _one_at_a_time = Lock()
 
 def attend_by(attention: Attention, target: Target, head_dim: int) -> Callable[..., None]:
     """The kernel of one that takes such heads; compiled once a process, which takes some 0.1 s."""
-    with _one_at_a_time:  # threads that begin together wait for the first to have it compiled
+    # A cache alone would let threads that begin together compile the same kernel each.
+    with _one_at_a_time:
         return _attend_by(attention, target, head_dim)
 
 

@@ -66,8 +66,10 @@ def unpack(target: Target, kind: BlockType) -> Any:
     (job,) = function.args
     told = _told(b, job, UNPACK)
     blocks, out = b.inttoptr(told["blocks"], PTR), b.inttoptr(told["out"], PTR)
+    # One branch a block: the numbers are worked out in one way, and stored in one of two.
     rounds = b.icmp_signed("!=", told["half"], whole(0))
     with _taking(b, job, told["rows"]) as (start, stop):
+        # Rows become blocks: they lie one after the other without gaps.
         first, last = (b.mul(each, told["count"]) for each in (start, stop))
         with loop(b, first, last, whole(1)) as number:
             at = place(b, blocks, b.mul(number, whole(kind.size)), I8)
@@ -95,14 +97,17 @@ def product(target: Target, kind: BlockType) -> Any:
     tile_of = {rows: _tile(module, target, kind, rows) for rows in range(1, _ROWS + 1)}
     function, b = exported(module, "product", PTR)
     (job,) = function.args
+    # The job is one array of whole numbers, so that a thread gets one argument.
     told = _told(b, job, PRODUCT)
     x, blocks, bias, out = (b.inttoptr(told[name], PTR) for name in ("x", "blocks", "bias", "out"))
     width, count = told["width"], told["count"]
     depth = b.mul(count, whole(kind.entries))
+    # A column of the result is a row of the weight.
     with _taking(b, job, width) as (start, stop), loop(b, start, stop, whole(1)) as column:
         own = place(b, blocks, b.mul(column, b.mul(count, whole(kind.size))), I8)
         begun = load(b, bias, column, F32)
 
+        # All rows of x, some at a time, while this row of the weight is in the cache.
         def tile(rows: int, row: Any) -> None:
             given = place(b, x, b.mul(row, depth), F32)
             to = place(b, out, b.add(b.mul(row, width), column), F32)
@@ -124,6 +129,7 @@ def _tile(module: Any, target: Target, kind: BlockType, rows: int) -> Any:
     with carrying(b, whole(0), count, whole(1), [zeros(floats)] * (2 * rows)) as (number, sums, out_sums):
         at = place(b, blocks, b.mul(number, whole(kind.size)), I8)
         entry = b.mul(number, whole(kind.entries))
+        # (rows, 2): the sums of even and of odd registers.
         made = list(sums)
         for turn, each in enumerate(kind.numbers(Block(module, b, target.lanes, at))):
             place_of = b.add(entry, whole(turn * target.lanes))
@@ -132,6 +138,7 @@ def _tile(module: Any, target: Target, kind: BlockType, rows: int) -> Any:
                 made[mine] = fma(module, b, each, load(b, of_x[row], place_of, floats), made[mine])
         out_sums += made
     for row in range(rows):
+        # Even and odd, then lanes, then the bias.
         total = over_lanes(b, b.fadd(*out_sums[2 * row : 2 * row + 2]), lambda b, *two: b.fadd(*two))
         store(b, b.fadd(total, begun), out, b.mul(whole(row), width))
     b.ret_void()
@@ -149,9 +156,11 @@ def _taking(b: Any, job: Any, count: Any) -> Iterator[tuple[Any, Any]]:
     take, work, done = (b.append_basic_block() for _ in range(3))
     b.branch(take)
     b.position_at_end(take)
+    # An atomic addition hands each portion to one thread; the order between threads does not matter.
     start = b.mul(b.atomic_rmw("add", job, whole(1), "monotonic"), whole(_PORTION))
     b.cbranch(b.icmp_signed("<", start, count), work, done)
     b.position_at_end(work)
+    # The last portion may be shorter.
     end = b.add(start, whole(_PORTION))
     yield start, b.select(b.icmp_signed("<", end, count), end, count)
     b.branch(take)
@@ -162,6 +171,7 @@ def _bfloat16(b: Any, number: Any) -> Any:
     """Floats rounded to the nearest bfloat16, to the even one of two."""
     wide = vector(I32, number.type.count)
     bits = b.bitcast(number, wide)
+    # The lowest bit that stays: where it is 1, halves are rounded up, else down.
     odd = b.and_(b.lshr(bits, filled(wide, 16)), filled(wide, 1))
     rounded = b.add(bits, b.add(odd, filled(wide, 0x7FFF)))
     return b.trunc(b.lshr(rounded, filled(wide, 16)), vector(I16, wide.count))
@@ -186,6 +196,7 @@ def unpacking(kind: str) -> Callable[[Tensor, Tensor], None] | None:
         assert numbers.is_contiguous(), numbers.stride()
         rows, count = len(blocks), blocks.shape[1] // known.size
         assert numbers.shape == (rows, count * known.entries), (blocks.shape, numbers.shape)
+        # bool becomes 0 or 1 in the job.
         half = numbers.dtype == torch.bfloat16
         _run(function, UNPACK, 0, blocks.data_ptr(), numbers.data_ptr(), rows, count, half)
 
@@ -205,15 +216,19 @@ def multiplying(kind: str, blocks: Tensor, bias: Tensor | None) -> Callable[[Ten
     assert blocks.dtype == torch.uint8, blocks.dtype
     assert blocks.is_contiguous(), blocks.stride()
     width, count = len(blocks), blocks.shape[1] // known.size
+    # Without a bias the kernel adds zeros, so that there is one kernel.
     base = torch.zeros(width) if bias is None else bias.detach().float().contiguous()
     assert base.shape == (width,), base.shape
+    # Looked up once: `run` is called for each token that is written.
     function, in_threads, depth = _address("product", kind), _in_threads(), count * known.entries
     of_weight = blocks.data_ptr(), base.data_ptr()
     job, threads = ctypes.c_int64 * len(PRODUCT), torch.get_num_threads
 
     def run(x: Tensor) -> Tensor:
         rows, own = x.shape
-        assert own == depth, (x.shape, blocks.shape, base.shape)  # which lets their memory live, too
+        # `blocks` and `base` are named here, so that `run` holds their memory, of which the kernel has
+        # only addresses.
+        assert own == depth, (x.shape, blocks.shape, base.shape)
         x = x.detach().float().contiguous()
         out = torch.empty(rows, width)
         told = job(0, x.data_ptr(), *of_weight, out.data_ptr(), rows, width, count)
@@ -224,6 +239,7 @@ def multiplying(kind: str, blocks: Tensor, bias: Tensor | None) -> Callable[[Ten
 
 
 def _run(function: int, names: tuple[str, ...], *told: int) -> None:
+    # The first number, 0, is the counter of portions.
     job = (ctypes.c_int64 * len(names))(*told)
     _in_threads()(function, job, torch.get_num_threads(), 0)
 
@@ -232,5 +248,6 @@ def _run(function: int, names: tuple[str, ...], *told: int) -> None:
 def _address(name: str, kind: str) -> int:
     """A kernel's address; compiled once a process, which takes some 0.1 s."""
     make = {"unpack": unpack, "product": product}[name]
+    # `Any`, since ctypes has no type for what becomes an address.
     made: Any = compiled(lambda: make(here(), BLOCK_TYPES[kind]), name, ADDRESS)
     return ctypes.cast(made, ctypes.c_void_p).value or 0

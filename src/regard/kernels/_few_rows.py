@@ -63,7 +63,7 @@ _PORTION: Final = 16  # columns that a thread takes at a time; if it is held up,
 class Stored:
     """How the entries of a weight are stored, and multiplied."""
 
-    element: Any  # the type of one
+    element: Any  # the type of one entry
     ahead: int  # how many before it is needed, an entry is asked for; chosen on an AMD Zen 4
     widened: Callable[[Any, Any], Any] | None = None  # what writes the floats of a register of them
     scaled: bool = False  # whether every row of the weight has a factor
@@ -74,6 +74,7 @@ class Stored:
 
 def _of_bfloat16(b: Any, loaded: Any) -> Any:
     wide = vector(I32, loaded.type.count)
+    # A bfloat16 is the upper half of a float32.
     return b.bitcast(b.shl(b.zext(loaded, wide), filled(wide, 16)), vector(F32, wide.count))
 
 
@@ -100,6 +101,7 @@ def kernels(target: Target, stored: Stored) -> Any:
     """
     module = ir.Module()
     most = _ROWS[target.lanes]
+    # A tile for each number of rows that can be left over, of one column of the weight and of several.
     tile_of = {
         (rows, columns): _tile(module, target, stored, rows, columns)
         for rows in range(1, most + 1)
@@ -114,7 +116,10 @@ def kernels(target: Target, stored: Stored) -> Any:
     rows, width, depth = told["rows"], told["width"], told["depth"]
 
     def columns(count: int, first: Any, begin: Any, size: Any) -> None:
+        # The product adds up in pieces of the depth: from `begin` on, `size` entries.
         own = place(b, weight, b.add(b.mul(first, depth), begin), stored.element)
+        # The first piece begins with the bias, which has no rows (step 0); later ones with what is in
+        # `out`.
         is_first = b.icmp_signed("==", begin, whole(0))
 
         def tile(of: int, row: Any) -> None:
@@ -122,6 +127,7 @@ def kernels(target: Target, stored: Stored) -> Any:
             to = place(b, out, b.add(b.mul(row, width), first), F32)
             base = b.select(is_first, place(b, bias, first, F32), to)  # or what there is of the sum
             step, at = b.select(is_first, whole(0), width), place(b, scales, first, F32)
+            # Many rows: only the first tile has the next columns brought, not each tile again.
             asks = b.or_(b.icmp_signed("<=", rows, whole(_ASKING)), b.icmp_signed("==", row, whole(0)))
             ahead = b.select(asks, b.mul(depth, whole(count)), whole(0))
             b.call(tile_of[of, count], [given, own, at, base, to, step, width, depth, size, ahead])
@@ -129,6 +135,7 @@ def kernels(target: Target, stored: Stored) -> Any:
         tiles(b, rows, most, tile)
 
     take, work, done = (b.append_basic_block() for _ in range(3))
+    # Threads draw portions of columns from the counter until none is left.
     b.branch(take)
     b.position_at_end(take)
     start = b.mul(b.atomic_rmw("add", job, whole(1), "monotonic"), whole(_PORTION))
@@ -136,10 +143,12 @@ def kernels(target: Target, stored: Stored) -> Any:
     b.position_at_end(work)
     end = b.add(start, whole(_PORTION))
     stop = b.select(b.icmp_signed("<", end, width), end, width)
+    # Columns in fours, then one by one.
     full = b.sub(stop, b.srem(b.sub(stop, start), whole(_COLUMNS)))
     # One row alone reads the weight from its first entry to its last.
     alone = b.icmp_signed("==", rows, whole(1))
     full = b.select(alone, start, full)
+    # With AVX-512 the whole depth at once; with AVX2 so much that x stays in the first cache.
     some = depth if target.lanes > 8 else b.select(alone, depth, whole(_DEPTH))
     with loop(b, whole(0), depth, some) as begin:
         left = b.sub(depth, begin)
@@ -159,12 +168,15 @@ def _tile(module: Any, target: Target, stored: Stored, rows: int, columns: int) 
     read = stored.in_lane * target.lanes
     line = 64 // WIDTH[stored.element]  # entries of a cache line
     given, entries = vector(stored.given, read), vector(stored.element, read)
+    # One row and one column: several sums, so that an addition does not wait for the one before.
     parts = PARTS // stored.in_lane if rows == columns == 1 else 1
     turns = 16 // target.lanes if parts == 1 else 1  # a cache line of floats is asked for once
     function, b = internal(module, f"tile{rows}x{columns}", *[PTR] * 5, *[I64] * 5)
     x, weight, scales, base, out, step, width, depth, size, ahead = function.args
+    # (rows, depth) of x, (columns, depth) of the weight: where each begins.
     of_x = [place(b, x, b.mul(whole(row), depth), stored.given) for row in range(rows)]
     of_weight = [place(b, weight, b.mul(whole(column), depth), stored.element) for column in range(columns)]
+    # One register of sums for each part, row and column.
     starts = [zeros(vector(F32, target.lanes))] * (parts * rows * columns)
     with summing(b, size, turns * parts * read, starts) as (first, sums, added):
         for turn, part in product(range(turns), range(parts)):
@@ -177,22 +189,27 @@ def _tile(module: Any, target: Target, stored: Stored, rows: int, columns: int) 
                 elif rows == columns == 1 and part * read % line == 0:
                     # One row it foresees, but not far enough.
                     fetch(module, b, place(b, each, b.add(at, whole(stored.ahead)), stored.element))
+                # What is stored in fewer bits becomes float32 here, in registers.
                 wide = load(b, each, at, entries)
                 wide = wide if stored.widened is None else stored.widened(b, wide)
                 for row in factors:
                     added.append(stored.added(module, b, wide, row, sums[len(added)]))
+            # Several turns a round: what went out of one comes into the next.
             if turn < turns - 1:
                 sums, added[:] = list(added), []
     for row in range(rows):
         # The sums of neighbouring columns side by side, as they are stored.
+        # The parts of each column's sum; then one register in which columns take turns.
         own = [reduce(b.fadd, added[rows * column + row :: rows * columns]) for column in range(columns)]
         total = reduce(b.fadd, transposed(b, own))
+        # Halves are added until each column has one lane.
         distance = target.lanes // 2
         while distance >= columns:
             lanes = list(range(distance))
             halves = [picked(b, total, total, [lane + first for lane in lanes]) for first in (0, distance)]
             total, distance = b.fadd(*halves), distance // 2
         total = b.fmul(total, load(b, scales, whole(0), total.type)) if stored.scaled else total
+        # The bias, or what is in `out`; a step of 0 gives all rows the bias.
         begun = load(b, base, b.mul(whole(row), step), total.type)
         store(b, b.fadd(total, begun), out, b.mul(whole(row), width))
     b.ret_void()
@@ -203,7 +220,9 @@ MOST_ROWS: Final = 64
 """More rows go to torch. (Beyond 16 the time is that of computing; torch's product takes twice as long on an
 AMD Zen 5, also of 128 rows. On other processors it may do better.)"""
 
+# The kernel's form for each type in which a weight can be kept.
 _STORED: Final = {torch.float32: FLOAT32, torch.bfloat16: BFLOAT16, torch.int8: INT8}
+# -127..127, symmetric about 0; -128 is left out.
 _LARGEST: Final = 127
 # Weights are widened so many at a time, 8 MB: larger pieces go through the system every time.
 _ENTRIES: Final = 2**21
@@ -247,10 +266,12 @@ class FewRowsLinear(nn.Module):
         self.scales: Tensor | None = None
         if stored == torch.int8:
             wide = weight.detach()
+            # The smallest normal float instead of 0: a row of zeros gets codes 0, not NaN.
             self.scales = wide.abs().amax(dim=1).clamp_(min=torch.finfo(torch.float32).tiny) / _LARGEST
             self.codes = (wide / self.scales[:, None]).round_().to(torch.int8).contiguous()
         else:
             if stored == torch.float32 and not weight.is_contiguous():
+                # In its own parameter: a model that shares it, or saves it, sees the same numbers.
                 weight.data = weight.data.contiguous()
             self.weight = weight if stored == torch.float32 else weight.detach().to(stored).contiguous()
         self._base = torch.zeros(self.out_features) if self.bias is None else self.bias.detach()
@@ -259,6 +280,7 @@ class FewRowsLinear(nn.Module):
         self._kept = [read, self._base if self.scales is None else self.scales, self._base]
         self._addresses = [each.data_ptr() for each in self._kept]
         self._is_in_pairs = stored == torch.bfloat16 and here().pairs
+        # In pairs only where AVX-512 multiplies bfloat16; else each is widened to float32 in registers.
         self._kernel = _compiled(here(), PAIRS if self._is_in_pairs else _STORED[stored])
 
     @staticmethod
@@ -268,14 +290,18 @@ class FewRowsLinear(nn.Module):
             return False
         weight = linear.weight
         fits = weight.dtype == torch.float32 and weight.device.type == "cpu"
+        # The kernel has no tail: a row has to fill whole registers, `PARTS` at a time.
         return fits and linear.in_features % (PARTS * here().lanes) == 0
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features), float32."""
         rows = x.numel() // self.in_features
+        # In pairs any number of rows goes to the kernel, MOST_ROWS at a time.
         most = rows if self._is_in_pairs else MOST_ROWS
         if self.stored == torch.bfloat16:
+            # Rounded and back: the other form of the kernel reads x in float32.
             x = x.bfloat16() if self._is_in_pairs else x.bfloat16().float()
+        # No rows, too many of them, or a gradient is wanted: torch knows how.
         if not 0 < rows <= most or (torch.is_grad_enabled() and self._wants_gradient(x)):
             return self._by_torch(x.float())
         # The kernel gets nothing but addresses.
@@ -297,6 +323,7 @@ class FewRowsLinear(nn.Module):
         if self.stored == torch.float32:
             return F.linear(x, self.weight, self.bias)
         out = x.new_empty(*x.shape[:-1], self.out_features)
+        # In pieces of the weight: (_ENTRIES / in_features) rows of it are widened at a time.
         for start in range(0, self.out_features, step := max(1, _ENTRIES // self.in_features)):
             part = slice(start, start + step)
             wide = self._kept[0][part].float()
@@ -318,7 +345,9 @@ def _in_threads() -> Callable[..., None]:
 
     Threads of our own would wait for a core while torch's still look for work.
     """
+    # torch's wheel brings its own libgomp; another one in the process would have other threads.
     own = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*"))
+    # No libgomp, as on macOS: the kernel runs in this thread alone.
     if not own:
         return lambda function, job, threads, flags: ctypes.CFUNCTYPE(None, ADDRESS)(function)(job)
     parallel = ctypes.CDLL(str(own[0])).GOMP_parallel

@@ -49,6 +49,7 @@ def kernels(target: Target, depth: int) -> Any:
     and GELU of that where with_gelu is not 0; base may be out, and depth is that of the module.
     """
     module = ir.Module()
+    # A tile for each number of rows that can be left.
     most = rows_of(target)
     tile_of = {count: _tile(module, target, depth, count) for count in range(1, most + 1)}
     function, b = exported(module, "product", PTR, PTR, PTR, I64, PTR, *[I64] * 6)
@@ -56,6 +57,7 @@ def kernels(target: Target, depth: int) -> Any:
     sizes = Sizes(*numbers)
 
     def tile(count: int, first: Any, row: Any, column: Any) -> None:
+        # `first` is that of the block of rows, `row` counts within it.
         at = b.add(first, row)
         arguments = [
             place(b, x, b.mul(at, sizes.depth), F32),
@@ -82,7 +84,9 @@ def _tile(module: Any, target: Target, depth: int, count: int) -> Any:
     function, b = internal(module, f"tile{count}", PTR, PTR, PTR, I64, PTR, I64)
     x, weights, base, step, out, out_step = function.args
     rows = [place(b, x, whole(row * depth), F32) for row in range(count)]
+    # A panel is two registers of columns.
     halves = [whole(0), whole(target.lanes)]
+    # (count, 2): a sum of each row and each half of the panel.
     with summing(b, whole(depth), 1, [zeros(floats)] * (2 * count)) as (k, sums, added):
         here = place(b, weights, b.mul(k, whole(panel)), F32)
         # The panel after this one: the processor foresees the end of a panel, and not that it goes on.
@@ -90,6 +94,7 @@ def _tile(module: Any, target: Target, depth: int, count: int) -> Any:
             fetch(module, b, place(b, here, whole(depth * panel + number), F32))
         columns = [load(b, here, half, floats) for half in halves]
         for row in rows:
+            # One entry of x in every lane, times two registers of weights.
             own = spread(b, load(b, row, k, F32), floats)
             for column in columns:
                 added.append(fma(module, b, own, column, sums[len(added)]))
@@ -121,6 +126,8 @@ class Float32Product(KernelProduct):
         target = here()
         panel = panel_of(target)
         width, depth = weight.shape
+        # Panel after panel; in each, all its columns of entry 0, then of entry 1, and so on: (panels,
+        # depth, panel).
         panels = weight.detach().view(width // panel, panel, depth).transpose(1, 2).contiguous()
         super().__init__(_product(target, depth), [panels], width, depth, bias)
         # Processors with AVX-512 have a second cache of twice the size and more.
@@ -132,6 +139,7 @@ class Float32Product(KernelProduct):
         return len(weight) % panel_of(here()) == 0
 
     def _room(self, rows: int) -> tuple[Tensor, ...]:
+        # No codes are made: nothing to keep.
         return ()
 
 

@@ -80,18 +80,24 @@ def gelu(module: Any, target: Target, normal: Normal) -> Any:
     floats = vector(F32, target.lanes)
     function, b = internal(module, "gelu", PTR, I64, I64, I64)
     x, rows, width, step = function.args
+    # Clamp to [-limit, limit]; beyond, x Phi(limit) is close enough to x or to 0.
     highest, lowest = filled(floats, normal.limit), filled(floats, -normal.limit)
     with loop(b, whole(0), rows, whole(1)) as row:
         entries = place(b, x, b.mul(row, step), F32)
         with loop(b, whole(0), width, whole(target.lanes)) as column:
             own = load(b, entries, column, floats)
+            # Written so that what is not a number is not replaced: comparisons with it are false.
             near = b.select(b.fcmp_ordered("<", highest, own), highest, own)
             near = b.select(b.fcmp_ordered("<", near, lowest), lowest, near)
+            # t = 2 x^2 / limit^2 - 1, in [-1, 1] for |x| <= limit: there the coefficients stay of a
+            # size.
             squared, step_of = b.fmul(near, near), filled(floats, 2 / normal.limit**2)
             place_of = fma(module, b, squared, step_of, filled(floats, -1.0))
+            # Horner's scheme for p(t).
             value = filled(floats, normal.powers[-1])
             for power in normal.powers[-2::-1]:
                 value = fma(module, b, value, place_of, filled(floats, power))
+            # Phi(x) = 1/2 + x p(t); the product below takes x itself, not the clamped one.
             share = fma(module, b, near, value, filled(floats, 0.5))
             store(b, b.fmul(own, share), entries, column)
     b.ret_void()

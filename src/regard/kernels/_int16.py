@@ -73,6 +73,7 @@ def kernels(target: Target) -> Any:
     x, codes, scales, weights, weight_scales, base, step, out, *numbers, per_norm, per_entry = function.args
     sizes = Sizes(*numbers)
 
+    # Codes of a block of rows, before its panels.
     def make_codes(first: Any, count: Any) -> None:
         entries = place(b, x, b.mul(first, sizes.depth), F32)
         b.call(codes_of, [entries, codes, scales, count, sizes.depth, per_norm, per_entry])
@@ -104,8 +105,10 @@ def _codes(module: Any, target: Target) -> Any:
     root, wide_root = (intrinsic(module, f"llvm.sqrt.{of.intrinsic_name}", of, of) for of in (F32, F64))
     size = intrinsic(module, f"llvm.fabs.v{lanes}f32", floats, floats)
     with loop(b, whole(0), rows, whole(1)) as row:
+        # Two registers at a time, with sums and largest of their own: neither waits for the other.
         entries = place(b, x, b.mul(row, depth), F32)
         made = place(b, codes, b.mul(row, depth), I16)
+        # squares: sums of x^2; top, other: the largest |x|.
         with summing(b, depth, 2 * lanes, [zeros(floats)] * 4) as (k, (*squares, top, other), out):
             here = [load(b, place(b, entries, k, F32), whole(lanes * half), floats) for half in range(2)]
             out += [b.fadd(total, b.fmul(each, each)) for total, each in zip(squares, here, strict=True)]
@@ -113,14 +116,18 @@ def _codes(module: Any, target: Target) -> Any:
         total = over_lanes(b, b.fadd(out[0], out[1]), lambda b, *pair: b.fadd(*pair))
         highest = over_lanes(b, larger(b, out[2], out[3]), larger)
         norms = [(b.call(root, [total]), b.block)]
+        # The sum must not have lost small squares, nor be infinite.
         fits = b.fcmp_ordered("<", ir.Constant(F32, _LEAST_SUM), total)
         fits = b.and_(fits, b.fcmp_ordered("<", total, ir.Constant(F32, math.inf)))
         with b.if_then(b.not_(fits), likely=False):  # what float32 has no squares for
+            # In float64, whose squares hold for all floats. Rarely needed, so the quicker way comes
+            # first.
             with summing(b, depth, lanes, [zeros(doubles)]) as (k, (wide,), out):
                 each = b.fpext(load(b, entries, k, floats), doubles)
                 out.append(b.fadd(wide, b.fmul(each, each)))
             total = over_lanes(b, out[0], lambda b, *pair: b.fadd(*pair))
             norms.append((b.fptrunc(b.call(wide_root, [total]), F32), b.block))
+        # The norm is that of the block that the processor came from.
         norm = b.phi(F32)
         for value, block in norms:
             norm.add_incoming(value, block)
@@ -128,8 +135,10 @@ def _codes(module: Any, target: Target) -> Any:
         scale = larger(b, b.fmul(norm, per_norm), b.fmul(highest, per_entry))
         scale = larger(b, scale, ir.Constant(F32, _LEAST_SCALE))
         store(b, scale, scales, row)
+        # One division a row, then products.
         steps = spread(b, b.fdiv(ir.Constant(F32, 1.0), scale), floats)
         with loop(b, whole(0), depth, whole(lanes)) as k:
+            # Rounded to whole numbers in the lowest bits; the upper half of them is cut off.
             numbers = fma(module, b, load(b, entries, k, floats), steps, filled(floats, ROUNDS))
             bits = b.bitcast(numbers, vector(I32, lanes))
             store(b, b.trunc(bits, vector(I16, lanes)), made, k)
@@ -143,16 +152,21 @@ def _tile(module: Any, target: Target, count: int) -> Any:
     floats, sums_of, codes_of = vector(F32, lanes), vector(I32, lanes), vector(I16, 2 * lanes)
     function, b = internal(module, f"tile{count}", PTR, I64, PTR, PTR, I64, PTR, I64, PTR, PTR)
     codes, depth, weights, base, step, out, out_step, scales, weight_scales = function.args
+    # Where the codes of each row begin.
     rows = [place(b, codes, b.mul(whole(row), depth), I16) for row in range(count)]
+    # A panel is two registers of columns.
     halves = [whole(0), whole(lanes)]
+    # Two entries of depth at a time: one instruction multiplies pairs.
     with summing(b, depth, 2, [zeros(sums_of)] * (2 * count)) as (k, sums, added):
         panel = place(b, weights, b.mul(k, whole(2 * lanes)), I16)
         columns = [load(b, panel, b.mul(half, whole(2)), codes_of) for half in halves]
         for row, entries in enumerate(rows):
+            # Two codes of a row as one number of 32 bits, then in every lane.
             pair = b.load(place(b, entries, k, I16), typ=I32, align=2)
             pairs = spread(b, pair, sums_of)
             for half, column in enumerate(columns):
                 added.append(add_pairs(module, b, sums[2 * row + half], pairs, column))
+    # Back to floats: sum * scale of the row * scale of the column, added to the base.
     for row in range(count):
         scale = spread(b, load(b, scales, whole(row), F32), floats)
         for number, half in enumerate(halves):
@@ -203,12 +217,14 @@ class Int16Product(KernelProduct):
         weight = weight.detach()
         norms = weight.double().norm(dim=1)  # squares of small entries are 0 in float32
         scales = torch.maximum(norms / _norm(depth), weight.abs().amax(dim=1) / _LARGEST).float()
+        # A row of zeros: any scale gives codes 0.
         scales = torch.where(scales > 0, scales, 1.0)
         codes = (weight / scales[:, None]).round_().to(torch.int16)
         # Column after column of a panel, two codes of each: what one instruction multiplies. A pair is moved
         # as one number.
         pairs = codes.view(torch.int32).view(width // panel, panel, depth // 2)
         weights = [pairs.transpose(1, 2).contiguous(), scales]
+        # What the kernel needs to scale a row of x in the same way as rows of W here.
         factors = [1.0 / _norm(depth), 1.0 / _LARGEST]
         super().__init__(_product(target), weights, width, depth, bias, factors)
 
@@ -223,6 +239,7 @@ class Int16Product(KernelProduct):
 
 @cache
 def _product(target: Target) -> Callable[..., None]:
+    # The last two are floats: per_norm and per_entry.
     """The kernel; compiled once a process, which takes some 0.1 s."""
     kinds = [*[ADDRESS] * 6, NUMBER, ADDRESS, *[NUMBER] * 6, REAL, REAL]
     return compiled(lambda: kernels(target), "product", *kinds)

@@ -55,6 +55,7 @@ _ROWS: Final = 6  # of a tile
 
 def bytes_of(target: Target) -> int:
     """What a block of a panel of weights takes: what sums start with, scales, codes."""
+    # Bytes: a start of 4, a scale of 4, and BLOCK codes for each column.
     return panel_of(target) * (4 + 4 + BLOCK)
 
 
@@ -79,6 +80,7 @@ def kernels(target: Target) -> Any:
     function, b = exported(module, "product", *[PTR] * 5, I64, PTR, *[I64] * 6)
     x, codes, scales, weights, base, step, out, *numbers = function.args
     sizes = Sizes(*numbers)
+    # Blocks of a row: depth is a multiple of BLOCK.
     blocks = b.sdiv(sizes.depth, whole(BLOCK))
 
     def make_codes(first: Any, count: Any) -> None:
@@ -87,9 +89,11 @@ def kernels(target: Target) -> Any:
 
     def tile(count: int, first: Any, row: Any, column: Any) -> None:
         at = b.add(first, row)
+        # All blocks of the panels before this one.
         bytes_before = b.mul(b.mul(column, blocks), whole(bytes_of(target) // panel_of(target)))
         arguments = [
             place(b, codes, b.mul(row, sizes.depth), I8),
+            # A block has two floats: its scale, and -ROUNDS times that.
             place(b, scales, b.mul(b.mul(row, blocks), whole(2)), F32),
             blocks,
             place(b, weights, bytes_before, I8),
@@ -117,18 +121,24 @@ def _codes(module: Any, target: Target) -> Any:
     function, b = internal(module, "codes", PTR, PTR, PTR, I64)
     x, codes, scales, count = function.args
     with loop(b, whole(0), count, whole(1)) as block:
+        # (BLOCK / lanes) registers hold the block.
         start = b.mul(block, whole(BLOCK))
         entries = place(b, x, start, F32)
         parts = [load(b, entries, whole(place_of), floats) for place_of in range(0, BLOCK, lanes)]
         turned = _turned(module, b, parts, lanes)
         # Without their signs, floats are in the order of their bits, and what is not a number is above all.
         sizes = [b.and_(b.bitcast(each, bits_of), filled(bits_of, 0x7FFFFFFF)) for each in turned]
+        # In pairs, in log2 steps.
         while len(sizes) > 1:
             sizes = [larger(b, one, other) for one, other in zip(sizes[::2], sizes[1::2], strict=True)]
+        # m = max |u|, as a float again.
         most = b.bitcast(over_lanes(b, sizes[0], larger), F32)
         scale, pair = b.fmul(most, ir.Constant(F32, 1 / LARGEST)), b.mul(block, whole(2))
         store(b, scale, scales, pair)
+        # With it one fma takes the 1.5 x 2^23 off and scales: (ROUNDS + s) scale - ROUNDS scale.
         store(b, b.fmul(scale, ir.Constant(F32, -ROUNDS)), scales, b.add(pair, whole(1)))
+        # 127 / m; of a block of zeros infinite, and 0 times infinity no number, whose lowest byte does
+        # not matter since its scale is 0.
         steps = spread(b, b.fdiv(ir.Constant(F32, float(LARGEST)), most), floats)
         for number, each in enumerate(turned):
             # The instruction takes codes without a sign: 128 stands for 0.
@@ -141,6 +151,7 @@ def _codes(module: Any, target: Target) -> Any:
 
 def _turned(module: Any, b: Any, parts: list[Any], lanes: int) -> list[Any]:
     """A block times the Hadamard matrix that mixes entries 64, 32, 16, 8 and 4 apart."""
+    # First the mixing across registers (lanes and more apart), by sums and differences.
     distance = 1
     while distance < len(parts):
         for number in range(len(parts)):
@@ -148,8 +159,10 @@ def _turned(module: Any, b: Any, parts: list[Any], lanes: int) -> list[Any]:
                 one, other = parts[number], parts[number + distance]
                 parts[number], parts[number + distance] = b.fadd(one, other), b.fsub(one, other)
         distance *= 2
+    # Then within a register: each lane plus or minus its partner.
     distance = lanes // 2
     while distance >= _NEAREST:
+        # a + b in the lane below, b's partner minus itself in the lane above: one fma with signs.
         signs = ir.Constant(parts[0].type, [-1.0 if lane & distance else 1.0 for lane in range(lanes)])
         swapped = [lane ^ distance for lane in range(lanes)]
         parts = [fma(module, b, each, signs, picked(b, each, each, swapped)) for each in parts]
@@ -165,16 +178,20 @@ def _tile(module: Any, target: Target, count: int) -> Any:
     function, b = internal(module, f"tile{count}", PTR, PTR, I64, PTR, PTR, I64, PTR, I64)
     codes, scales, blocks, panel, base, step, out, out_step = function.args
     depth = b.mul(blocks, whole(BLOCK))
+    # The totals begin with the base, (count, 2).
     starts = [
         load(b, base, b.add(b.mul(whole(row), step), half), floats) for row in range(count) for half in halves
     ]
+    # Blocks along the depth; each has scales of its own.
     with summing(b, blocks, 1, starts) as (k, totals, made):
+        # A block of the panel: starts, scales, then codes in fours.
         here = place(b, panel, b.mul(k, whole(bytes_of(target))), I8)
         begin = [load(b, here, half, sums_of) for half in halves]
         column_scales = [load(b, place(b, here, whole(4 * panel_width), I8), half, floats) for half in halves]
         quads = place(b, here, whole(8 * panel_width), I8)
         first = b.mul(k, whole(BLOCK))
         rows = [place(b, codes, b.add(b.mul(whole(row), depth), first), I8) for row in range(count)]
+        # Four entries of depth at a time; the sums start at what takes the 128s off.
         with summing(b, whole(BLOCK), 4, begin * count) as (j, sums, added):
             columns = [
                 load(b, place(b, quads, b.mul(j, whole(panel_width)), I8), half, sums_of) for half in halves
@@ -186,11 +203,15 @@ def _tile(module: Any, target: Target, count: int) -> Any:
                 ]
         for row in range(count):
             # The sums begin at the bits of a float that leaves whole numbers in the lowest ones.
+            # (scale, -ROUNDS scale) of this row's block.
             pair = place(b, scales, b.mul(b.add(b.mul(whole(row), blocks), k), whole(2)), F32)
             scale, begun = (spread(b, load(b, pair, whole(number), F32), floats) for number in range(2))
             for half in range(2):
+                # No conversion: the bits of the sum are those of 1.5 x 2^23 + the sum.
                 shifted = b.bitcast(added[2 * row + half], floats)
+                # sum * scale of the row's block
                 value = fma(module, b, shifted, scale, begun)
+                # + that * scale of the column's block
                 made.append(fma(module, b, value, column_scales[half], totals[2 * row + half]))
     for row in range(count):
         for number, half in enumerate(halves):
@@ -233,7 +254,9 @@ class Int8Product(KernelProduct):
         target = here()
         panel = panel_of(target)
         width, depth = weight.shape
+        # (width * blocks, BLOCK): W B / 32, block after block.
         turned = weight.detach().float().reshape(-1, BLOCK) @ _mixing() / _ORDER
+        # One scale for each row of W and each block.
         scales = turned.abs().amax(dim=1, keepdim=True) / LARGEST
         codes = (turned / torch.where(scales == 0, 1.0, scales)).round_()
         # Activations have 128 for 0: what that adds is taken off from the start. The sums stay below 2^22,
@@ -267,6 +290,7 @@ def _product(target: Target) -> Callable[..., None]:
 @cache
 def _mixing() -> Tensor:
     """(128, 128): H (x) I_4, without the root."""
+    # Sylvester's construction: H_2n = [[H, H], [H, -H]].
     hadamard = torch.ones(1, 1)
     while len(hadamard) < _ORDER:
         hadamard = torch.kron(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), hadamard)

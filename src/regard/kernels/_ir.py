@@ -10,6 +10,7 @@ I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F32, F64, PTR, VOID = ir.FloatType(), ir.DoubleType(), ir.PointerType(), ir.VoidType()
 
 
+# llvmlite has no bfloat16: it is a half that is written under another name.
 class _BFloat16(ir.HalfType):  # type: ignore[misc, unused-ignore]
     def __str__(self) -> str:
         return "bfloat"
@@ -51,6 +52,7 @@ def place(b: Any, start: Any, index: Any, element: Any) -> Any:
 def load(b: Any, start: Any, index: Any, kind: Any) -> Any:
     """A number of the type, or a register full of them, from start[index] on; at any address."""
     element = getattr(kind, "element", kind)
+    # The alignment is that of one number: rows of a tensor may begin anywhere.
     return b.load(place(b, start, index, element), typ=kind, align=WIDTH[element])
 
 
@@ -62,6 +64,7 @@ def store(b: Any, value: Any, start: Any, index: Any) -> None:
 
 def spread(b: Any, number: Any, kind: Any) -> Any:
     """A register with the number in every lane."""
+    # LLVM's idiom of a broadcast: it selects the one instruction for it.
     nothing = ir.Constant(kind, ir.Undefined)
     first = b.insert_element(nothing, number, ir.Constant(I32, 0))
     return b.shuffle_vector(first, nothing, zeros(vector(I32, kind.count)))
@@ -75,8 +78,12 @@ def picked(b: Any, one: Any, other: Any, lanes: Sequence[int]) -> Any:
 def transposed(b: Any, rows: Sequence[Any]) -> list[Any]:
     """So many rows, a power of two, of as many numbers, column by column; of longer rows each part."""
     lanes, made, distance = rows[0].type.count, list(rows), 1
+    # Like a butterfly: in each round, rows `distance` apart swap blocks of `distance` lanes.
     while distance < len(rows):
+        # What the first of two rows keeps: its own lanes where the bit is 0, else the other's lane
+        # below.
         low = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
+        # What the second keeps: the first's lane above where the bit is 0, else its own lanes.
         high = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
         for number in range(len(rows)):
             if not number & distance:
@@ -91,13 +98,16 @@ def transposed(b: Any, rows: Sequence[Any]) -> list[Any]:
 
 def larger(b: Any, one: Any, other: Any) -> Any:
     """The larger of two floats, lane by lane; where `one` is not a number, it stays."""
+    # An ordered comparison with a number that is none is false: then `one` is chosen.
     return b.select(b.fcmp_ordered("<", one, other), other, one)
 
 
 def over_lanes(b: Any, value: Any, join: Callable[[Any, Any, Any], Any]) -> Any:
     """All lanes joined to one number, halves by halves."""
     distance = value.type.count // 2
+    # log2(lanes) steps; afterwards each lane has the result, and the first is read.
     while distance:
+        # Lanes whose number differs in this bit change places.
         swapped = picked(b, value, value, [lane ^ distance for lane in range(value.type.count)])
         value, distance = join(b, value, swapped), distance // 2
     return b.extract_element(value, ir.Constant(I32, 0))
@@ -112,7 +122,8 @@ def intrinsic(module: Any, name: str, result: Any, *arguments: Any) -> Any:
 def fetch(module: Any, b: Any, address: Any) -> None:
     """Have what stands there brought into the second cache; any address will do."""
     prefetch = intrinsic(module, "llvm.prefetch.p0", VOID, PTR, I32, I32, I32)
-    b.call(prefetch, [address, *(ir.Constant(I32, number) for number in (0, 2, 1))])  # read, level, data
+    # To be read (0), with little use for the nearest cache (2 of 3), data and no code (1).
+    b.call(prefetch, [address, *(ir.Constant(I32, number) for number in (0, 2, 1))])
 
 
 def fma(module: Any, b: Any, one: Any, other: Any, added: Any) -> Any:
@@ -125,6 +136,7 @@ def fma(module: Any, b: Any, one: Any, other: Any, added: Any) -> Any:
 def add_bfloat16(module: Any, b: Any, one: Any, other: Any, sums: Any) -> Any:
     """sums, and in every lane the products of two pairs of bfloat16; needs AVX512-BF16."""
     kind, pairs = sums.type, one.type
+    # The registers hold 32 * lanes bits, by which LLVM names its instructions: 256 or 512.
     add = intrinsic(module, f"llvm.x86.avx512bf16.dpbf16ps.{32 * kind.count}", kind, kind, pairs, pairs)
     return b.call(add, [sums, one, other])
 
@@ -139,8 +151,10 @@ def add_fours(module: Any, b: Any, sums: Any, one: Any, other: Any) -> Any:
 def add_pairs(module: Any, b: Any, sums: Any, one: Any, other: Any) -> Any:
     """The same with two products of numbers of 16 bits; with VNNI, LLVM makes both steps one instruction."""
     kind, pairs = sums.type, vector(I16, 2 * sums.type.count)
+    # AVX-512 and AVX2 spell the name of the same operation in two ways.
     name = "llvm.x86.avx512.pmaddw.d.512" if kind.count == 16 else "llvm.x86.avx2.pmadd.wd"
     add = intrinsic(module, name, kind, pairs, pairs)
+    # Both steps, the products and the addition, are exact in 32 bits.
     return b.add(sums, b.call(add, [b.bitcast(each, pairs) for each in (one, other)]))
 
 
@@ -170,22 +184,28 @@ def carrying(
     b: Any, start: Any, stop: Any, step: Any, starts: Sequence[Any]
 ) -> Iterator[tuple[Any, list[Any], list[Any]]]:
     """A loop, of no index where start is stop, that carries values on; yields what `summing` does."""
+    # Four blocks: before, where the index is compared, what is inside, and after.
     before, head, body, after = b.block, *(b.append_basic_block() for _ in range(3))
     b.branch(head)
     b.position_at_end(head)
+    # A phi is a value that depends on the block that one comes from: at first `start`, then the next
+    # index.
     index = b.phi(I64)
     index.add_incoming(start, before)
     carried = [b.phi(each.type) for each in starts]
     b.cbranch(b.icmp_signed("<", index, stop), body, after)
     b.position_at_end(body)
     out: list[Any] = []
+    # Here the caller writes the body of the loop.
     yield index, carried, out
+    # The body may have ended in another block than it began: `b.block` is the last one.
     index.add_incoming(b.add(index, step), b.block)
     for value, each, last in zip(carried, starts, out, strict=True):
         value.add_incoming(each, before)
         value.add_incoming(last, b.block)
     b.branch(head)
     b.position_at_end(after)
+    # After the loop the carried values are those of the comparison that ended it.
     out[:] = carried
 
 
@@ -198,6 +218,7 @@ def summing(
     Yields the index, the values as they come in, and a list that is to be filled with those that go out;
     after it, the list holds the last.
     """
+    # The comparison stands at the end: one jump a round, which needs at least one index.
     before, body, after = b.block, b.append_basic_block(), b.append_basic_block()
     b.branch(body)
     b.position_at_end(body)
@@ -217,6 +238,8 @@ def summing(
 
 def tiles(b: Any, count: Any, most: int, tile: Callable[[int, Any], None]) -> None:
     """Have tile(rows, first row) written for `count` rows: `most` at a time, and then what is left."""
+    # The remainder is known only when the kernel runs: so a tile is written for each remainder, and
+    # chosen by a switch.
     over = b.srem(count, whole(most))
     full = b.sub(count, over)
     with loop(b, whole(0), full, whole(most)) as row:
@@ -253,9 +276,13 @@ def exp2(module: Any, b: Any, x: Any) -> Any:
     """
     kind = x.type
     lowest, rounds = filled(kind, _LOWEST), filled(kind, ROUNDS + _BIAS)
+    # Below -126 2^n is no normal float, and its bits could not be put together by a shift.
     x = b.select(b.fcmp_ordered("<", x, lowest), lowest, x)
+    # Adding 1.5 x 2^23 + 127 rounds x to a whole number n, and leaves n + 127 in the lowest bits.
     shifted = b.fadd(x, rounds)
+    # What rounding took off, |r| <= 1/2; exact, since both floats are close to each other.
     r = b.fsub(x, b.fsub(shifted, rounds))
+    # Horner's scheme, from the highest power down.
     p = filled(kind, _POWERS[0])
     for power in _POWERS[1:]:
         p = fma(module, b, p, r, filled(kind, power))

@@ -21,6 +21,7 @@ def panel_of(target: Target) -> int:
 def rows_of(target: Target) -> int:
     """The rows of a tile: sums of so many and of two registers of columns stay in the registers, with what is
     multiplied. There are 32 of AVX-512, and 16 of AVX2."""
+    # 12 x 2 sums leave 8 of 32 registers for the factors; 6 x 2 leave 4 of 16.
     return 12 if target.lanes == 16 else 6
 
 
@@ -55,16 +56,19 @@ def by_panels(
     column.
     """
     activate = gelu(module, target, normal)
+    # A block of rows goes through all panels while its codes are in a cache.
     with loop(b, whole(0), sizes.rows, sizes.at_once) as first:
         left = b.sub(sizes.rows, first)
         here = b.select(b.icmp_signed("<", left, sizes.at_once), left, sizes.at_once)
         make_codes(first, here)
+        # Column by column: a panel of weights is used for all rows of the block, one tile after another.
         with loop(b, whole(0), sizes.width, whole(panel_of(target))) as column:
 
             def at(count: int, row: Any, first: Any = first, column: Any = column) -> None:
                 tile(count, first, row, column)
 
             tiles(b, here, most, at)
+            # GELU while the result of this panel is still in a cache.
             with b.if_then(b.icmp_signed("!=", sizes.with_gelu, whole(0))):
                 made = place(b, out, b.add(b.mul(first, sizes.out_step), column), F32)
                 b.call(activate, [made, here, whole(panel_of(target)), sizes.out_step])
@@ -91,10 +95,12 @@ class KernelProduct(ABC):
     ) -> None:
         self._kernel, self._weights, self._factors = kernel, weights, factors
         self.width, self._depth = width, depth
+        # Without a bias zeros are added, so that there is one kernel.
         self._bias = torch.zeros(width) if bias is None else bias.detach().float()
 
     def into(self, out: Tensor, x: Tensor) -> Tensor:
         """See `Product`."""
+        # Step 0: the bias is the same for each row.
         return self._run(x, self._bias, 0, out)
 
     def gelu_into(self, out: Tensor, x: Tensor) -> Tensor:
@@ -102,6 +108,7 @@ class KernelProduct(ABC):
         return self._run(x, self._bias, 0, out, with_gelu=True)
 
     def add_to(self, residual: Tensor, x: Tensor) -> None:
+        # The residual stream is the base and the result: step and place are its own.
         """See `Product`."""
         self._run(x, residual, residual.stride(0), residual)
 
@@ -114,6 +121,7 @@ class KernelProduct(ABC):
         assert x.shape == (len(out), self._depth), (x.shape, self._depth)
         assert base.shape[-1] == out.shape[1] == self.width, (base.shape, out.shape, self.width)
         at_once = self._at_once(len(x))
+        # Held in a name until the kernel is done: it gets only addresses.
         room = self._room(at_once)
         self._kernel(
             *(each.data_ptr() for each in (x, *room, *self._weights, base)),
@@ -135,4 +143,5 @@ class KernelProduct(ABC):
 
     def _at_once(self, rows: int) -> int:
         """Rows whose codes stay in the second cache."""
+        # At least one row, even where its depth is more than the cache holds.
         return max(1, min(rows, self._entries // self._depth))

@@ -36,8 +36,10 @@ class Target:
 @cache
 def here() -> Target:
     """The target that this processor is, as far as the system lets its registers be used."""
+    # Ask torch, not the processor: torch looks at the registers that the system saves, too.
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     has = binding.get_host_cpu_features().get
+    # VNNI on 512 bits and on 256 bits are two flags; only that of the registers that are used counts.
     vnni, pairs = has("avx512vnni" if wide else "avxvnni"), wide and has("avx512bf16")
     return Target(lanes=16 if wide else 8, vnni=bool(vnni), pairs=bool(pairs))
 
@@ -51,6 +53,7 @@ NUMBER: Final = ctypes.c_int64
 REAL: Final = ctypes.c_float
 """What an argument is: a float32."""
 
+# The engines of all compiled kernels: LLVM frees the machine code together with its engine.
 _alive: list[Any] = []
 
 
@@ -62,11 +65,12 @@ def compiled(make: Callable[[], Any], name: str, *arguments: Any) -> Callable[..
     with gc_paused():  # a kernel is written in some hundred thousand objects
         machine = _machine()
         parsed = binding.parse_assembly(str(make()))
+    # LLVM's own check of types: a mistake in a kernel is an error here, and not a crash later.
     parsed.verify()
     engine = binding.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
     function = ctypes.CFUNCTYPE(None, *arguments)(engine.get_function_address(name))
-    _alive.append(engine)  # the code lives as long as this
+    _alive.append(engine)
     return function
 
 
@@ -75,6 +79,7 @@ def assembly(module: Any, cpu: str | None = None) -> str:
     return str(_machine(cpu).emit_assembly(binding.parse_assembly(str(module))))
 
 
+# opt=3 concerns instruction selection and scheduling; no passes run over the module itself.
 def _machine(cpu: str | None = None) -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
