@@ -11,11 +11,13 @@ from regard.core.errors import CheckpointError, ModelNotFoundError
 from regard.core.files import read_object
 from regard.core.wording import joined
 
+# Blobs lie under their hash; a digest of any other form would be a path that a file chooses.
 _DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
 _MODEL, _ADAPTER = "application/vnd.ollama.image.model", "application/vnd.ollama.image.adapter"
 _HOST, _OWNER, _TAG = "registry.ollama.ai", "library", "latest"
 """What Ollama's names leave out."""
 
+# Parts of a split file but the first, which opens the others itself.
 _LATER_PART: Final = re.compile(r".*-(?!00001)\d{5}-of-\d{5}\.gguf")
 
 
@@ -30,16 +32,20 @@ def gguf_in(folder: Path) -> list[Path]:
 
 def _folders(variable: str, *usual: str) -> list[Path]:
     """Where a program keeps its models: as it was told, or where it does by itself."""
+    # The variable that the program itself reads comes first, and then alone.
     told = os.environ.get(variable)
     places = [Path(each).expanduser() for each in ([told] if told else usual)]
     return [each for each in places if each.is_dir()]
 
 
 def _of_ollama() -> Iterator[tuple[str, Path]]:
+    # Where Ollama keeps models: as the user runs it, and as a service of the system on Linux.
     usual = ("~/.ollama/models", "/usr/share/ollama/.ollama/models", "/var/lib/ollama/.ollama/models")
     for folder in _folders("OLLAMA_MODELS", *usual):
+        # manifests/HOST/OWNER/NAME/TAG
         for manifest in sorted((folder / "manifests").glob("*/*/*/*")):
             host, owner, name, tag = manifest.relative_to(folder / "manifests").parts
+            # Names are shown as Ollama shows them: what it takes for granted is left out.
             before = () if host == _HOST and owner == _OWNER else (owner,) if host == _HOST else (host, owner)
             yield f"{'/'.join((*before, name))}:{tag}", manifest
 
@@ -53,6 +59,7 @@ def _blob(manifest: Path) -> Path:
     found = _DIGEST.fullmatch(str(kinds.get(_MODEL, {}).get("digest")))
     if found is None:
         raise CheckpointError(f"{manifest}: it names no file with weights; run `ollama pull` again")
+    # The manifest lies four folders below `manifests`, beside which is `blobs`.
     return manifest.parents[4] / "blobs" / f"sha256-{found[1]}"
 
 
@@ -61,6 +68,7 @@ def _of_lm_studio() -> Iterator[tuple[str, Path]]:
         for repository in sorted(folder.glob("*/*")):
             files = gguf_in(repository)
             name = "/".join(repository.relative_to(folder).parts)
+            # A repository with several files, usually of several sizes, gets a name for each.
             yield from ((name if len(files) == 1 else f"{name}/{file.name}", file) for file in files)
 
 
@@ -92,10 +100,12 @@ def of_app(name: str) -> Path | None:
         CheckpointError: it has the name, but not the file, or something that regard does not read.
     """
     app, colon, wanted = name.partition(":")
+    # Anything else may be a name of the hub; a colon alone does not make it a program's.
     if not colon or app not in _APPS:
         return None
     if app == "ollama":
         wanted = wanted.removeprefix(f"{_HOST}/").removeprefix(f"{_OWNER}/")
+        # A tag only counts in the last part: a host may have a port behind a colon.
         wanted = wanted if ":" in wanted.rpartition("/")[2] else f"{wanted}:{_TAG}"
     models = dict(_APPS[app]())
     place = models.get(wanted)
@@ -104,5 +114,6 @@ def of_app(name: str) -> Path | None:
         raise ModelNotFoundError(f"{app} has no model {wanted!r} here; {there}")
     file = _blob(place) if app == "ollama" else place
     if not file.is_file():
+        # A manifest may outlive its blob, as when Ollama has removed it.
         raise CheckpointError(f"{place}: its file {file} is missing; run `ollama pull {wanted}` again")
     return file

@@ -59,6 +59,7 @@ def head_of(fields: Fields, more: Mapping[str, HeadKind | None] = MappingProxyTy
     >>> head_of(fields) is None, head_of(fields, {"ForPreTraining": "masked-lm"})
     (True, 'masked-lm')
     """
+    # The first of the list is the class that wrote the weights.
     written_by = fields.list_of("architectures", str, None)
     if not written_by:
         return None
@@ -76,6 +77,7 @@ def label_names(fields: Fields) -> tuple[str, ...]:
     ('no', 'yes')
     """
     names = fields.get("id2label", dict, None) or {}
+    # JSON has the numbers as texts: "10" must come after "9".
     return tuple(str(names[number]) for number in sorted(names, key=int))
 
 
@@ -92,6 +94,7 @@ def num_labels(fields: Fields) -> int:
     """
     found: dict[str, int] = {}
     names = fields.get("id2label", dict, None)
+    # Both are counts of the same thing, so that they must agree where a file has several.
     if names is not None:
         if set(names) != {str(number) for number in range(len(names))}:
             raise CheckpointError(

@@ -47,6 +47,7 @@ IGNORED_FIELDS: frozenset[str] = frozenset(
         # each is read by the families that have it
         "initializer_factor",
         "initializer_range",
+        # The names are written by older versions with an underscore in front.
         # heads for tasks: how many labels there are is read by `num_labels`, their names by nobody
         "_num_labels",
         "classifier_dropout",
@@ -173,6 +174,7 @@ class Fields:
         self._read.add(key)
         if key not in self.values:
             return default
+        # null only where None is the default; elsewhere it is a value of the wrong type.
         if default is None and self.values[key] is None:
             return None
         return self._typed(key, kind)
@@ -235,6 +237,7 @@ class Fields:
         Raises:
             CheckpointError: the field is something else.
         """
+        # The same object at each call: it remembers what was read of it.
         if key not in self._inside:
             found = self.get(key, dict, None)
             if found is None:
@@ -263,6 +266,7 @@ class Fields:
         found: list[object] | None = self.get(key, list, None) if default is None else self.require(key, list)
         if found is None:
             return None
+        # A Fields of its own for the items, so that errors name them as `layer_types[1]`.
         items = Fields(
             file=self.file,
             values={f"{key}[{number}]": value for number, value in enumerate(found)},
@@ -281,15 +285,20 @@ class Fields:
         Raises:
             CheckpointError: there are other fields; the message lists them all.
         """
+        # Passed over: known to change nothing.
         passed = {key for key in self.values if key in inert or self._is_inert_at_its_value(key)}
         known = known_fields(model_type)
+        # Fields that no version of transformers knows cannot change its result, so they are noted, and
+        # no error.
         strange = sorted(self.values.keys() - self._read - passed - known) if known else []
+        # Except slips: `hiden_size` would be a field that somebody wanted.
         if strange := [key for key in strange if not self._meant(key)]:
             listed = ", ".join(f"{key} = {shown(self.values[key])}" for key in strange)
             versions = ", ".join(_known()["versions"])
             told = f"passed over {listed}: transformers ({versions}) neither declares nor reads it"
             self.notes.append(f"{self.file}: {told}")
             passed.update(strange)
+        # What is left is known to transformers, and not to regard: it may change the result.
         if unread := self._unread(passed):
             raise CheckpointError(
                 f"{self.file}: regard does not know these fields, which may change the result: "
@@ -305,12 +314,14 @@ class Fields:
             if key not in self._read and key not in passed:
                 hint = "".join(f" (did you mean {each}?)" for each in self._meant(key))
                 unread.append(f"{self.path}{key} = {shown(self.values[key])}{hint}")
+            # Objects inside are held to the same rule, without inert fields of their own.
             elif key in self._inside:
                 unread += self._inside[key]._unread(())
         return unread
 
     def _meant(self, key: str) -> list[str]:
         """The field of which a name is a slip; fields resemble each other: of a letter or two at most."""
+        # Only fields that were asked for and were absent can be what was meant.
         return get_close_matches(key, self._read - self.values.keys(), n=1, cutoff=0.85)
 
     def _is_inert_at_its_value(self, key: str) -> bool:
@@ -329,6 +340,7 @@ class Fields:
 @cache
 def _known() -> dict[str, list[str]]:
     """What `scripts/config_fields.py` found in several versions of `transformers`."""
+    # The file beside this module has names in rows; it is read once a process.
     written: dict[str, str] = json.loads(Path(__file__).with_name("config_fields.json").read_text("utf-8"))
     return {name: names.split() for name, names in written.items()}
 
@@ -340,6 +352,7 @@ def known_fields(model_type: object) -> frozenset[str] | None:
     (False, True, None)
     """
     own = _known().get(str(model_type))
+    # "any" are the fields that every configuration of transformers has.
     return None if own is None else frozenset([*own, *_known()["any"]])
 
 
@@ -378,5 +391,6 @@ def read_config_list(folder: str | PathLike[str], name: str) -> list[Fields]:
 def _same(wanted: object, value: object) -> bool:
     """Equality as JSON has it: True is not 1, but 1 is 1.0."""
     if isinstance(wanted, bool) or isinstance(value, bool):
+        # In Python True == 1; in a configuration they are different settings.
         return wanted is value
     return wanted == value

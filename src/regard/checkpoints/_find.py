@@ -87,12 +87,14 @@ def locate(name: str | os.PathLike[str]) -> Source:
     """
     if not isinstance(name, str | os.PathLike):
         raise InputError(f"name must be a string or a path; got {type(name).__name__}")
+    # From here on in the order of the docstring; a folder that exists beats every name.
     given = os.fspath(name)
     if not given:
         raise InputError(
             "the model's name is empty; give a folder, or a name that `regard models list` shows"
         )
     path = os.path.expanduser(given)
+    # Before `is_file`: a path may be a link to either.
     if os.path.isdir(path):
         return _folder(given, Path(path))
     if os.path.isfile(path) and is_gguf(path):
@@ -101,6 +103,7 @@ def locate(name: str | os.PathLike[str]) -> Source:
         raise CheckpointError(
             f"{given!r} is a file; a model is a folder with {CONFIG} and weights: give the folder"
         )
+    # `ollama:a/b/c` has several slashes and is no path.
     is_of_app = given.partition(":")[0] in APPS
     if not isinstance(name, str) or (_reads_like_a_path(given) and not is_of_app):
         raise ModelNotFoundError(f"the folder {given!r} does not exist{_did_you_mean(given)}")
@@ -116,6 +119,7 @@ def locate(name: str | os.PathLike[str]) -> Source:
             f"{given!r} is neither a folder nor a model's name (NAME or OWNER/NAME, of letters, digits, '-', "
             f"'_' and '.'){_did_you_mean(given)}"
         )
+    # A whole copy in the cache is enough, if its tokenizer is there.
     cached = _cached(full)
     if cached is not None and holds_tokenizer(network_folder(cached.folder)):
         return cached
@@ -123,6 +127,7 @@ def locate(name: str | os.PathLike[str]) -> Source:
     try:
         return _downloaded(full)
     except ModelNotFoundError:
+        # Without a hub the copy without tokenizer is better than nothing: its tensors can be looked at.
         if cached is None:
             raise
         return cached
@@ -137,6 +142,7 @@ def available() -> list[Source]:
     >>> [source.name for source in available() if source.kind == "package"]
     ['sentence-transformers/all-MiniLM-L6-v2', 'smollm2']
     """
+    # Later kinds replace earlier ones of the same name, as `locate` prefers them.
     sources = {name: Source(name=name, folder=folder, kind="cache") for name, folder in _hub.cached_models()}
     sources |= {name: Source(name=name, folder=file, kind="app") for name, file in kept_by_apps()}
     for name in PACKAGED:
@@ -151,6 +157,7 @@ def available() -> list[Source]:
     return [sources[name] for name in sorted(sources)]
 
 
+# all-MiniLM-L6-v2 instead of sentence-transformers/all-MiniLM-L6-v2.
 _SHORT_NAMES = {name.rpartition("/")[2]: name for name in PACKAGED}
 
 
@@ -172,6 +179,7 @@ def nearby(name: str) -> Source | None:
 
 def _reads_like_a_path(given: str) -> bool:
     separators = given.count("/") + (given.count(os.sep) if os.sep != "/" else 0)
+    # One slash may be OWNER/NAME; more, or a beginning like a path's, is a path.
     return (
         given.startswith((".", "~"))
         or os.path.isabs(given)
@@ -181,6 +189,7 @@ def _reads_like_a_path(given: str) -> bool:
 
 
 def _folder(given: str, path: Path) -> Source:
+    # Before looking for weights: a run's folder has none of its own.
     if (path / "settings.json").is_file() and not (path / CONFIG).is_file():
         # The folder of a training run, whose best model is in one below.
         given, path = os.path.join(given, "model"), path / "model"
@@ -189,6 +198,7 @@ def _folder(given: str, path: Path) -> Source:
                 f"model must be a run that has a model; {os.path.dirname(given)!r} has none yet: train on."
             )
     inside = network_folder(path)
+    # A config counts first; without one, a single GGUF file is the model.
     files = [] if (inside / CONFIG).is_file() else gguf_in(path)
     if len(files) == 1:
         return Source(name=given, folder=files[0], kind="folder")
@@ -233,13 +243,17 @@ def _how_to_get(name: str) -> str:
 
 def _did_you_mean(given: str) -> str:
     """Names near to the given one among those that can be had, as the end of a sentence."""
+    # Hubs and packages, also those that were not fetched yet.
     known = {source.name for source in available()} | set(PACKAGED)
     full_name = {name.lower(): name for name in known}
+    # Each name also without its owner, which people leave out.
     full_name |= {name.rpartition("/")[2]: full for name, full in full_name.items()}
     wanted = given.rstrip("/").lower()
     near = [
         full_name[match]
+        # As typed, and its last part: `OWNR/all-MiniLM-L6-v2` should find the model, too.
         for spelling in dict.fromkeys((wanted, wanted.rpartition("/")[2]))
+        # Of near spellings at least three quarters alike; fewer would suggest anything.
         for match in difflib.get_close_matches(spelling, full_name, n=3, cutoff=0.75)
         if full_name[match] != given
     ]

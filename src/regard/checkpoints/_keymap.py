@@ -13,6 +13,8 @@ from torch import Tensor
 from regard.core.errors import CheckpointError
 
 _PLACEHOLDERS = {
+    # What a placeholder stands for: numbers without leading zeros, so that each name is written in one
+    # way only.
     "layer": "0|[1-9][0-9]*",
     "part": "weight|bias",
     "rotary": r"(?:layers\.\d+\.(?:self_)?attn\.)?rotary_emb(?:_local)?\.(?:\w+_attention_)?(?:original_)?",
@@ -90,7 +92,9 @@ ID_BUFFERS: Mapping[str, Holds] = {
 
 def taken_apart(stored: Tensor, sizes: list[int], *, transposed: bool) -> list[Tensor]:
     """The network's tensors in one of the disk: views along the output axis, as long as `sizes`."""
+    # A matrix that lies as (in, out) becomes a view as (out, in); a bias has one axis.
     ours = stored.t() if transposed and stored.dim() == 2 else stored
+    # A single piece may have any size, also none to split by.
     if len(sizes) == 1:
         return [ours]
     return list(torch.split(ours, sizes))
@@ -99,8 +103,10 @@ def taken_apart(stored: Tensor, sizes: list[int], *, transposed: bool) -> list[T
 def shape_on_disk(shapes: list[tuple[int, ...]], *, transposed: bool) -> tuple[int, ...] | None:
     """The shape of the tensor that holds these, or None where they cannot lie in one."""
     first, *others = shapes
+    # One tensor for one of the network's.
     if not others:
         return first[::-1] if transposed and len(first) == 2 else first
+    # Several: they must be alike in all axes but the first.
     if not first or any(shape[1:] != first[1:] or len(shape) != len(first) for shape in others):
         return None
     fused = (sum(shape[0] for shape in shapes), *first[1:])
@@ -110,6 +116,7 @@ def shape_on_disk(shapes: list[tuple[int, ...]], *, transposed: bool) -> tuple[i
 @functools.lru_cache(maxsize=4096)
 def pattern(template: str) -> re.Pattern[str]:
     """The names that a template stands for."""
+    # A template is literal text with placeholders, in the syntax of `str.format`.
     pieces = string.Formatter().parse(template)
     return re.compile(
         "".join(
@@ -216,11 +223,13 @@ class KeyMap:
 
     def shared_by(self, name: str) -> Shared | None:
         """The rule of a tensor on disk that stands for several, or None."""
+        # With and without each prefix: the shared tensor may be stored under any.
         bare = {name.removeprefix(prefix) for prefix in self._prefixes_of(name)}
         return next((rule for rule in self.shared if rule.hf in bare), None)
 
     def is_head(self, name: str) -> bool:
         """Whether a tensor of the disk stands beside the prefixed model."""
+        # By beginnings: `match`, not `fullmatch`.
         return any(pattern(head).match(bare) for head in self.heads for bare in self._bare(name))
 
     def leaves_out(self, name: str) -> bool:
@@ -241,12 +250,14 @@ class KeyMap:
     def _bare(self, name: str) -> Iterator[str]:
         return (name.removeprefix(prefix) for prefix in self._prefixes_of(name))
 
+    # No prefix first: the name may already be the family's.
     def _prefixes_of(self, name: str) -> Iterator[str]:
         yield ""
         yield from (prefix for prefix in self.prefixes if name.startswith(prefix))
 
     def _spellings(self, bare: str) -> Iterator[str]:
         yield bare
+        # Older spellings of the end, such as LayerNorm.gamma for LayerNorm.weight.
         yield from (bare.removesuffix(old) + new for old, new in self.aliases if bare.endswith(old))
 
 
@@ -258,6 +269,7 @@ def _match(keymap: KeyMap, name: str) -> Match | None:
             for rule in keymap._own:
                 if (match := pattern(rule.hf).fullmatch(spelling)) is not None:
                     values = match.groupdict()
+                    # The values of the placeholders are put into each of the network's names.
                     return Match(prefix, rule, tuple(piece.format(**values) for piece in rule.pieces))
     return None
 
@@ -267,5 +279,6 @@ def _rule_of(keymap: KeyMap, name: str) -> tuple[str, Rename] | None:
     for rule in keymap._own:
         for piece in rule.pieces:
             if (match := pattern(piece).fullmatch(name)) is not None:
+                # The other way round: from the network's name to the one on disk.
                 return rule.hf.format(**match.groupdict()), rule
     return None

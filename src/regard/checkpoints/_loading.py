@@ -41,20 +41,27 @@ def unwrapped(reader: TensorReader, keymap: KeyMap) -> tuple[TensorReader, tuple
     `model.` of a class with the network in a field, where more of them are the family's without it. Where two
     names would become one, nothing goes.
     """
+    # New name -> stored name; at first each its own.
     stored = {name: name for name in reader.names()}
 
     def known(names: dict[str, str]) -> int:
         fit = sum(keymap.match(name) is not None or keymap.shared_by(name) is not None for name in names)
+        # -1 where two names have become one: then they are not to be used.
         return fit if len(names) == len(stored) else -1
 
+    # The usual case, which costs one look at the names.
     if known(stored) == len(stored):
         return reader, ()
     bare = {_TORCH.sub("", name): name for name in stored}
     bare = bare if len(bare) == len(stored) else stored
+    # Beginnings up to each dot, and how many names have them.
     starts = Counter(name[: dot.end()] for name in bare for dot in re.finditer(r"\.", name))
+    # "" (nothing taken off), then what more than half of the names begin with, the shortest first.
     usual = ["", *sorted((start for start, count in starts.items() if 2 * count > len(bare)), key=len)]
     under = {start: {name.removeprefix(start): at for name, at in bare.items()} for start in usual}
-    start = max(under, key=lambda each: known(under[each]))  # the shortest of equals
+    # `max` keeps the first of equals: the shortest beginning.
+    start = max(under, key=lambda each: known(under[each]))
+    # For the report: what was taken off, as it was written.
     taken = {piece for name in stored if bare is not stored for piece in _TORCH.findall(name)}
     return reader.under(under[start]), (*sorted(taken), *filter(None, [start]))
 
@@ -124,25 +131,32 @@ def load_into(
     if dtype is not None and not dtype.is_floating_point:
         raise InputError(f"dtype must be a floating type such as torch.float32; got {dtype}")
     wanted = state_of(module)
+    # Checked before anything is read: a constant on the meta device could not be filled later.
     _check_nothing_stays_on_meta(module, wanted)
     plan = make_plan(wanted, reader, keymap, keep_dtype=dtype is None, may_begin=may_begin)
+    # Only stored constants are read here, which are small.
     wrong = [name for name, holds in plan.buffers.items() if not holds(reader.read(name), module)]
     plan.report("not the constant that the network has", wrong)
+    # All problems in one error.
     if plan.problems:
         raise CheckpointError(
             f"{reader.folder}: the weights do not fit the network; {'; '.join(plan.problems)}"
         )
 
     state: dict[str, Tensor] = {}
+    # Memory that a parameter has already; to two of them it must not be given.
     given: set[int] = set()
     in_blocks: dict[str, Packed] = {}
+    # Several names of one tensor (a group) get one tensor, so they stay tied.
     for group, places in zip(plan.groups, plan.places, strict=True):
         target = wanted[group[0]]
+        # Blocks stay where the network can multiply by them; where they cannot, they are unpacked.
         may_stay = packing is not None and bool(places) and all(map(packing.takes, group))
         if may_stay and (blocks := packed_place(places[0], wanted, reader)) is not None:
             in_blocks |= dict.fromkeys(group, blocks)
             continue
         stored = read_place(places[0], wanted, reader) if places else _zeros(target, plan, reader)
+        # A network on the meta device has no place of its own: then the CPU.
         place = device or ("cpu" if target.is_meta else target.device)
         # Where a copy is made anyway it lies as the network has it, and in half precision one is made for
         # that: there, products with a view of a transposed matrix take five times as long.
@@ -154,8 +168,10 @@ def load_into(
         if tensor.dtype.itemsize == 2:
             tensor = tensor.contiguous()
         if tensor.numel() and tensor.data_ptr() in given:
-            tensor = tensor.clone()  # training would change both of what the network holds apart
+            # Not tied in the network: training would change both, were they one memory.
+            tensor = tensor.clone()
         given.add(tensor.data_ptr())
+        # Whether it learns stays as it was, also when frozen.
         if isinstance(target, nn.Parameter):
             tensor = nn.Parameter(tensor, requires_grad=target.requires_grad)
         state |= dict.fromkeys(group, tensor)
@@ -173,6 +189,7 @@ def load_into(
 
 def _zeros(target: Tensor, plan: Plan, reader: TensorReader) -> Tensor:
     """As large as the target, of the type that the others are stored in."""
+    # The first floating type that is stored, since one that begins should fit its neighbours.
     types = (reader.dtype(places[0].stored) for places in plan.places if places)
     dtype = next((each for each in types if each.is_floating_point), target.dtype)
     return torch.zeros(target.shape, dtype=dtype, device="cpu")
@@ -200,13 +217,16 @@ def to_hf(module: nn.Module, keymap: KeyMap, *, prefix: str | None = None) -> di
     ['dense.bias', 'dense.weight']
     """
     held = state_of(module)
+    # transformers writes the prefix for models with a head only.
     if prefix is None:
         prefix = keymap.prefixes[0] if keymap.prefixes and _has_head(held, keymap) else ""
     stored: dict[str, Tensor] = {}
+    # Once for each tensor, however many names it has.
     for group in tied(held):
         bare, rule = written_as(group, held, keymap)
         name = keymap.with_prefix(bare, prefix)
         is_fused = isinstance(rule, Rename) and len(rule.pieces) > 1
+        # All pieces go out with the first of them.
         if name in stored and is_fused:
             continue  # it went out with another of its pieces
         if name in stored:
@@ -214,6 +234,7 @@ def to_hf(module: nn.Module, keymap: KeyMap, *, prefix: str | None = None) -> di
                 f"the key map is ambiguous: two tensors of the network are {name!r} on disk"
             )
         tensor = _put_together(bare, held, keymap) if is_fused else held[group[0]].detach()
+        # Back into the layout of the file, (in, out), as a view.
         is_matrix = not isinstance(rule, Shared) and rule.transposed and tensor.dim() == 2
         stored[name] = tensor.t() if is_matrix else tensor
     return stored
@@ -232,10 +253,12 @@ def _put_together(bare: str, held: dict[str, Tensor], keymap: KeyMap) -> Tensor:
 
 
 def _check_nothing_stays_on_meta(module: nn.Module, wanted: dict[str, Tensor]) -> None:
+    # By identity: a tied tensor is filled under any of its names.
     filled = {id(tensor) for tensor in wanted.values()}
     empty = [
         name
         for name, tensor in (*module.named_parameters(), *module.named_buffers())
+        # state_dict leaves non-persistent buffers out, and no checkpoint can fill them.
         if tensor.is_meta and id(tensor) not in filled
     ]
     if empty:

@@ -89,10 +89,13 @@ hub's, and so it has a name of its own."""
 def installed(model: PackagedModel) -> Path | None:
     """The folder or file of the model in its package; None where that is not installed, or in pieces."""
     if model.in_pieces:
+        # Pieces are of no use as they lie: they have to be put together first.
         return None
+    # The module is found, not imported: none of its code runs.
     spec = importlib.util.find_spec(model.modules[0])
     if spec is None:
         return None
+    # A package has one folder or, as a namespace, several.
     for location in spec.submodule_search_locations or ():
         place = Path(location) / model.inside
         if place.is_file() or ((place / CONFIG).is_file() and (place / WEIGHTS).is_file()):
@@ -126,9 +129,11 @@ def verify_weights(model: PackagedModel, place: Path) -> None:
     """Check that the packaged weights are the published ones."""
     weights = place if place.is_file() else place / WEIGHTS
     again = f"`{model.reinstall_command}`"
+    # What was fetched cannot be reinstalled by pip.
     if place.is_relative_to(store()):
         again = f"`regard models get`, once {place} is removed"
     try:
+        # Size and time stand for the content; a file that has changed is read again.
         status = weights.stat()
         found = _sha256(weights, status.st_size, status.st_mtime_ns)
     except OSError as error:
@@ -148,5 +153,6 @@ def _sha256(file: Path, size: int, mtime_ns: int) -> str:
     if not size:
         return hashlib.sha256().hexdigest()
     # Mapped, it is hashed in one call, which leaves the interpreter to other threads.
+    # An empty file cannot be mapped.
     with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as whole:
         return hashlib.sha256(whole).hexdigest()

@@ -37,9 +37,11 @@ class PickleFile:
     def __init__(self, file: Path) -> None:
         try:
             with file.open("rb") as stream:
+                # The first bytes decide; the name of a file says nothing.
                 start = stream.read(len(_BEFORE_ZIP))
             if start.startswith(_ZIP):
                 _check_archive(file)
+            # Neither zip nor the older form: torch.load might run it as another kind of pickle.
             elif start != _BEFORE_ZIP:
                 raise CheckpointError(
                     f"{file}: not a file that `torch.save` writes, or one cut short; {DOWNLOAD_AGAIN}, or if "
@@ -48,6 +50,7 @@ class PickleFile:
             stored = _load(file, is_mapped=start.startswith(_ZIP))
         except OSError as error:
             raise CheckpointError(f"{file}: cannot be read ({reason(error)})") from error
+        # What torch has built is held to be tensors by their names.
         self._tensors = _checked(file, stored)
 
     def names(self) -> list[str]:
@@ -74,8 +77,10 @@ def _check_archive(file: Path) -> None:
             records = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{file}: damaged weights file ({reason(error)}); {DOWNLOAD_AGAIN}") from error
+    # A TorchScript archive has this record; torch.load would hand it to another loader.
     if any(record.filename.endswith("/constants.pkl") for record in records):
         raise CheckpointError(f"{file}: unsafe pickle (a TorchScript program, not weights); {_CONVERT}")
+    # torch maps records as they lie: packed ones would be read as numbers.
     if packed := [record.filename for record in records if record.compress_type != zipfile.ZIP_STORED]:
         raise CheckpointError(
             f"{file}: damaged weights file (compressed records: {joined(packed)}); {DOWNLOAD_AGAIN}"
@@ -96,6 +101,7 @@ def _load(file: Path, *, is_mapped: bool) -> Any:
 def _why(error: BaseException) -> str:
     """The one sentence of torch's page of advice that says what it met."""
     text = reason(error)
+    # torch's message is a page; its one fact is the name that the pickle asks for.
     found = re.search(r"(?:Trying to load unsupported|Unsupported) (?:global: )?(GLOBAL \S+)", text)
     if found:
         return f"it asks for {found[1].removeprefix('GLOBAL ')}, which is no tensor"
@@ -116,6 +122,7 @@ def _checked(file: Path, stored: object) -> dict[str, Tensor]:
                 f"{file}: what it holds must be tensors by their names; got {kind} under {name!r}; "
                 "save the model's own `state_dict`"
             )
+        # Without gradient history, whatever was saved.
         tensors[name] = value.detach()
     unfit = [name for name, tensor in tensors.items() if not _is_plain(tensor)]
     if unfit:
@@ -126,6 +133,8 @@ def _checked(file: Path, stored: object) -> dict[str, Tensor]:
 
 
 def _is_plain(tensor: Tensor) -> bool:
+    # Sparse and quantized tensors and those without memory.
     if tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in DTYPES.values():
         return False
+    # A view that reaches beyond its memory is the mark of a forged file.
     return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()

@@ -76,6 +76,7 @@ class SafetensorsFile:
 
     def read(self, name: str) -> Tensor:
         """A tensor, as a view of the mapped file."""
+        # For its error alone: a type that torch does not have.
         self.dtype(name)
         tensor: Tensor = self._handle.get_tensor(name)
         return tensor
@@ -96,13 +97,16 @@ def _opened(file: Path) -> Any:
 
 def _check_header(file: Path) -> None:
     """Refuse a file that is something else, is cut short, or whose header names a tensor twice."""
+    # Before opening: an endless device or a pipe is refused, not read.
     size = plain_file(file, math.inf).stat().st_size
     with file.open("rb") as stream:
+        # The format: 8 bytes with the length of the header, little-endian, then JSON.
         length = int.from_bytes(stream.read(8), "little")
         if size < 8 or length > size - 8:
             raise CheckpointError(
                 f"{file}: damaged safetensors file ({size} bytes, which end in the header); {DOWNLOAD_AGAIN}"
             )
+        # The library would read such a header; the format does not allow it.
         if length > _HEADER_AT_MOST:
             raise CheckpointError(
                 f"{file}: damaged safetensors file (a header of {length} bytes, over {_HEADER_AT_MOST})"

@@ -49,6 +49,7 @@ class TensorReader:
 
     __slots__ = ("_file_of", "_names", "folder")
 
+    # Name here -> (file, name there): renaming and leaving out copy no tensor.
     def __init__(self, folder: Path, file_of: Mapping[str, tuple[WeightsFile, str]]) -> None:
         """By its name here, a tensor's file and its name there; `folder` is what errors name."""
         self.folder = folder
@@ -128,11 +129,13 @@ def read_tensors(folder: str | PathLike[str]) -> TensorReader:
     """
     folder = Path(folder)
     layout = layout_of(folder)
+    # A whole file counts before shards.
     if layout is not None and (folder / layout.whole).exists():
         whole = _open(folder / layout.whole, layout)
         return TensorReader(folder, {name: (whole, name) for name in whole.names()})
     if layout is not None:
         return _open_shards(folder, layout)
+    # Weights under unusual names are told, since renaming may be all that is needed.
     others = sorted(
         file.name for end in ("bin", "pt", "pth", "safetensors") for file in folder.glob(f"*.{end}")
     )
@@ -167,9 +170,11 @@ def write_tensors(
             [0., 1.]])
     """
     file = Path(file)
+    # Checked in full before a file is begun.
     whole = _storable(tensors)
 
     def save(temporary: Path) -> None:
+        # `write_whole` knows errors of the system only.
         try:
             save_file(whole, temporary, metadata={"format": "pt", **(metadata or {})})
         except SafetensorError as error:
@@ -190,6 +195,7 @@ def _storable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     storable: dict[str, Tensor] = {}
     written: set[int] = set()
     for name, tensor in tensors.items():
+        # A GPU's tensors come to the CPU; a view that does not lie in one piece is copied.
         dense = tensor.detach().cpu().contiguous()
         # The library refuses tensors that share memory, as tied ones do.
         if dense.untyped_storage().data_ptr() in written:
@@ -208,6 +214,7 @@ def _open_shards(folder: Path, layout: Layout) -> TensorReader:
     shard_of = read_index(folder, layout)
     file_of: dict[str, tuple[WeightsFile, str]] = {}
     found: dict[str, str] = {}
+    # Sorted: of two faults the same is reported each time.
     for shard in sorted(set(shard_of.values())):
         file = _open(folder / shard, layout)
         for name in file.names():
@@ -217,7 +224,9 @@ def _open_shards(folder: Path, layout: Layout) -> TensorReader:
                     f"{DOWNLOAD_AGAIN}"
                 )
             found[name], file_of[name] = shard, (file, name)
+    # Both directions: what the index promises, and what it does not know.
     problems = []
+    # Also a tensor that lies in another shard than the index says.
     if missing := sorted(name for name, shard in shard_of.items() if found.get(name) != shard):
         problems.append(f"not in the shard that the index names: {joined(missing)}")
     if unlisted := sorted(found.keys() - shard_of.keys()):
@@ -232,6 +241,7 @@ def _open_shards(folder: Path, layout: Layout) -> TensorReader:
 def _open(file: Path, layout: Layout) -> WeightsFile:
     try:
         with plain_file(file, math.inf).open("rb") as stream:
+            # A pointer of Git LFS begins "version https://git-lfs...".
             if stream.read(8) == b"version ":
                 raise CheckpointError(
                     f"{file}: a Git LFS pointer, not the weights; fetch them with `git lfs pull`"

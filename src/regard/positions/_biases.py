@@ -50,8 +50,10 @@ class Alibi:
     @property
     def slopes(self) -> tuple[float, ...]:
         """One a head."""
+        # The power of two at or below num_heads: so many heads have the slopes of the paper.
         below = 2 ** int(math.log2(self.num_heads))
         exponents = [(head + 1) / below for head in range(below)]
+        # The heads beyond take every other slope of twice as many heads, as in the authors' code.
         exponents += [(2 * head + 1) / (2 * below) for head in range(self.num_heads - below)]
         return tuple(2.0 ** (-self.steepest * exponent) for exponent in exponents)
 
@@ -61,6 +63,7 @@ class Alibi:
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
         """float32 (1, heads, rows, columns); see `Bias`."""
+        # (heads,) to (1, heads, rows, columns)
         slopes = torch.tensor(self.slopes, dtype=torch.float32, device=keys.device)
         distance = (queries[:, None] - keys[None, :]).abs()
         return (-slopes[:, None, None] * distance)[None]
@@ -103,6 +106,7 @@ def relative_buckets(
     Source: Raffel et al. 2020, arXiv 1910.10683, section 2.1; the formula is in their code. In float32, as in
     `transformers`: a distance on the border of two buckets falls on the same side.
     """
+    # Half of the buckets for each direction; half of these hold one distance each.
     a_side = num_buckets // 2 if bidirectional else num_buckets
     near = a_side // 2
     if near < 1:
@@ -112,11 +116,15 @@ def relative_buckets(
             f"max_distance must be greater than {near}, where {num_buckets} buckets stop to be one distance "
             f"each; got {max_distance}."
         )
+    # (…) distances without their signs; in a decoder a key after the query counts as distance 0.
     n = distances.abs() if bidirectional else (-distances).clamp(min=0)
     # The logarithm of 0 would not convert; distances below `near` do not come from here anyway.
     ratio = torch.log(n.clamp(min=near).float() / near) / math.log(max_distance / near)
+    # The logarithm stretches near .. max_distance over the buckets that are left; beyond is the last
+    # one.
     far = (near + (ratio * (a_side - near)).to(torch.int64)).clamp(max=a_side - 1)
     buckets = torch.where(n < near, n, far)
+    # Keys after the query have the second half of the buckets.
     return buckets + (distances > 0) * a_side if bidirectional else buckets
 
 
@@ -184,6 +192,8 @@ class RelativeBias(nn.Module):
         Args:
             query_offset: where query 0 stands among the keys; with a cache of n earlier keys, n.
         """
+        # The buckets are worked out anew at each call, on the table's device: 2 max_distance + 1
+        # numbers.
         weight = self.table.weight
         return BucketBias(weight, self._buckets(weight.device), query_offset)
 
@@ -202,9 +212,12 @@ class BucketBias:
         queries = queries + self.query_offset
         if _is_run(queries) and _is_run(keys):
             # Each row is the one above it moved on by one: windows of one line, the last row's first.
+            # From keys[0] - queries[-1] to keys[-1] - queries[0]: one number for each diagonal.
             steps = torch.arange(len(queries) + len(keys) - 1, device=keys.device)
             line = of_distance[:, self._index(steps + (keys[0] - queries[-1]))]
+            # (heads, rows, columns), a view: nothing of the size of the scores is written but by `flip`.
             return line.unfold(1, len(keys), 1).flip(1)[None]
+        # Positions with gaps, as of packed or padded texts: an index for each pair.
         index = self._index(keys[None, :] - queries[:, None])
         return of_distance.index_select(1, index.flatten()).view(1, of_distance.shape[0], *index.shape)
 
@@ -220,5 +233,6 @@ class BucketBias:
 
 def _is_run(positions: Tensor) -> bool:
     """Whether positions follow one another; False where the answer would have to be waited for."""
+    # On a GPU the comparison would make the processor wait; while compiling it has no answer.
     look = positions.is_cpu and not torch.compiler.is_compiling()
     return look and len(positions) > 0 and bool((positions.diff() == 1).all())

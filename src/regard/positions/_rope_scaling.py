@@ -134,13 +134,16 @@ class DynamicNTKScaling(RotaryScaling):
         """See `RotaryScaling`."""
         if dim < 4:
             raise InputError(f"dynamic NTK scaling must rotate at least 4 entries of a head; got {dim}.")
+        # Only here and in LongRoPE does the length of the text count.
         length = _length(position_ids)
         power = dim / (dim - 2)
         if length <= self.max_seq_len:
+            # As theirs writes it, which is 1 but for rounding.
             stretch = (self.factor * self.max_seq_len / self.max_seq_len) - (self.factor - 1)
             return _plain(base * stretch**power, dim)
         # float32 from here on, as theirs: the length comes to them as a tensor.
         longer = torch.tensor(length, device="cpu")
+        # base' of the docstring.
         grown = base * ((self.factor * longer / self.max_seq_len) - (self.factor - 1)) ** power
         return 1.0 / (grown ** (_even(dim) / dim))
 
@@ -201,21 +204,27 @@ class YaRNScaling(RotaryScaling):
 
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
+        # low and high are numbers of pairs: below low a frequency turns often and stays, above high it
+        # is divided.
         low = max(math.floor(self._index(self.beta_fast, base, dim)), 0)
         high: float = min(math.ceil(self._index(self.beta_slow, base, dim)), dim - 1)
         if low == high:
             high += 0.001  # a step, without dividing by zero
         powers = base ** (_even(dim) / dim)
+        # keep_i falls from 1 to 0 between the two.
         index = torch.arange(dim // 2, dtype=torch.float32, device="cpu")
         keep = 1 - ((index - low) / (high - low)).clamp(0, 1)
+        # (1 - keep) f / factor + keep f, with f = 1 / powers
         return 1.0 / (self.factor * powers) * (1 - keep) + 1.0 / powers * keep
 
     def _index(self, turns: float, base: float, dim: int) -> float:
         length = self.original_max_seq_len
+        # The pair whose wave goes round `turns` times within the lengths of training.
         return (dim * math.log(length / (turns * 2 * math.pi))) / (2 * math.log(base))
 
 
 def yarn_amplitude(factor: float, mscale: float = 1.0) -> float:
+    # DeepSeek's files have mscale and mscale_all_dim.
     """0.1 mscale ln(factor) + 1; 1 where nothing is stretched. Files with two of them mean the quotient."""
     return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
 
@@ -257,6 +266,7 @@ class LongRoPEScaling(RotaryScaling):
     attention_factor: float | None = None
 
     def __post_init__(self) -> None:
+        # The least divisor stands for all of them; the amplitude divides by ln(original_max_seq_len).
         divisors = min((*self.short_factor, *self.long_factor), default=0.0)
         length = {"original_max_seq_len - 1": self.original_max_seq_len - 1}
         _check_positive(factor=self.factor, **{"the least divisor": divisors}, **length)
@@ -272,6 +282,7 @@ class LongRoPEScaling(RotaryScaling):
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
         is_long = _length(position_ids) > self.original_max_seq_len
+        # One of the two lists for all positions of the call.
         divisors = torch.tensor(self.long_factor if is_long else self.short_factor, device="cpu")
         if len(divisors) != dim // 2:
             name = "long_factor" if is_long else "short_factor"
@@ -327,15 +338,19 @@ class Llama3Scaling(RotaryScaling):
         """See `RotaryScaling`."""
         plain = _plain(base, dim)
         length, low, high = self.original_max_seq_len, self.low_freq_factor, self.high_freq_factor
+        # Tokens until pair i has turned once: (dim / 2,).
         wavelength = 2 * math.pi / plain
         is_long, is_short = wavelength > length / low, wavelength < length / high
+        # The two ends first, then what lies between.
         ends = torch.where(is_long, plain / self.factor, plain)
         smooth = (length / wavelength - low) / (high - low)
+        # `ends` is f there: neither long nor short.
         between = (1 - smooth) * ends / self.factor + smooth * ends
         return torch.where(~is_short & ~is_long, between, ends)
 
 
 def _length(position_ids: Tensor) -> int:
+    # No position, no text: as if it were short.
     return 0 if position_ids.numel() == 0 else int(position_ids.max()) + 1
 
 
@@ -345,6 +360,7 @@ def _even(dim: int) -> Tensor:
 
 
 def _plain(base: float, dim: int) -> Tensor:
+    # base^(-2i / dim), as a quotient: the order of theirs.
     return 1.0 / (base ** (_even(dim) / dim))
 
 

@@ -14,6 +14,7 @@ RotaryLayout = Literal["half", "interleaved"]
 """Which entries of a head form the pair i: (i, i + dim/2), as in Llama, or (2i, 2i + 1), as in GPT-J."""
 
 
+# Made once, since a default of a dataclass is shared.
 _NO_SCALING = NoScaling()
 
 
@@ -102,12 +103,18 @@ class Rotary:
             )
         device = position_ids.device if device is None else device
         dim = self.head_dim if self.rotary_dim is None else self.rotary_dim
+        # (dim / 2,)
         frequencies = self.scaling.frequencies(self.base, dim, position_ids).to(device)
+        # (batch or 1, 1, N, dim / 2): p f_i
         angles = position_ids.to(device)[:, None, :, None].float() * frequencies
         cos, sin = angles.cos(), angles.sin()
+        # YaRN and LongRoPE scale q and k through cosine and sine, and so the scores by the amplitude
+        # squared.
         if (amplitude := self.scaling.amplitude) != 1.0:
             cos, sin = cos * amplitude, sin * amplitude
+        # The cosine is needed for both entries of a pair, (batch or 1, 1, N, dim); the sine once a pair.
         cos = torch.cat((cos, cos), dim=-1) if self.layout == "half" else cos.repeat_interleave(2, dim=-1)
+        # Entries that do not turn have the cosine 1, and no sine at all.
         if dim != self.head_dim:
             cos = torch.nn.functional.pad(cos, (0, self.head_dim - dim), value=1.0)
         return Rotation(cos.to(dtype), sin.to(dtype), self.layout)
@@ -147,6 +154,7 @@ class Rotation:
             )
         if x.dtype != self.cos.dtype:
             return self.apply(x.to(self.cos.dtype)).to(x.dtype)
+        # The gradient of autograd's own would keep x, and more tensors of its size.
         if x.requires_grad and torch.is_grad_enabled():
             turned: Tensor = _Turn.apply(x, self.cos, self.sin, self.layout, 1)  # type: ignore[no-untyped-call]
             return turned
@@ -157,10 +165,12 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: RotaryLayout, sign: int) 
     # One pass makes the result, two add each half's partner to it; the textbook form (negate, concatenate,
     # two products, one sum) makes five tensors of this size, which takes up to three times as long.
     pairs = sin.shape[-1]
+    # Which entries are the first and the second of each pair.
     if layout == "half":
         first, second = slice(0, pairs), slice(pairs, 2 * pairs)
     else:
         first, second = slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
+    # x_a cos - x_b sin, and x_b cos + x_a sin; sign = -1 turns back.
     turned = x * cos
     turned[..., first].addcmul_(x[..., second], sin, value=-sign)
     turned[..., second].addcmul_(x[..., first], sin, value=sign)
@@ -179,6 +189,7 @@ class _Turn(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         cos, sin = ctx.saved_tensors
+        # The inverse of a rotation is its transpose: the same angles with the other sign.
         # By `apply` once more, so that a second derivative exists as well.
         back: Tensor = _Turn.apply(upstream, cos, sin, ctx.layout, -ctx.sign)  # type: ignore[no-untyped-call]
         return back, None, None, None, None

@@ -32,6 +32,7 @@ class LearnedPositions(nn.Module):
         for name, value in (("max_seq_len", max_seq_len), ("d_model", d_model)):
             if value < 1:
                 raise InputError(f"{name} must be at least 1; got {value}.")
+        # The name of nn.Embedding, which code that looks for padding asks for.
         self.padding_idx = pad_id
         self.weight = nn.Parameter(torch.empty(max_seq_len, d_model))
         nn.init.normal_(self.weight)  # as nn.Embedding does, beside which it stands
@@ -85,11 +86,14 @@ def sinusoidal_encoding(
     _check(max_seq_len, d_model, base, layout)
     # On the CPU, also while a network is built on the meta device.
     position = torch.arange(max_seq_len, dtype=torch.float64, device="cpu")[:, None]
+    # 2i of the formula: 0, 2, 4, ...
     even = torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu")
     angle = position / base ** (even / d_model)
     sines, cosines = angle.sin(), angle.cos()
     if layout == "half":
+        # With an odd d_model the last cosine is left out, in both orders.
         return torch.cat((sines, cosines[:, : d_model // 2]), dim=1)
+    # Sines and cosines in turns: (max_seq_len, ceil(d_model / 2), 2) -> (max_seq_len, d_model)
     return torch.stack((sines, cosines), dim=2).flatten(1)[:, :d_model].contiguous()
 
 
@@ -202,7 +206,10 @@ class FourierPositions(nn.Module):
     def forward(self, positions: Tensor) -> Tensor:
         """int64 positions of any shape (...) -> float64 (..., size)."""
         # In float64: the angles go up to pi max_seq_len / 2, of which float32 would round the sine.
+        # From -1 at the first position to 1 at the last; a single position is at -1.
         x = 2.0 * positions.double() / max(1, self.max_seq_len - 1) - 1.0
+        # (num_bands,), up to the Nyquist frequency: half of the number of positions.
         bands = torch.linspace(1.0, self.max_seq_len / 2, self.num_bands, dtype=x.dtype, device=x.device)
+        # (..., num_bands)
         angles = math.pi * x[..., None] * bands
         return torch.cat((x[..., None], angles.sin(), angles.cos()), dim=-1)

@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float32]
 Row = tuple[str, Iterable[float]]
 
 _SAFE = ".safetensors"
-_LONGEST = 2**20  # of a vector, and of the bytes of a first line
+_LONGEST = 2**20  # numbers of a vector, and bytes of a first line
 _MAGIC = struct.pack("<i", 793712314)  # how a model of fastText begins
 
 
@@ -42,6 +42,7 @@ class Read(NamedTuple):
 
 
 def check_words(words: Sequence[str]) -> None:
+    # The formats of word2vec separate by blanks and line ends, and are UTF-8.
     """Check that every file can hold words: what ends a word or a line in word2vec's formats is in none.
 
     Raises:
@@ -65,14 +66,16 @@ def check_words(words: Sequence[str]) -> None:
 def write_file(path: Path, words: Sequence[str], vectors: Floats, parts: Parts | None) -> None:
     """Write words and vectors, whole or not at all."""
     if path.suffix == _SAFE:
+        # safetensors holds arrays, and text as metadata: words and settings are JSON there.
         tensors = {"vectors": torch.from_numpy(vectors)}
-        told = {"words": json.dumps(list(words))}
+        metadata = {"words": json.dumps(list(words))}
         if parts is not None:
             tensors |= {"ngrams": torch.from_numpy(parts.vectors), "buckets": torch.from_numpy(parts.buckets)}
-            told["ngrams"] = json.dumps(asdict(parts.ngrams))
-        write_tensors(tensors, path, metadata=told)
+            metadata["ngrams"] = json.dumps(asdict(parts.ngrams))
+        write_tensors(tensors, path, metadata=metadata)
         return
     check_words(words)
+    # The name tells the format here; reading looks at the content instead.
     is_packed = path.suffix.lower() == ".gz"
     is_binary = path.name.lower().removesuffix(".gz").endswith(".bin")
     numbers = b" %.9g" * vectors.shape[1]  # nine digits give back every float32
@@ -98,23 +101,26 @@ def read_file(path: Path, limit: int | None) -> Read:
         with path.open("rb") as raw:
             packed = raw.peek(2)[:2] == b"\x1f\x8b"
             return _read(path, io.BufferedReader(gzip.GzipFile(fileobj=raw)) if packed else raw, limit)
+    # All that a damaged or foreign file raises below, as one kind of error.
     except (OSError, EOFError, TypeError, ValueError, zlib.error) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)})") from error
 
 
 def _read_safe(path: Path, limit: int | None) -> Read:
+    # Metadata first: a file with other tensors is refused before any is read.
     file = SafetensorsFile(path)
-    told = file.metadata()
-    if "words" not in told or "vectors" not in file.names():
+    metadata = file.metadata()
+    if "words" not in metadata or "vectors" not in file.names():
         raise CheckpointError(f"{path}: holds tensors, and no word vectors that regard has written")
     parts = None
-    if "ngrams" in told:
+    if "ngrams" in metadata:
         buckets, rows = (file.read(name).numpy() for name in ("buckets", "ngrams"))
-        parts = Parts(ngrams=Ngrams(**json.loads(told["ngrams"])), buckets=buckets, vectors=rows)
-    return Read(list(json.loads(told["words"]))[:limit], file.read("vectors").numpy()[:limit], parts)
+        parts = Parts(ngrams=Ngrams(**json.loads(metadata["ngrams"])), buckets=buckets, vectors=rows)
+    return Read(list(json.loads(metadata["words"]))[:limit], file.read("vectors").numpy()[:limit], parts)
 
 
 def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
+    # Every format is known by its first bytes.
     begin = file.peek(4)[:4]
     if begin == _MAGIC:
         return Read(*_read_model(path, file, limit))
@@ -122,9 +128,11 @@ def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
         raise CheckpointError(f"{path}: is a zip archive; unpack it, and open the file that is in it")
     first = file.readline(_LONGEST).removeprefix(codecs.BOM_UTF8)
     fields = first.split()
+    # With a header, two whole numbers; without one (GloVe), the first line is a word and its numbers.
     count, size = None, len(first.rstrip(b" \r\n").split(b" ")) - 1
     if len(fields) == 2 and all(each.isdigit() for each in fields):
         count, size = map(int, fields)
+    # A size beyond any vector, or a line without numbers, is no file of this kind.
     is_start = bool(fields) and count != 0 and 0 < size < _LONGEST
     if not is_start or (count is None and not all(map(_is_number, fields[-size:]))):
         begins = first.decode("utf-8", "replace").strip()[:40]
@@ -133,22 +141,29 @@ def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
             f"'14221 100', or a word and its numbers; it begins {begins!r}"
         )
     if count is not None:
+        # The bytes after the first word tell text from binary: random floats are hardly ever valid text.
         is_text = _is_text(file.peek(), size)
         rows = _of_text(file, size, has_header=True) if is_text else _of_binary(file, size)
     else:
+        # Without a header the first line belongs to the rows.
         rows = _of_text(itertools.chain([first], file), size, has_header=False)
+    # A dict keeps the order; numbers go into one flat array, 4 bytes each, since the number of rows is
+    # not known.
     words: dict[str, None] = {}
     flat, found = array("f"), 0
     try:
         for word, numbers in rows:
             if found == count:
                 raise _not_so(path, count, "and there are more")
+            # `found` counts every row, also words that came again.
             found += 1
             if word not in words:
                 words[word] = None
                 flat.extend(numbers)
+            # The limit counts different words; what follows is not read.
             if len(words) == limit:
                 break
+        # No break: the file has ended by itself.
         else:
             if count is not None and found < count:
                 raise EOFError
@@ -166,6 +181,7 @@ def _until(file: io.BufferedReader, end: bytes) -> bytes:
     found = b""
     while ahead := file.peek():
         place = ahead.find(end)
+        # The buffer may end before the byte comes: then the next piece.
         if place >= 0:
             return found + file.read(place + 1)[:-1]
         found += file.read(len(ahead))
@@ -180,10 +196,12 @@ def _read_model(
     Source: the authors' program, fastText 0.9.2, `args.cc`, `dictionary.cc`, `densematrix.cc`.
     """
     try:
+        # The magic number, the version, `dim` and eleven more whole numbers of `args`, and a double.
         _, version, size, *arguments, _ = _unpacked(file, "<14id")
         model, bucket, shortest, longest = arguments[6:10]
         if version not in (11, 12):
             raise CheckpointError(f"{path}: is a fastText model of version {version}; regard reads 11 and 12")
+        # dictionary.cc: size, words, labels, tokens, and how many n-grams were pruned.
         entries, count, _, _, pruned = _unpacked(file, "<3i2q")
         words = []
         for _ in range(entries):
@@ -193,9 +211,11 @@ def _read_model(
             raise CheckpointError(
                 f"{path}: is a compressed model of fastText (.ftz); take the .bin before it"
             )
+        # The matrix has a row for each word, then one for each bucket.
         if _unpacked(file, "<2q") != (count + bucket, size):
             raise EOFError
         table = np.empty((count + bucket, size), "<f4")
+        # Read into place: the table of a published model has several GB.
         if file.readinto(table.data.cast("B")) != table.nbytes:
             raise EOFError
     except (EOFError, struct.error, UnicodeDecodeError, ValueError, MemoryError) as error:
@@ -207,6 +227,7 @@ def _read_model(
     ngrams = Ngrams(shortest=shortest, longest=longest, buckets=bucket)
     own, parts = table[:count], Parts(ngrams=ngrams, buckets=np.arange(bucket), vectors=table[count:])
     vectors = np.empty((len(words), size), np.float32)
+    # A row of the file is half of a vector: fastText adds the n-grams' rows when it is asked.
     for row, word in enumerate(words):
         buckets = ngrams.buckets_of(word)
         vectors[row] = (own[row] + parts.vectors[buckets].sum(axis=0)) / (1 + len(buckets))
@@ -225,6 +246,7 @@ def _of_text(lines: Iterable[bytes], size: int, *, has_header: bool) -> Iterator
         if not word and not numbers:
             continue
         more = " " in word and _is_number(word.rpartition(" ")[2])
+        # With a header a word holds no blank: a number in front of the others is one too many.
         if len(numbers) != size or more:
             raise ValueError(f"{word!r} has {len(numbers) + more:,} numbers instead of {size:,}")
         yield word, array("f", map(float, numbers))
@@ -234,6 +256,8 @@ def _of_binary(file: io.BufferedReader, size: int) -> Iterator[Row]:
     """The words of word2vec's binary format: each ends with a blank, and its numbers follow."""
     while file.peek():
         word, numbers = _until(file, b" "), file.read(4 * size)
+        # A number of four bytes may hold any byte, so that only their count tells where the next word
+        # begins.
         if len(numbers) < 4 * size:
             raise EOFError
         if file.peek()[:1] == b"\n":  # as word2vec's own program writes, and gensim does not
@@ -243,12 +267,15 @@ def _of_binary(file: io.BufferedReader, size: int) -> Iterator[Row]:
 
 def _is_text(ahead: bytes, size: int) -> bool:
     """Whether the bytes where the first vector of the binary format would stand are text."""
+    # A blank follows the word; at most 64 bytes of the first vector.
     numbers = ahead.partition(b" ")[2][: min(4 * size, 64)]
     try:
-        told = codecs.getincrementaldecoder("utf-8")().decode(numbers)  # may end within a character
+        # Incremental, since the bytes may end within a character.
+        decoded = codecs.getincrementaldecoder("utf-8")().decode(numbers)
     except UnicodeDecodeError:
         return False
-    return all(each >= " " or each in "\t\r\n" for each in told)
+    # Other control characters do not stand in a text file.
+    return all(each >= " " or each in "\t\r\n" for each in decoded)
 
 
 def _is_number(field: str | bytes) -> bool:

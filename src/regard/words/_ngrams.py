@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from regard.core.errors import InputError
 
+# FNV-1a of 32 bits: its offset basis and its prime.
 _OFFSET, _PRIME, _BITS = 2166136261, 16777619, 0xFFFFFFFF
 
 
@@ -49,9 +50,11 @@ class Ngrams:
 
     def of(self, word: str) -> Iterator[str]:
         """The n-grams of a word, in order, those that occur twice twice."""
+        # The end of a line is no word of letters, and has no parts.
         marked = f"<{word}>" if word != "</s>" else ""
         for start in range(len(marked)):
             for end in range(start + self.shortest, min(start + self.longest, len(marked)) + 1):
+                # A single < or > is no n-gram; a single letter is one where `shortest` is 1.
                 if end - start > 1 or 0 < start < len(marked) - 1:
                     yield marked[start:end]
 
@@ -77,6 +80,8 @@ class Parts:
     def of(self, word: str) -> npt.NDArray[np.float32] | None:
         """The mean of the vectors of a word's n-grams; None where none of them has one."""
         wanted = np.array(self.ngrams.buckets_of(word), dtype=np.int64)
+        # `buckets` is sorted: a search for each, then those that were found. (Places at the end are
+        # beyond it.)
         places = np.searchsorted(self.buckets, wanted)
         known = places[places < len(self.buckets)]
         known = known[self.buckets[known] == wanted[places < len(self.buckets)]]
@@ -86,6 +91,7 @@ class Parts:
 def _hash(data: bytes) -> int:
     number = _OFFSET
     for byte in data:
+        # The authors' program takes bytes as signed: 128 and more are extended by ones.
         signed = byte if byte < 128 else byte | 0xFFFFFF00
         number = (number ^ signed) * _PRIME & _BITS
     return number

@@ -51,6 +51,7 @@ class WordVectors:
 
     def __post_init__(self) -> None:
         try:
+            # Numbers beyond float32 become infinite here, and are refused below.
             with np.errstate(over="ignore"):
                 object.__setattr__(self, "vectors", np.asarray(self.vectors, np.float32))
         except (TypeError, ValueError) as error:
@@ -61,12 +62,14 @@ class WordVectors:
             raise InputError(
                 f"vectors must be one row for each of {len(self.words):,} words; got {self.vectors.shape}."
             )
+        # Of a word that comes twice the last row stays: so the first one is found as different.
         rows = {word: row for row, word in enumerate(self.words)}
         if len(rows) < len(self.words):
             twice = next(word for row, word in enumerate(self.words) if rows[word] != row)
             raise InputError(f"words must be different; {twice!r} is there twice.")
         if not np.isfinite(self.vectors).all():
             raise InputError("vectors must be finite numbers.")
+        # The class is frozen: fields that are computed are set past it.
         object.__setattr__(self, "_rows", rows)
 
     def __repr__(self) -> str:
@@ -93,6 +96,7 @@ class WordVectors:
         if row is not None:
             own: Floats = self.vectors[row]
             return own
+        # A word that was not learned: FastText's n-grams may know its parts.
         made = None if self.parts is None else self.parts.of(word)
         if made is None:
             near = get_close_matches(word, self.words, n=3)
@@ -130,6 +134,7 @@ class WordVectors:
         less = [unlike] if isinstance(unlike, str) else list(unlike)
         named = [to] if isinstance(to, str) else to
         if not isinstance(named, Sequence) or not all(isinstance(each, str) for each in named):
+            # Not words: then it must be a vector, which is normalised like theirs.
             return self._nearest(_unit(self._checked(named)) - self._sum(less), count, leave_out=less)
         if not named and not less:
             raise InputError("to must be at least one word, or a vector; got none.")
@@ -218,6 +223,7 @@ class WordVectors:
     @cached_property
     def _units(self) -> Floats:
         # In float64 the square of every float32 is a number above 0.
+        # (words,): float64 holds the square of every float32.
         squares = np.einsum("ij,ij->i", self.vectors, self.vectors, dtype=np.float64)
         lengths = np.sqrt(np.where(squares > 0, squares, 1))[:, None]
         return np.divide(self.vectors, lengths, out=np.empty_like(self.vectors), casting="same_kind")
@@ -241,18 +247,23 @@ class WordVectors:
     ) -> list[tuple[str, float]]:
         unit = _unit(vector)
         cosines = self._units @ unit.astype(np.float32)
+        # The words that were named are nearest to themselves, and are left out.
         cosines[[self._rows[word] for word in leave_out if word in self._rows]] = -np.inf
         # float32 chooses, a little more than is wanted; float64 decides, as in `similarity`.
+        # Partition finds the count-th largest without sorting; 1e-5 below it is more than float32
+        # rounds.
         least = np.partition(cosines, -count)[-count] - 1e-5 if count < len(cosines) else -2
         rows = np.flatnonzero(cosines > least)
         exact = (_unit(self.vectors[rows]) * unit).sum(axis=1)  # not by BLAS: rows would not be independent
         best = np.argsort(-exact, kind="stable")[:count]
+        # A stable sort: of equal cosines the more frequent word comes first.
         return [(self.words[rows[each]], float(exact[each])) for each in best]
 
 
 def _unit(vectors: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     wide = vectors.astype(np.float64)
     # By the largest number first: then squares are no infinity, and not all 0.
+    # Two divisions: by the largest entry, then by the length of what that gives.
     for order in (np.inf, 2):
         length = np.linalg.norm(wide, order, axis=-1, keepdims=True)
         wide /= np.where(length > 0, length, 1)

@@ -102,6 +102,7 @@ class Packed:
     def shape(self) -> tuple[int, int]:
         """(rows, columns)."""
         rows, size = self.blocks.shape
+        # Whole blocks: a row is a whole number of them.
         return rows, size // self.kind.size * self.kind.entries
 
     @property
@@ -116,8 +117,10 @@ class Packed:
     def unpacked(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """The numbers, (rows, columns): in float32 exactly what the format says, in other types rounded."""
         if self.kind.plain is not None:
+            # A plain type: the bytes are the numbers; a copy, so that nobody changes the file's memory.
             numbers = self.blocks.contiguous().view(-1).view(self.kind.plain)
             return numbers.view(self.shape).to(dtype, copy=True)
+        # Into the wanted type directly where the kernel can, else by float32.
         numbers = torch.empty(self.shape, dtype=dtype if dtype in _MADE else torch.float32)
         _unpacker(self.kind)(self.blocks.contiguous(), numbers)
         return numbers.to(dtype)
@@ -138,6 +141,7 @@ class Packed:
 
 @cache
 def _has_kernels() -> bool:
+    # The kernels are written for AVX2 and AVX-512; other processors have the `gguf` package.
     has_registers = torch.backends.cpu.get_cpu_capability().startswith("AVX")
     return has_registers and importlib.util.find_spec("llvmlite") is not None
 
@@ -161,6 +165,7 @@ def _unpacker(kind: BlockType) -> Callable[[Tensor, Tensor], None]:
     number = GGMLQuantizationType[kind.name]
 
     def by_package(blocks: Tensor, numbers: Tensor) -> None:
+        # In pieces: the package makes several copies of what it unpacks.
         for first in range(0, len(blocks), step := max(1, _ENTRIES // numbers.shape[1])):
             part = slice(first, first + step)
             numbers[part] = torch.from_numpy(dequantize(blocks[part].numpy(), number))

@@ -40,6 +40,7 @@ def open_gguf(file: str | PathLike[str]) -> "GGUFFile":
     try:
         status = plain_file(Path(file), math.inf).stat()
     except OSError as error:
+        # The size and the time are part of the key: a file that was replaced is opened anew.
         raise CheckpointError(f"{file}: cannot be read ({reason(error)})") from error
     return _kept(Path(file), status.st_size, status.st_mtime_ns)
 
@@ -72,9 +73,11 @@ class GGUFFile:
         }
         for part in _others(file, first.fields):
             header, data = _opened(part)
+            # A name in two parts would be ambiguous.
             if doubled := self._place.keys() & header.tensors.keys():
                 raise CheckpointError(f"{part}: the tensor {min(doubled)!r} is in another part as well")
             self._place |= {name: (entry, data) for name, entry in header.tensors.items()}
+        # The first file says how many tensors all parts have together.
         told = first.fields.get("split.tensors.count", len(self._place))
         if told != len(self._place):
             raise CheckpointError(
@@ -92,14 +95,17 @@ class GGUFFile:
     def dtype(self, name: str) -> torch.dtype:
         """The type in which a tensor is read: float32 for all that is stored in fewer bits."""
         plain = self._place[name][0].kind.plain
+        # Half precision is read as float32: the network computes in that.
         return torch.float32 if plain is None or (plain.is_floating_point and plain.itemsize < 4) else plain
 
     def read(self, name: str) -> Tensor:
         """A tensor: a view of the mapped file, or its numbers in memory of their own."""
         entry, _ = self._place[name]
         numbers = self._bytes(name)
+        # Stored as it is read: a view, no copy.
         if entry.kind.plain is not None and entry.kind.plain == self.dtype(name):
             return numbers.view(entry.kind.plain).view(entry.shape)
+        # Rows of bytes, each of whole blocks.
         rows = numbers.view(-1, entry.shape[-1] // entry.kind.entries * entry.kind.size)
         return Packed(rows, entry.kind).unpacked().view(entry.shape)
 
@@ -112,6 +118,7 @@ class GGUFFile:
 
     def _bytes(self, name: str) -> Tensor:
         entry, data = self._place[name]
+        # At any offset: the bytes are viewed as numbers by who reads them.
         return torch.frombuffer(data, dtype=torch.uint8, count=entry.size, offset=entry.start)
 
 
@@ -128,6 +135,7 @@ def _opened(file: Path) -> tuple[Header, memoryview]:
 def _others(file: Path, fields: Mapping[str, Any]) -> list[Path]:
     """The files that follow the first of a split model, by their names."""
     count = fields.get("split.count", 1)
+    # 0 and 1 both mean a single file.
     if count in (0, 1):
         return []
     name = _SPLIT.fullmatch(file.name)

@@ -82,19 +82,23 @@ def read_header(data: memoryview, file: Path) -> Header:
         CheckpointError: it is something else, of another version, cut short, damaged or hostile.
     """
     cursor = _Cursor(data, file)
+    # Magic, version, counts of tensors and fields; then fields, then tensors.
     if bytes(data[:4]) != MAGIC:
         raise CheckpointError(f"{file}: not a GGUF file, which begins with the letters GGUF")
     cursor.at = 4
     version = cursor.number("<I")
     if version not in _VERSIONS:
+        # Read the wrong way round, version 3 has its bits in the upper half.
         swapped = version and not version & 0xFFFF
         got = "a file for processors that store the highest byte first" if swapped else f"version {version}"
         raise CheckpointError(f"{file}: regard reads GGUF of versions 2 and 3; got {got}; convert it anew")
     num_tensors, num_fields = cursor.number("<Q"), cursor.number("<Q")
+    # A count that the file is too small for is refused before a loop of that length.
     cursor.check(num_tensors * _LEAST_TENSOR + num_fields * _LEAST_FIELD, "so many fields and tensors")
     fields: dict[str, Any] = {}
     for _ in range(num_fields):
         name = cursor.text("the name of a field")
+        # Twice: readers would disagree about which counts.
         if name in fields:
             raise cursor.damaged(f"the field {name!r} occurs twice")
         fields[name] = cursor.value(cursor.number("<I"), name)
@@ -119,18 +123,23 @@ def _entry(cursor: "_Cursor", name: str) -> Entry:
             f"{cursor.file}: the tensor {name!r} is stored in blocks of type {number}, which regard does not "
             f"read; it reads {', '.join(each.name for each in TYPES.values())}"
         )
+    # The format lists sizes from the innermost axis on, the one that blocks run along.
     if 0 in sizes or sizes[0] % kind.entries:
         raise cursor.damaged(f"the tensor {name!r} of {kind.name} has rows of {sizes[0]} entries")
+    # torch has the innermost axis last.
     return Entry(tuple(reversed(sizes)), kind, start)
 
 
 def _checked(cursor: "_Cursor", places: Mapping[str, Entry], fields: Mapping[str, Any]) -> dict[str, Entry]:
     """The entries by their places in the file: inside it, aligned, and none over another."""
     step = fields.get("general.alignment", _ALIGNMENT)
+    # A whole number, not a bool, as the type says.
     if type(step) is not int or step < 1 or step % 8:
         raise cursor.damaged(f"'general.alignment' is {step!r}")
+    # Tensors begin at the next multiple of the alignment after the header.
     first = -(-cursor.at // step) * step
     tensors, end, before = {}, first, ""
+    # By their beginnings: then only neighbours can overlap.
     for name, entry in sorted(places.items(), key=lambda item: item[1].start):
         moved = Entry(entry.shape, entry.kind, first + entry.start)
         if entry.start % step:
@@ -189,6 +198,7 @@ class _Cursor:
         if kind == _STRING:
             return self.text(f"the field {name!r}")
         if kind == _ARRAY:
+            # An array within an array is no type of number, and so an error below.
             return self.array(name)
         (number,) = self.numbers(kind, 1, name).tolist()
         return number
@@ -204,7 +214,9 @@ class _Cursor:
             raise self.damaged(f"the field {name!r} is of type {kind}, which is none for a number")
         form = np.dtype(_NUMBERS[kind])
         self.check(count * form.itemsize, f"the field {name!r}")
+        # A view of the mapped file, without a copy.
         numbers = np.frombuffer(self.data, form, count, self.at)
+        # Any byte but 0 and 1 is damage: numpy would take it for True.
         if kind == _BOOL and count and bytes(self.data[self.at : self.at + count]).strip(b"\0\1"):
             raise self.damaged(f"the field {name!r} is neither true nor false")
         self.at += count * form.itemsize
