@@ -118,10 +118,13 @@ class Bulk:
         Raises:
             CheckpointError: the template is not of tokens before and after the text.
         """
+        # Any text will do: the frame is what is there beside its own tokens.
         probe = self._any_text()
         row = encode(self._backend, self._source, probe, add_special_tokens=True)
+        # The mask marks what the template has added.
         own = [place for place, added in enumerate(row.special_tokens_mask) if not added]
         bare = encode(self._backend, self._source, probe, add_special_tokens=False)
+        # The text's own tokens must lie together, and be the same as without the template.
         if not own or list(row.ids[own[0] : own[-1] + 1]) != list(bare.ids):
             raise CheckpointError(f"{self._source}: its template changes the tokens of the text itself")
         return Frame(before=tuple(row.ids[: own[0]]), after=tuple(row.ids[own[-1] + 1 :]))
@@ -138,13 +141,16 @@ class Bulk:
         probe = self._any_text()
         row = encode(self._backend, self._source, probe, probe, add_special_tokens=True)
         ids, types, sequences, added = row.ids, row.type_ids, row.sequence_ids, row.special_tokens_mask
+        # Of a pair, the places of the first text's own tokens, and of the second's.
         first, second = (
             [place for place, number in enumerate(sequences) if number == text and not added[place]]
             for text in (0, 1)
         )
+        # Five parts: before, first text, between, second text, after.
         parts = [(0, first[0]), (first[0], first[-1] + 1), (first[-1] + 1, second[0])]
         parts += [(second[0], second[-1] + 1), (second[-1] + 1, len(ids))]
         before, _, between, _, after = (tuple(ids[start:end]) for start, end in parts)
+        # A part without tokens has no type: 0.
         of = [types[start] if start < end else 0 for start, end in parts]
         return PairFrame(
             before=before, between=between, after=after, types=(of[0], of[1], of[2], of[3], of[4])
@@ -156,6 +162,7 @@ class Bulk:
             encode(self._backend, self._source, "a", add_special_tokens=False)
         except CheckpointError:
             vocabulary = self._backend.get_vocab(with_added_tokens=True)
+            # A vocabulary of whole words may have no "a": then one of its own tokens.
             return next((text for text, id in vocabulary.items() if id not in self._special), "a")
         return "a"
 
@@ -182,8 +189,10 @@ class Bulk:
     def _rows_of(self, texts: Sequence[str], first: int, *, spans: bool) -> Sequence[Row]:
         for place, text in enumerate(texts, start=first):
             checked(f"texts[{place}]", text)
+        # The fast call leaves offsets out; it is only for pieces.
         encode_all = self._backend.encode_batch if spans else self._backend.encode_batch_fast
         rows: Sequence[Row]
+        # Words and chats are put together piece by piece, which the library's batch cannot do.
         if any(isinstance(text, Words | Chat) for text in texts):
             rows = [encode(self._backend, self._source, text, add_special_tokens=False) for text in texts]
         else:
@@ -195,7 +204,9 @@ class Bulk:
                     f"texts[{place}] leaves no token: the tokenizer drops all of {shown(text)}; "
                     "give a text with characters that it knows"
                 )
+            # Ids beyond the model's table are refused here, where the text is known.
             check_rows(self._backend.id_to_token, row.ids, self._rows)
+        # Offsets behind control characters are put right where spans are wanted.
         if not spans:
             return rows
         return [in_place(self._backend, row, text) for text, row in zip(texts, rows, strict=True)]
@@ -204,16 +215,20 @@ class Bulk:
 def _aligned(text: str, row: Row, special: Mapping[int, str], unknown: int | None) -> Aligned:
     spans = align_spans(text, row.tokens, row.offsets)
     words = split_words(text)
-    with_pieces: list[tuple[int, int]] = []  # the first and the last of words that one piece or more join
+    # Pairs of words: the first and the last of those that one piece or more join.
+    with_pieces: list[tuple[int, int]] = []
     word_of, unknown_words = [], set()
     ids = list(row.ids)
     for id, span, word in zip(ids, spans, align_words(text, spans, words), strict=True):
+        # White space and special tokens that the text spells belong to no word.
         if word is None or is_written(special, id, text, span):
             word_of.append(-1)
             continue
         first, last = word, word
+        # A piece beyond its word stands for its neighbours, too.
         if span[0] < words[word][0] or words[word][1] < span[1]:
             first, last = reach(text, span, words, word)
+        # The piece shares a word with the one before: both are one entry.
         if with_pieces and first <= with_pieces[-1][1]:
             start, end = with_pieces[-1]
             with_pieces[-1] = min(start, first), max(end, last)

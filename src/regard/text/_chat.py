@@ -20,9 +20,11 @@ SECONDS: Final = 10.0
 """The longest that a template may take."""
 
 _SUCH_AS: Final = 'such as [{"role": "user", "content": "Why is the sky blue?"}]'
-_ANSWER: Final = "An answer, 7e1d."  # words that no template has
+# Words that no template has, to see what a template puts behind an answer.
+_ANSWER: Final = "An answer, 7e1d."
 _CONTENT: Final = "Content {}, 7e1d."
-_SEAMS: Final = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # no characters, says Unicode
+# Noncharacters, which no text should hold: one of them marks a seam while the template works.
+_SEAMS: Final = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 
 
 class Chat(str):
@@ -57,6 +59,7 @@ class Chat(str):
         made.places = tuple(places)
         return made
 
+    # For pickle: a str is made anew, with its attributes.
     def __getnewargs__(self) -> tuple[Any, ...]:
         return str(self), self.messages, self.seams, self.ends, self.places
 
@@ -105,12 +108,14 @@ class Chats:
                 "model must have a chat template, to answer messages; this one can only go on with a text."
             )
         ids = asdict(self._special_ids)
+        # Templates name the tokens themselves, as `bos_token`.
         roles = {f"{role}_token": self.piece_of(id) for role, id in ids.items() if id is not None}
         return _laid_out(self._chat_template, messages, roles, self._special.values())
 
 
 def read_template(folder: Path) -> str | None:
     """A folder's chat template. As in transformers, files of templates go before `tokenizer_config.json`."""
+    # Only files that are there; a folder of templates holds several by name.
     files = {"default": folder / TEMPLATE}
     files |= {each.stem: each for each in (folder / TEMPLATES).glob("*.jinja")}
     settings = folder / SETTINGS[0]
@@ -118,6 +123,7 @@ def read_template(folder: Path) -> str | None:
         named: Any = {n: plain_file(each).read_text("utf-8") for n, each in files.items() if each.exists()}
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder}: its chat template cannot be read ({reason(error)})") from error
+    # Older models keep the template among the settings.
     if not named and settings.is_file():
         named = read_object(settings).get("chat_template")
     return template_of(named, str(settings))
@@ -138,16 +144,21 @@ def _laid_out(template: str, messages: Any, roles: Mapping[str, str | None], spe
 
     `roles` are the special tokens that the template may name, as `bos_token`; `special` has all.
     """
+    # Longest first: a token that begins another must not hide it.
     given, spelled = _checked(messages), sorted(special, key=len, reverse=True)
     seam, marked = _marked(given, spelled)
+    # A second rendering with an answer shows what the template puts behind it.
     answered = [*given, {"role": "assistant", "content": _ANSWER}]
+    # A third one with contents that are known shows where contents begin and end.
     bare = [{**each, "content": _CONTENT.format(place)} for place, each in enumerate(given)]
+    # All three in one process, which costs a start of Python.
     prompt, whole, frames = _rendered(
         template,
         {"messages": marked, "add_generation_prompt": True, **roles},
         {"messages": answered, "add_generation_prompt": False, **roles},
         {"messages": bare, "add_generation_prompt": True, **roles},
     )
+    # One of text, refused, failed.
     for kind, told in prompt.items():
         told = printable(" ".join(told.split()))
         if kind == "refused":
@@ -155,8 +166,11 @@ def _laid_out(template: str, messages: Any, roles: Mapping[str, str | None], spe
         if kind == "failed" or not told:
             why = told or "it makes no text of them"
             raise CheckpointError(f"the model's chat template fails on these messages: {why}")
+    # Between seams the text is read by itself, so that no token reaches over one.
     parts = prompt["text"].split(seam)
+    # Where the seams were, in the text without them.
     places = [sum(map(len, parts[:count])) for count in range(1, len(parts))]
+    # The template's end of an answer: the first special token behind the words that were put in.
     _, _, behind = whole.get("text", "").rpartition(_ANSWER)
     end = [each for each in spelled if behind.lstrip().startswith(each)][:1]
     text = "".join(parts)
@@ -168,13 +182,17 @@ def _placed(
 ) -> list[tuple[str, int, int, int]]:
     """Where the messages stand in a text; `frames` is what the template makes of other contents."""
     found, at = [], 0
+    # The last place is that of the answer to come, which has no content yet.
     for place, message in enumerate([*messages, {"role": "assistant", "content": ""}]):
         frame, _, frames = frames.partition(_CONTENT.format(place))
         begin, content = at + len(frame), message.get("content")
+        # The template has changed something: places would be guesses.
         if not isinstance(content, str) or not text.startswith(frame, at):
             return []
+        # What introduces a message begins with its role, and the special token before that.
         head = begin if (named := frame.rfind(message["role"])) < 0 else at + named
         before = next((each for each in special if text.endswith(each, at, head)), "")
+        # Some templates strip contents.
         whole = content if text.startswith(content, begin) else content.strip()
         at = begin + len(whole)
         if text[begin:at] != whole:
@@ -192,7 +210,9 @@ def _checked(messages: Any) -> list[dict[str, Any]]:
         got = printable(repr(messages)[:80])
         raise InputError(f"messages must be a list of messages, each with a role, {_SUCH_AS}; got {got}.")
     try:
+        # As transformers' own data, None stands for a field that is not there.
         plain = [{name: each for name, each in message.items() if each is not None} for message in given]
+        # Through JSON and back: what the template's process will get.
         said = json.dumps(plain, ensure_ascii=False).encode()
     except (RecursionError, TypeError, ValueError) as error:
         raise InputError(f"messages must be plain values, as of JSON: {reason(error)}.") from error
@@ -205,6 +225,7 @@ def _marked(messages: list[dict[str, Any]], special: Sequence[str]) -> tuple[str
     seam = next((each for each in _SEAMS if each not in said), None)
     if seam is None:
         raise InputError("messages must be text; they hold all of U+FDD0 to U+FDEF, which are no characters.")
+    # Any special token begins here; without any, a pattern that never fits.
     begins = re.compile(f"(?={'|'.join(map(re.escape, special)) or '(?!)'})(.)", re.DOTALL)
 
     def mark(value: Any) -> Any:
@@ -212,6 +233,7 @@ def _marked(messages: list[dict[str, Any]], special: Sequence[str]) -> tuple[str
             return {name: mark(each) for name, each in value.items()}
         if isinstance(value, list):
             return list(map(mark, value))
+        # The seam goes behind the token's first character, so that it is not found as one.
         return begins.sub(rf"\1{seam}", value) if isinstance(value, str) else value
 
     return seam, mark(messages)
@@ -220,8 +242,10 @@ def _marked(messages: list[dict[str, Any]], special: Sequence[str]) -> tuple[str
 def _rendered(template: str, *values: dict[str, Any]) -> list[dict[str, str]]:
     """What the template makes of each of the values, in a process that ends when its time is over."""
     # Python's own start-up is left out: the process gets the path of this one.
+    # -I and -S: without the user's folder and without site-packages, which take time to look through.
     command = [sys.executable, "-I", "-S", _template.__file__]
     asked = json.dumps({"template": template, "values": values, "path": [*filter(None, sys.path)]})
+    # The process dies by its own limits, or here by the clock.
     try:
         done = subprocess.run(command, input=asked.encode(), capture_output=True, timeout=SECONDS)
         told: list[dict[str, str]] = json.loads(done.stdout)

@@ -19,8 +19,11 @@ from regard.text._words import INVISIBLE, SIGNS
 
 Bools = npt.NDArray[np.bool_]
 
+# All code points of Unicode: 0 to 0x10FFFF.
 _COUNT: Final = 0x110000
+# Surrogates, which are no characters by themselves.
 _HALVES: Final = range(0xD800, 0xE000)
+# Syllables, which are taken apart by arithmetic.
 _HANGUL: Final = range(0xAC00, 0xD7A4)
 
 # Above plane 3 all code points of a plane are alike but for its last two, and some tags: the first is asked.
@@ -41,6 +44,7 @@ def _every() -> str:
 @cache
 def _asked() -> npt.NDArray[np.int64]:
     """The code points that `tokenizers` is asked about."""
+    # Surrogates cannot be handed over; of the code points that are alike, the first is enough.
     asked = np.ones(_COUNT, np.bool_)
     for left_out in (_HALVES, *(alike[1:] for alike in _ALIKE)):
         asked[left_out.start : left_out.stop] = False
@@ -77,12 +81,16 @@ class Table:
         class; and each map as lists of a code point and those that it becomes."""
         columns = list(self._columns.values())
         key = np.zeros(_COUNT, np.int64)
+        # All properties of a code point as one number, in a mixed base: equal numbers, equal properties.
         for column in columns:
             key = key * (int(column.max()) + 1) + column
+        # first: where each class occurs first; of: the class of each code point.
         _, first, of = np.unique(key, return_index=True, return_inverse=True)
+        # Where the class changes: runs are few, since neighbours resemble each other.
         cuts = np.flatnonzero(np.diff(of)) + 1
         starts = np.concatenate(([0], cuts))
         lengths = np.diff(np.concatenate((starts, [_COUNT])))
+        # Properties that are 0 are left out.
         classes = [
             {name: int(column[at]) for name, column in self._columns.items() if column[at]} for at in first
         ]
@@ -128,6 +136,7 @@ def left_out(cutting: pre_tokenizers.PreTokenizer) -> Bools:
 @cache
 def digits() -> Bools:
     """What stands alone where digits do."""
+    # In a long text the neighbours are others: what stands alone is asked again between letters.
     cutting = pre_tokenizers.Digits(individual_digits=True)
     alone = {piece for piece, _ in cutting.pre_tokenize_str(_text()) if len(piece) == 1}
     within = cutting.pre_tokenize_str("aa" + "aa".join(sorted(alone)) + "aa")
@@ -138,9 +147,11 @@ def digits() -> Bools:
 def of_bert() -> dict[str, Bools]:
     """What BERT's normaliser drops, takes for a blank or sets apart, and where its pre-tokenizer cuts."""
     cleaned = normalizers.BertNormalizer(**_OFF | {"clean_text": True})
+    # What is dropped or made a blank is missing in the result.
     gone = set(_text()) - set(cleaned.normalize_str(_text()))
     into = _one_by_one(cleaned.normalize_str, gone)
     spaced = normalizers.BertNormalizer(**_OFF | {"handle_chinese_chars": True})
+    # A Chinese character gets blanks around it.
     chinese = [one for one, many in _changed(spaced.normalize_str).items() if many == f" {one} "]
     cutting = pre_tokenizers.BertPreTokenizer()
     pieces = cutting.pre_tokenize_str(_text())
@@ -164,6 +175,7 @@ def decomposed() -> dict[str, str]:
         one: found.get(one, one)
         for one in dict.fromkeys((*found, *map(chr, _HANGUL)))
         if ord(one) not in _HANGUL or found.get(one) != unicodedata.normalize("NFD", one)
+        # Hangul is left to arithmetic, unless the library makes something else of it.
     }
 
 
@@ -171,7 +183,9 @@ def decomposed() -> dict[str, str]:
 def composed() -> dict[str, str]:
     """The two characters of which NFC makes one; Hangul is left to arithmetic."""
     nfc = normalizers.NFC().normalize_str
+    # Those that NFC makes whole again, and no Hangul.
     whole = {one: many for one, many in decomposed().items() if ord(one) not in _HANGUL and nfc(many) == one}
+    # The last mark and what is before it: composition is by pairs.
     return {one: rest + many[-1] for one, many in whole.items() if len(rest := nfc(many[:-1])) == 1}
 
 
@@ -182,14 +196,17 @@ def ranks() -> npt.NDArray[np.int64]:
     # Whatever moves before the last of all marks has a class of its own; and so has that.
     last = "\u0345"
     own = [one for one in _text() if one not in decomposed() and ord(one) not in _HANGUL and one != "-"]
+    # A mark that moves before U+0345 has a class of its own, below it.
     swapped = nfd("-".join(last + one for one in own)).split("-")
     marks = "".join(one for one, pair in zip(own, swapped, strict=True) if pair != last + one) + last
     # Equals stay as they came: they come out the other way round when they are put in so.
+    # NFD sorts by class and keeps the order of equals.
     forward, backward = nfd("a" + marks)[1:], nfd("a" + marks[::-1])[1:]
     place = {one: at for at, one in enumerate(backward)}
     found = np.zeros(_COUNT, np.int64)
     rank = 1
     for before, one in itertools.pairwise(("", *forward)):
+        # Equal marks come out in reverse when they went in so: where they do not, a new class begins.
         if before and place[before] < place[one]:
             rank += 1
         found[ord(one)] = rank
@@ -214,6 +231,7 @@ def lowered() -> dict[str, str]:
 
 def _changed(function: Callable[[str], str]) -> dict[str, str]:
     """The characters that a function changes, with the results; a hyphen is taken to be kept."""
+    # One call for all: a call a character would take minutes.
     asked = _text().replace("-", "")
     results = function("-".join(asked)).split("-")
     return {one: many for one, many in zip(asked, results, strict=True) if one != many}
@@ -227,6 +245,7 @@ def _one_by_one(function: Callable[[str], str], characters: Iterable[str]) -> di
 
 def _matches(pattern: str) -> Bools:
     found = np.zeros(_COUNT, np.bool_)
+    # Runs of the pattern, in one pass over all of Unicode.
     for each in regex.finditer(rf"(?V1)(?:{pattern})+", _every()):
         found[each.start() : each.end()] = True
     return found

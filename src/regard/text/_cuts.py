@@ -16,6 +16,7 @@ _CONTRACTED: Final = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _BEFORE: Final = r"[^\r\n\p{L}\p{N}]?"
 _UPPER: Final = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER: Final = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+# Digits each by itself.
 _DIGITS: Final = pre_tokenizers.Digits(individual_digits=True)
 
 
@@ -53,10 +54,12 @@ class Cut:
 
     def around(self, model: models.BPE, *, prefix_space: bool = False) -> tokenizers.Tokenizer:
         """The tokenizer of a text that is cut so; `prefix_space` puts a blank before it."""
+        # `ignore_merges` of the library: a part that is a token stays one.
         model.ignore_merges = self.whole
         backend = tokenizers.Tokenizer(model)
         if self.composes:
             backend.normalizer = normalizers.NFC()
+        # Bytes are last: what cuts must see characters.
         last = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=self.gpt2)
         steps = [
             pre_tokenizers.Split(Regex(step), behavior="isolated") if isinstance(step, str) else step
@@ -67,6 +70,7 @@ class Cut:
         return backend
 
 
+# Ranges as DeepSeek's own tokenizer.json has them.
 _HAN: Final = "[一-龥\u0800-一가-\ud7ff]+"
 _CUTS: Final = (
     Cut(names=["gpt-2", "phi-2", "roberta-bpe", "jina-v1-en", "jina-v2-code"], gpt2=True),

@@ -17,6 +17,7 @@ from tokenizers import Regex, pre_tokenizers
 from regard.core.errors import InputError
 from regard.text._code_points import Bools, digits, folds, left_out, members
 
+# Signs begin above ASCII and Latin-1: expressions keep their own characters free.
 FIRST_SIGN: Final = 0x100
 
 _Json = Mapping[str, Any]
@@ -36,11 +37,14 @@ def cuts(steps: Sequence[_Json]) -> tuple[npt.NDArray[np.int64], list[str]]:
         InputError: A step is another, or an expression has what is not written anew; the message names it.
     """
     read = [_parts(step) for step in steps]
+    # Every different thing that is said of one character, once.
     atoms = {part for parts in read for part in parts if isinstance(part, _Atom)}
     signs = np.zeros(0x110000, np.int64)
     for atom in sorted(atoms):
+        # Two code points share a sign as long as no atom tells them apart.
         _, signs = np.unique(2 * signs + atom.members(), return_inverse=True)
     first = np.unique(signs, return_index=True)[1]
+    # A set of characters becomes the set of signs that are in it.
     spelled = {
         atom: "".join(chr(FIRST_SIGN + sign) for sign in np.flatnonzero(atom.members()[first]))
         for atom in atoms
@@ -62,7 +66,9 @@ class _Atom(NamedTuple):
 
 @cache
 def _members(said: str, is_folding: bool) -> Bools:
+    # Asked by cutting: what the expression matches is removed, and so shows as a gap.
     cutting = pre_tokenizers.Split(Regex(f"(?i:{said})" if is_folding else said), "removed")
+    # A class such as \p{L}: all code points are asked.
     if len(said) > 1:
         return left_out(cutting)
     # Of all others the library need not be asked.
@@ -73,10 +79,12 @@ def _parts(step: _Json) -> list[str | _Atom]:
     kind = step["type"]
     if kind == "Digits" and step["individual_digits"]:
         return [_Atom("")]
+    # Other kinds of steps have no expression to write anew.
     pattern = step["pattern"].get("Regex") if kind == "Split" else None
     if pattern is None or step["behavior"] != "Isolated" or step["invert"]:
         raise InputError(f"its pre-tokenizer has {dict(step)}")
     parts: list[str | _Atom] = []
+    # Whether case is folded in each open group, innermost last.
     folding = [False]
     at = 0
     while at < len(pattern):
@@ -84,12 +92,16 @@ def _parts(step: _Json) -> list[str | _Atom]:
         if found is None:
             raise InputError(f"its pre-tokenizer cuts by {pattern!r}, of which {pattern[at:]!r} is not known")
         at = found.end()
+        # A set, a class or a character: an atom.
         if found["set"]:
             parts.append(_Atom(found["set"], folding[-1]))
         elif found["open"]:
+            # A group inherits folding; (?i: turns it on, and its i is not written, since signs are
+            # folded already.
             folding.append(folding[-1] or "i" in found["open"])
             parts.append(found["open"].replace("i", ""))
         else:
+            # A closing bracket ends its group's folding.
             folding = folding[: -1 if found["close"] else None]
             parts.append(found[0])
     return parts

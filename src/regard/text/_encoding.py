@@ -127,10 +127,12 @@ class Encoding:
             >>> given.shifted(start).token_ids  # 1 is not known to be special here
             (0, 5, 6, 1)
         """
+        # The closing special token is what the decoder gives last, and never reads.
         kept = self.tokens[:-1] if self.tokens[-1].special else self.tokens
         return type(self)(
             texts=self.texts,
             tokens=(
+                # The start token, then each one place later.
                 replace(start, index=0),
                 *(replace(token, index=token.index + 1) for token in kept),
             ),
@@ -194,6 +196,7 @@ def _row(index: int, id: object) -> int:
         # operator.index lets the integers of numpy and torch pass; a bool, never meant as one, is one to it.
         number = operator.index(id)  # type: ignore[arg-type]
     except TypeError:
+        # No integer at all: the error below.
         number = -1
     if number < 0 or isinstance(id, bool):
         raise InputError(
@@ -213,12 +216,15 @@ def assemble(
     added = [bool(flag) for flag in row.special_tokens_mask]
 
     spans: list[Span | None] = [None] * len(ids)
+    # A token that the template added is special in any case.
     special = list(added)
     word_of: list[int | None] = [None] * len(ids)
     bounds: list[tuple[int, Span]] = []  # of each word its sequence and its span
     for sequence, text in enumerate(texts):
+        # Tokens of this text that the template did not add.
         own = [i for i, number in enumerate(sequences) if number == sequence and not added[i]]
         own_spans = align_spans(text, [pieces[i] for i in own], [offsets[i] for i in own])
+        # Every token has an empty span: nothing of the text is left.
         if not any(start < end for start, end in own_spans):
             raise InputError(
                 f"{('text', 'pair')[sequence]} leaves no token: the tokenizer drops all of "
@@ -230,10 +236,12 @@ def assemble(
             if is_written(written, ids[i], text, (start, end)):
                 special[i] = True
                 pieces[i] = written[ids[i]]  # one that takes the blank before it is reported with the blank
+            # Words count on over both texts.
             elif word is not None:
                 word_of[i] = len(bounds) + word
         bounds.extend((sequence, span) for span in words)
 
+    # Each id is shown once: texts repeat theirs.
     seen = {id: shown_as(id) for id in set(ids)}
     tokens_of: list[list[int]] = [[] for _ in bounds]
     for i, word in enumerate(word_of):
@@ -247,10 +255,12 @@ def assemble(
                 id=ids[i],
                 text=pieces[i],
                 span=spans[i],
+                # The template's own tokens belong to no text.
                 sequence=None if added[i] else sequences[i],
                 word=word_of[i],
                 type_id=type_ids[i],
                 special=special[i] or spans[i] is None,
+                # What stands in the text, or the piece where nothing does.
                 surface=_surface(texts, sequences[i], spans[i]) or seen[ids[i]],
                 shown=seen[ids[i]],
             )
@@ -299,27 +309,34 @@ def read_back(ids: Sequence[int], tokenizer: _Pieces) -> Encoding:
         >>> encoding.texts, [token.span for token in encoding.tokens], encoding.words[2].tokens
         (('the bank bank',), [(0, 3), (4, 8), (9, 13)], (2,))
     """
+    # Names and roles of the pieces, without a text.
     plain = Encoding.from_ids(ids, tokenizer)
     text = tokenizer.decode(ids, skip_special=True)
     # How far the text has come with each token; what later tokens would alter is not there yet.
     ends = [0]
     for count in range(1, len(ids)):
+        # Decoding may change what came before (half a character): the broken end is cut off.
         read = tokenizer.decode(ids[:count], skip_special=True).rstrip(_BROKEN)
+        # Never backwards, and never beyond the whole text.
         ends.append(max(ends[-1], min(len(read), len(text))))
     ends.append(len(text))
     spans: list[Span] = []
     for place in range(len(ids)):
         start = ends[place]
+        # Pieces of one character end where the text next grows.
         end = next((each for each in ends[place + 1 :] if each > start), start)
         piece = text[start:end]
+        # Without the blanks at either end.
         spans.append((start + len(piece) - len(piece.lstrip()), max(start, start + len(piece.rstrip()))))
     unknown = tokenizer.special_ids.unk
+    # An unknown piece stands for something in the text.
     special = [token.special and token.id != unknown for token in plain.tokens]
     spans = [
         (start, start) if alone or end < start else (start, end)
         for alone, (start, end) in zip(special, spans, strict=True)
     ]
     # A special token that is not in the text ends a word all the same.
+    # Where a special token stands, the text goes on behind it as a new word.
     cuts = {ends[place] for place, alone in enumerate(special) if alone}
     bounds = [
         part
@@ -334,6 +351,7 @@ def read_back(ids: Sequence[int], tokenizer: _Pieces) -> Encoding:
             sequence=None if alone else 0,
             special=alone,
             word=None if alone else word,
+            # As in the text, else as the piece is shown.
             surface=text[slice(*span)] or token.surface,
         )
         for token, alone, span, word in zip(plain.tokens, special, spans, word_of, strict=True)

@@ -15,6 +15,7 @@ from regard.text._library import BYTE_PAIRS, WORD_PIECES, read_backend
 from regard.text._sentencepiece import PIECES, Renumbered, build_marian
 from regard.text._special import Roles, Settings, SpecialIds, read_settings, roles_of
 
+# Names of transformers whose files are read like those of another class.
 _OTHER_NAMES: Final = {"MT5Tokenizer": "T5Tokenizer"}
 
 
@@ -46,11 +47,13 @@ def build(folder: Path, tokenizer_class: str) -> Built | None:
         CheckpointError: Files are damaged, incomplete, or of a kind that is not read.
         MissingExtraError: A SentencePiece model, and its libraries are not installed.
     """
+    # By the first file of each kind; others of that kind come with it.
     found = [files[0] for files in VOCABULARIES if (folder / files[0]).is_file()]
     if not found:
         return None
     settings = read_settings(folder)
     name = settings.class_name or tokenizer_class
+    # The settings name the class; else the model's family does.
     name = _OTHER_NAMES.get(name, name)
     if name in WORD_PIECES and "vocab.txt" in found:
         path = folder / "vocab.txt"
@@ -65,6 +68,7 @@ def build(folder: Path, tokenizer_class: str) -> Built | None:
         backend, roles = BYTE_PAIRS[name].build(path, settings)
         return _built(path, backend, None, roles)
     if name == "MarianTokenizer" and MARIAN[0] in found:
+        # Marian has two models: source and target texts are cut by different ones.
         source, roles = build_marian(folder, settings, target=False)
         target, _ = build_marian(folder, settings, target=True)
         return _built(folder / MARIAN[0], source, target, roles)
@@ -86,6 +90,7 @@ def complete(path: Path, tokenizer_class: str) -> Built:
     name = settings.class_name or tokenizer_class
     target = None
     family = PIECES.get(name)
+    # Languages are in tokenizer.json only as tokens: which one is put around texts, the settings say.
     if family is not None and family.languages and backend.token_to_id(family.language(settings)) is not None:
         roles = roles_of(settings, family.defaults)
         family.put_around(backend, settings, roles, target=False)
@@ -97,9 +102,11 @@ def doubt(folder: Path, tokenizer_class: str) -> tuple[str, ...]:
     """What the files of a model's tokenizer leave open, and how they were read, in words."""
     path, settings = folder / "vocab.txt", read_settings(folder)
     is_read = (settings.class_name or tokenizer_class) in WORD_PIECES and path.is_file()
+    # tokenizer.json, or a setting, says it: no doubt.
     if not is_read or (folder / TOKENIZER).exists() or settings.fields.get("do_lower_case") is not None:
         return ()
     pieces = path.read_text(encoding="utf-8", errors="ignore").splitlines()
+    # Special tokens such as [CLS] and signs do not count as capitals.
     capitals = joined([each for each in pieces if each != each.lower() and each[:1] not in "[<"], 3)
     said = f"vocab.txt has capitals ({capitals}), but texts are put into lower case, as no file says"
     way = 'otherwise; for a cased model write {"do_lower_case": false} into tokenizer_config.json'
@@ -111,6 +118,7 @@ def _of_target(
 ) -> tokenizers.Tokenizer | None:
     if not PIECES[name].languages:
         return None
+    # A copy: a post-processor belongs to one tokenizer.
     target = copy.deepcopy(backend)
     PIECES[name].put_around(target, settings, roles, target=True)
     return target

@@ -23,6 +23,7 @@ from regard.text._library import failing_as, surrogate, word_pieces
 from regard.text._sentencepiece import BLANK, lay_out
 from regard.text._special import Settings, SpecialIds
 
+# The token types of llama.cpp, from 1 on.
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = range(1, 6)
 
 # How the keys of ids name the roles; the format spells the separator so.
@@ -76,14 +77,17 @@ class _File:
 
     def special(self) -> set[int]:
         """The ids of tokens that are no text; what fills up may be any token."""
+        # Padding may be any token (often eos): it does not make one special.
         named = (id for role, id in self.roles.items() if role != "pad")
         return {*self.of_type(_UNKNOWN, _CONTROL), *named}
 
     def vocabulary(self) -> dict[str, int]:
         """The ids of the pieces, but for those that only fill the table, and those without a text."""
+        # Rows that converters filled up, and rows without any text.
         fill = {id for id in self.of_type(_UNUSED) if _FILLER.fullmatch(self.pieces[id])}
         fill |= {id for id, piece in enumerate(self.pieces) if not piece}
         ids = {piece: id for id, piece in enumerate(self.pieces) if id not in fill}
+        # Two ids for one piece: the second would never be given.
         if len(ids) + len(fill) < len(self.pieces):
             twice = next(piece for id, piece in enumerate(self.pieces) if ids.get(piece, id) != id)
             raise CheckpointError(f"{self.said.folder} has the token {twice!r} twice: {_AGAIN}")
@@ -104,14 +108,17 @@ def build_gguf(metadata: Mapping[str, object], path: Path) -> Built | None:
         found = f"{kind!r} (tokenizer.ggml.model)"
         raise CheckpointError(f"{path} has a tokenizer of the kind {found}; regard reads {joined(_KINDS)}")
     pieces = _texts(said, "tokens")
+    # Files without types have ordinary tokens only.
     types = np.full(len(pieces), _NORMAL)
     if "tokenizer.ggml.token_type" in metadata:
         types = _numbers(said, "token_type", len(pieces)).astype(np.int64)
     file = _File(said, pieces, types, _roles(said, len(pieces)))
+    # From here on the `tokenizers` library speaks, in errors of its own.
     with failing_as(f"{path} has no usable tokenizer", f"; {_AGAIN}"):
         backend, frame = _KINDS[kind](file)
         _add(backend, file, takes_blank=kind in ("gpt2", "t5"))
         backend.post_processor = _template(backend, frame)
+    # eos first: it ends every text; then what ends a turn, each once.
     ends = [file.roles[role] for role in ("eos", "eot", "eom") if role in file.roles]
     ends += [id for id in sorted(file.special()) if pieces[id] in _ENDS]
     return Built(
@@ -129,6 +136,7 @@ def _roles(said: Settings, count: int) -> dict[str, int]:
         role: said.fields.get(f"tokenizer.ggml.{name}_token_id") for role, name in _ROLES.items()
     }
     for role, id in roles.items():
+        # True is an int in Python, and no id.
         if id is not None and not (type(id) is int and 0 <= id < count):
             key = f"tokenizer.ggml.{_ROLES[role]}_token_id"
             raise said.error(key, f"the id of one of the {count} tokens", id)
@@ -145,6 +153,7 @@ def _texts(said: Settings, name: str) -> list[str]:
 
 def _pairs(said: Settings) -> list[tuple[str, str]]:
     merges = _texts(said, "merges")
+    # A merge is written as two pieces with a blank between them.
     pairs: Any = [tuple(each.split(" ")) for each in merges]
     if any(len(each) != 2 for each in pairs):
         raise said.error("tokenizer.ggml.merges", "a list of pairs of pieces", merges)
@@ -177,6 +186,7 @@ def _add(backend: tokenizers.Tokenizer, file: _File, *, takes_blank: bool) -> No
         for id in ids
     ]
     backend.add_tokens(tokens)
+    # Tokens that the vocabulary has keep their ids; one that moves would read another row of the table.
     for id, token in zip(ids, tokens, strict=True):
         if backend.token_to_id(token.content) != id:
             raise CheckpointError(
@@ -193,6 +203,7 @@ def _frame(file: _File, *, begins: bool = False, ends: bool = False) -> _Frame:
     before = [file.role("bos")] if file.flag("add_bos_token", begins) else []
     after = [file.role("eos")] if file.flag("add_eos_token", ends) else []
     if file.flag("add_sep_token", ends and bool(before)):
+        # With a separator, two texts share one type.
         return before, after, [file.role("sep", "eos")], 0
     return (before, after, [], 0) if ends else (before, after, before, 1)
 
@@ -200,6 +211,7 @@ def _frame(file: _File, *, begins: bool = False, ends: bool = False) -> _Frame:
 def _template(backend: tokenizers.Tokenizer, frame: _Frame) -> processors.TemplateProcessing:
     before, after, between, kind = frame
     # By ids: any text may be such a token.
+    # "#5" cannot be mistaken: the library would look a token such as "$A" up by its text.
     single = [*(f"#{id}" for id in before), "$A", *(f"#{id}" for id in after)]
     second = [*(f"#{id}:{kind}" for id in between), f"$B:{kind}", *(f"#{id}:{kind}" for id in after)]
     ids = {*before, *after, *between}
@@ -239,10 +251,12 @@ def _pieces(file: _File) -> tuple[tokenizers.Tokenizer, _Frame]:
 
 def _merges(file: _File) -> list[tuple[str, str]]:
     """The pairs of pieces that make up a piece, the best piece first; of one piece, the longest left part."""
+    # Normal pieces by falling scores; a stable sort keeps the order of ids among equals.
     scores, normal = _numbers(file.said, "scores", len(file.pieces)), np.array(file.of_type(_NORMAL), int)
     pieces = [file.pieces[id] for id in normal[np.argsort(-scores[normal], kind="stable")]]
     known = set(pieces)
     return [
+        # Every way to cut a piece in two known ones is a merge.
         (left, right)
         for piece in pieces
         for at in range(len(piece) - 1, 0, -1)
@@ -255,8 +269,10 @@ def _word_pieces(file: _File) -> tuple[tokenizers.Tokenizer, _Frame]:
     special = file.special()
     for id, piece in enumerate(file.pieces):
         if id not in special:
+            # The format: a blank sign starts a word. BERT: "##" continues one.
             file.pieces[id] = piece[1:] if piece[:1] == BLANK != piece else f"##{piece}"
     lowercases = file.flag("normalizer.lowercase", True)
+    # A vocabulary with capitals is useless if texts are lowered: the file must say which.
     capitals = [each for each in file.pieces if each != each.lower() and each[:1] not in "[<"]
     if capitals and "tokenizer.ggml.normalizer.lowercase" not in file.said.fields:
         raise CheckpointError(
@@ -267,6 +283,7 @@ def _word_pieces(file: _File) -> tuple[tokenizers.Tokenizer, _Frame]:
     cls, sep = file.role("cls", "bos"), file.role("sep", "eos")
     file.roles = {role: file.roles[role] for role in ("unk", "pad", "mask") if role in file.roles}
     file.roles |= {"cls": cls, "sep": sep}
+    # BERT strips accents where it lowers, unless told otherwise.
     strips = file.flag("normalizer.strip_accents", lowercases)
     unknown = file.pieces[file.role("unk")]
     backend = word_pieces(file.vocabulary(), unknown, lowercases=lowercases, strips=strips)
@@ -275,6 +292,7 @@ def _word_pieces(file: _File) -> tuple[tokenizers.Tokenizer, _Frame]:
 
 def _unigrams(file: _File) -> tuple[tokenizers.Tokenizer, _Frame]:
     """SentencePiece's unigrams: the pieces whose scores have the largest sum."""
+    # Ids up to the last piece with a text; rows beyond it are filling.
     count = max(file.vocabulary().values(), default=-1) + 1
     is_t5 = file.said.text("general.architecture", "") in ("t5", "t5encoder")
     if is_t5 and len(file.pieces) >= count + _SENTINELS:
@@ -289,6 +307,7 @@ def _unigrams(file: _File) -> tuple[tokenizers.Tokenizer, _Frame]:
     charsmap: Any = file.said.fields.get("tokenizer.ggml.precompiled_charsmap")
     backend = lay_out(
         models.Unigram(pairs, file.role("unk"), byte_fallback=True),
+        # Bytes may be stored as signed numbers.
         charsmap=bytes(each & 255 for each in np.array([] if charsmap is None else charsmap).tolist()),
         collapses=file.flag("remove_extra_whitespaces", False),
         prefix=file.flag("add_space_prefix", False),

@@ -21,7 +21,9 @@ from regard.text._cuts import CUTS
 from regard.text._special import Roles, Settings, add_special, around, roles_of, template
 from regard.text._words import Words, shown
 
+# What is dropped at a text's start: control characters that are no white space.
 _CONTROLS = "".join(char for char in map(chr, [*range(32), *range(127, 160)]) if not char.isspace())
+# Only a prefix that is not empty is cut from pieces.
 _PREFIX = re.compile(r'"continuing_subword_prefix"\s*:\s*"[^"]')
 
 
@@ -49,11 +51,13 @@ def failing_as(what: str, way_out: str = "") -> Iterator[None]:
     It raises bare Exceptions, TypeError for what is not Unicode, and where its own code panics a
     BaseException, which has no name to import.
     """
+    # A check of the caller's own, which says more than this would.
     try:
         yield
-    except (CheckpointError, InputError):  # regard's own
+    except (CheckpointError, InputError):
         raise
     except BaseException as error:
+        # A panic of Rust code comes as a BaseException; others of that kind (Ctrl-C) go on.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise CheckpointError(f"{what}: {reason(error)}{way_out}") from error
         raise
@@ -81,15 +85,18 @@ def _check_merges(text: str, source: str) -> None:
 
     Where the cut falls inside a character it ends the whole process, which nothing can catch.
     """
+    # The quick look spares nearly every file the parsing.
     if '"merges"' not in text or not _PREFIX.search(text):
         return
     try:
         model = json.loads(text)["model"]
         size = len(model["continuing_subword_prefix"].encode())
+        # Older files write a merge as one text, newer ones as a list of two.
         merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
         parts = [second for _, second in merges if not _can_be_cut(second.encode(), size)]
+    # Of another form: the library refuses it by itself.
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        return  # of another form, which the library refuses
+        return
     if parts:
         raise CheckpointError(
             f"{source} is not a usable tokenizer.json: its merges have {parts[0]!r} inside a word, without "
@@ -98,6 +105,7 @@ def _check_merges(text: str, source: str) -> None:
 
 
 def _can_be_cut(part: bytes, at: int) -> bool:
+    # Bytes 10xxxxxx continue a character: no cut before one.
     return len(part) == at or (len(part) > at and part[at] & 0xC0 != 0x80)
 
 
@@ -108,6 +116,7 @@ def failing_on(backend: Any, source: str, texts: Sequence[str | None]) -> Iterat
         with failing_as(f"{source}: the tokenizer failed on the text"):
             yield
     except CheckpointError as error:
+        # A vocabulary of whole words without an unknown token is the usual cause.
         if isinstance(getattr(backend, "model", None), models.WordLevel):
             for word in _words(backend, texts):
                 if backend.token_to_id(word) is None:
@@ -124,12 +133,14 @@ def _words(backend: Any, texts: Sequence[str | None]) -> Iterator[str]:
         if backend.pre_tokenizer is None:
             yield plain
         else:
+            # The words as the model would get them: normalised, then cut.
             yield from (word for word, _ in backend.pre_tokenizer.pre_tokenize_str(plain))
 
 
 def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bool) -> Row:
     """What a tokenizer makes of a text, or of a pair."""
     given = [text for text in texts if text is not None]
+    # A pair must be cut into words on both sides, or on none.
     cut = [text for text in given if isinstance(text, Words)]
     if cut and len(cut) < len(given):
         raise InputError("pair must be cut into words where the text is, or neither: give both as Words.")
@@ -144,6 +155,7 @@ def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bo
             row = _of_chat(backend, chats[0])
         else:
             row = backend.encode(*given, add_special_tokens=add_special_tokens)
+    # A template whose ids and tokens differ in number would shift all that follows.
     if len(row.tokens) != len(row.ids):
         raise CheckpointError(
             f"{source}: the tokenizer gives {len(row.ids)} ids, but {len(row.tokens)} tokens; its template "
@@ -159,6 +171,7 @@ def in_place(backend: Any, row: Row, *texts: str | None) -> Row:
     from behind them: with and without them the offsets are the same.
     """
     lost = [0 if isinstance(text, Words) else _lost(backend, text or "") for text in texts]
+    # The usual case: nothing was dropped at the start.
     if not any(lost):
         return row
     shifts = [0 if number is None else lost[number] for number in row.sequence_ids]
@@ -170,6 +183,7 @@ def _lost(backend: Any, text: str) -> int:
     bare = text.lstrip(_CONTROLS)
     if len(bare) == len(text):
         return 0
+    # With and without the control characters: the same offsets mean that they are not counted.
     both = (backend.encode(each, add_special_tokens=False).offsets for each in (text, bare))
     return len(text) - len(bare) if next(both) == next(both) else 0
 
@@ -181,13 +195,16 @@ def _moved(row: Row, offsets: Sequence[tuple[int, int]]) -> Row:
 
 def _of_words(backend: Any, texts: Sequence[Words], add_special_tokens: bool) -> Row:
     """What it makes of texts that are cut into words, each read by itself; with offsets in the texts."""
+    # GPT-2's kind writes the blank into the token: words get one in front.
     blank = " " if _runs_together(backend) else ""
     parts = [[blank + word for word in text.words] for text in texts]
     row = backend.encode(*parts, is_pretokenized=True, add_special_tokens=add_special_tokens)
     lost = [[_lost(backend, word) for word in text.words] for text in texts]
+    # For words that are read each by itself, the library's offsets count from the word's own start.
     offsets = []
     for (start, end), sequence, word in zip(row.offsets, row.sequence_ids, row.word_ids, strict=True):
         if word is not None:
+            # Where the word stands in the text, less the blank that was put before it.
             first, extra = texts[sequence].spans[word][0], lost[sequence][word] - len(blank)
             start, end = first + max(0, start + extra), first + max(0, end + extra)
         offsets.append((start, end))
@@ -202,7 +219,9 @@ def _of_chat(backend: Any, chat: Chat) -> Row:
     line = backend.encode("\n", add_special_tokens=False)
     for start, end in itertools.pairwise((0, *chat.seams, len(chat))):
         skip, back = (len(line.ids), start - 1) if start else (0, 0)
+        # A text in the middle must not be read as one that begins.
         row = backend.encode("\n" * (start > 0) + chat[start:end], add_special_tokens=False)
+        # What the line end gives must come out the same, to be cut off again.
         if skip and (row.ids[:skip], row.offsets[:skip]) != (line.ids, line.offsets):
             raise InputError("messages must not spell special tokens: this tokenizer takes none apart.")
         for name in names[:-1]:
@@ -214,9 +233,11 @@ def _of_chat(backend: Any, chat: Chat) -> Row:
 def _runs_together(backend: Any) -> bool:
     """Whether words that are read each by itself lose what parts them, as those of GPT-2 the blank."""
     try:
+        # Two words with a blank, and the same two handed over apart.
         apart = backend.encode("a a", add_special_tokens=False)
         cut = backend.encode(["a", "a"], is_pretokenized=True, add_special_tokens=False)
-    except Exception:  # it has no token for "a", nor for what it does not know
+    # A vocabulary without "a" and without an unknown token.
+    except Exception:
         return False
     return list(apart.ids) != list(cut.ids)
 
@@ -268,6 +289,7 @@ def surrogate(text: str) -> int | None:
     """The position of the first lone surrogate; UTF-8, and so the library, has no form for it."""
     try:
         text.encode("utf-8")
+    # Where encoding stops is the first half of a pair.
     except UnicodeEncodeError as error:
         return error.start
     return None
@@ -282,6 +304,7 @@ def row_limit(backend: Any, rows: int, source: str) -> int | None:
     highest = max(ids, default=-1)
     if highest < rows:
         return None
+    # Only added tokens may lie beyond the table.
     added = backend.get_added_tokens_decoder()
     if any(id >= rows and id not in added for id in ids):
         raise CheckpointError(
@@ -376,6 +399,7 @@ class BytePairs:
             files = (str(plain_file(each)) for each in (path, path.with_name("merges.txt")))
             vocabulary, merges = models.BPE.read_file(*files)
             model = models.BPE(vocab=vocabulary, merges=merges)
+        # GPT-2's kind puts nothing around texts that could be missing.
         if self.fairseq:
             _require(vocabulary, path, roles)
         backend = CUTS[self.cut].around(model, prefix_space=settings.flag("add_prefix_space", False))
@@ -391,6 +415,7 @@ def begin_and_end(
     backend: tokenizers.Tokenizer, settings: Settings, roles: Roles, *, begins: bool
 ) -> processors.TemplateProcessing:
     """The template of families whose settings say whether a text begins with `bos` and ends with `eos`."""
+    # A role that is not there is not put around, whatever the settings say.
     head = [roles["bos"].content] if "bos" in roles and settings.flag("add_bos_token", begins) else []
     tail = [roles["eos"].content] if "eos" in roles and settings.flag("add_eos_token", False) else []
     return template(backend, *around(head, tail, apart=True), settings)
@@ -401,6 +426,7 @@ def _around(
 ) -> processors.TemplateProcessing:
     """BERT's template, which tells the model the second text by its type, or fairseq's, which does not."""
     cls, sep = roles["cls"].content, roles["sep"].content
+    # BERT gives the second text type 1; fairseq has two separators and one type.
     pair = f"{cls} $A {sep} {sep} $B {sep}" if fairseq else f"{cls} $A {sep} $B:1 {sep}:1"
     return template(backend, f"{cls} $A {sep}", pair, settings)
 

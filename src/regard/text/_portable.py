@@ -37,6 +37,7 @@ _PLAIN: Final[Mapping[str, tuple[Any, ...]]] = {
     "end_of_word_suffix": (None, ""),
 }
 
+# The steps of JavaScript for each component: a blank becomes the sign, a sign is put in front.
 _SIGNED: Final = {"type": "Replace", "of": ord(" "), "by": ord(BLANK)}
 _FRONT: Final = {"type": "Prepend", "sign": ord(BLANK)}
 _SPACED: Final = {"type": "Metaspace", "replacement": BLANK, "split": False}
@@ -60,14 +61,17 @@ def portable(
     """
     if isinstance(backend, Renumbered):
         raise _refused(source, "its ids are renumbered, as Marian's")
+    # As the library writes it to a file: all its settings, also defaults.
     parts: dict[str, Any] = json.loads(backend.to_str())
     kind = parts["model"]["type"]
     maker = {"WordPiece": _word_piece, "BPE": _byte_pairs}.get(kind)
     if maker is None:
+        # The file that it writes has only one of several pieces with an id, so the vocabulary is asked
+        # for.
         raise _refused(source, f"its model is {kind}")
-    # The file that it writes has only one of several pieces with an id.
     parts["model"]["vocab"] = backend.get_vocab(with_added_tokens=False)
     pieces = _pieces(source, parts["model"]["vocab"])
+    # Properties of code points that words, folding and the model need.
     table = Table()
     words = dict(of_words())
     table.number("sign", words.pop("sign"))
@@ -119,6 +123,7 @@ def _word_piece(source: str, parts: _Json, table: Table) -> dict[str, Any]:
     _check(source, "pre-tokenizer", parts["pre_tokenizer"], "BertPreTokenizer")
     if model["unk_token"] not in model["vocab"]:
         raise _refused(source, f"its vocabulary lacks {model['unk_token']!r}, the token of unknown words")
+    # null means: as lower case is.
     strip = normalizer["strip_accents"]
     steps = {
         "clean": normalizer["clean_text"],
@@ -126,6 +131,7 @@ def _word_piece(source: str, parts: _Json, table: Table) -> dict[str, Any]:
         "strip": normalizer["lowercase"] if strip is None else strip,
         "lower": normalizer["lowercase"],
     }
+    # What BERT's own steps ask of each character.
     table.flags(of_bert())
     if steps["strip"]:
         _take_apart(table)
@@ -149,6 +155,7 @@ def _byte_pairs(source: str, parts: _Json, table: Table) -> dict[str, Any]:
     for setting, plain in _PLAIN.items():
         if model[setting] not in plain:
             raise _refused(source, f"its model has {setting} = {model[setting]!r}")
+    # The bytes of the alphabet, or SentencePiece's <0xNN>: without either a text could have no tokens.
     of_bytes = bool(before) and before[-1]["type"] == "ByteLevel"
     if not (of_bytes or model["byte_fallback"]):
         raise _refused(source, "its model has byte_fallback = False, and its pre-tokenizer no ByteLevel")
@@ -162,12 +169,14 @@ def _byte_pairs(source: str, parts: _Json, table: Table) -> dict[str, Any]:
         for each in _flat(parts["normalizer"], "normalizers")
         for step in _steps(source, "normalizer", each)
     ]
+    # NFC needs marks in order, and what two characters make.
     if {"type": "NFC"} in normalizer:
         _take_apart(table)
         table.map("composed", composed())
     steps: list[_Json] = []
     cutting = []
     if of_bytes:
+        # The last step maps bytes to letters; those before it cut.
         *cutting, last = before
         if last["add_prefix_space"] and cutting:
             raise _refused(source, "its pre-tokenizer puts a blank before every part")
@@ -179,12 +188,14 @@ def _byte_pairs(source: str, parts: _Json, table: Table) -> dict[str, Any]:
     elif before != [_split({"String": " "}, "MergedWithPrevious")] or _SIGNED not in normalizer:
         steps = [step for each in before for step in _steps(source, "pre-tokenizer", each)]
     try:
+        # Expressions over signs, which any engine reads alike.
         signs, expressions = cuts(cutting)
     except InputError as error:
         raise _refused(source, str(error)) from None
     table.number("cut", signs)
     pairs = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
     return {
+        # Merges as ids: two for each, in the order of the file.
         "merges": [model["vocab"][piece] for pair in pairs for piece in pair],
         "normalizer": normalizer,
         "steps": steps,
@@ -225,6 +236,7 @@ def _added(backend: tokenizers.Tokenizer, source: str, parts: _Json) -> list[dic
         content = token["content"]
         if token["single_word"]:
             raise _refused(source, f"its added token {content!r} is to be found as a single word")
+        # A token that is found after normalisation is looked for in its normalised form.
         find = content
         if token["normalized"] and normalizer is not None:
             find = normalizer.normalize_str(content)
@@ -232,6 +244,7 @@ def _added(backend: tokenizers.Tokenizer, source: str, parts: _Json) -> list[dic
             raise _refused(source, f"nothing is left of its added token {content!r} after the normalizer")
         kept = {name: token[name] for name in ("id", "content", "special", "normalized", "lstrip", "rstrip")}
         found.append(kept | {"find": find, "folded": content.casefold()})
+    # The page finds tokens by what they look like: two alike could not be told apart.
     looked_for = [(token["normalized"], token["find"]) for token in found]
     for index, token in enumerate(found):
         if looked_for.index(looked_for[index]) != index:
@@ -256,6 +269,7 @@ def _template(backend: tokenizers.Tokenizer, source: str, processor: _Json | Non
     def filled(template: Sequence[_Json], tokens: _Json) -> _Around:
         around: _Around = []
         for part in template:
+            # A part of a template is an object with one key, its kind.
             [(kind, said)] = part.items()
             if kind == "Sequence":
                 around.append((said["id"], said["type_id"]))
@@ -282,6 +296,7 @@ def _template(backend: tokenizers.Tokenizer, source: str, processor: _Json | Non
         single, pair = (filled(processor[each], processor["special_tokens"]) for each in ("single", "pair"))
     else:
         raise _refused(source, f"its post-processor is {kind}")
+    # Each text once, and in order: the page puts nothing else together.
     for around, texts in ((single, ["A"]), (pair, ["A", "B"])):
         if [part for part, _ in around if part in ("A", "B")] != texts:
             raise _refused(source, "its template does not give every text once and in order")

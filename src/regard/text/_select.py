@@ -21,6 +21,7 @@ _SPAN: Final = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")
 
 _CONTROLS: Final = regex.compile(r"(?V1)[\p{Cc}--\p{White_Space}]+")
 
+# Messages stay readable: at most so many words and places are listed, with a little around each.
 _WORDS_LISTED: Final = 40
 _OCCURRENCES_LISTED: Final = 20
 _CONTEXT_WORDS: Final = 3
@@ -46,22 +47,27 @@ def select(
         return _between(selector, texts, tokens)
     if not isinstance(selector, str):
         return (_position(selector, len(tokens)),)
+    # In a text blanks around the selector do not count; a piece may be a blank.
     name = selector.strip() if texts else selector
     if texts and not split_words(name):
         raise InputError(
             f"selector names no word: got {shown(selector)}; give a word of the text, or a token position"
         )
+    # "bank#2": the name and the number, if it has that form.
     choice = _CHOICE.fullmatch(name)
     base = choice["name"].strip() if choice else name
     found = _occurrences(base, texts, tokens, words)
     number = int(choice["number"]) if choice else 1
+    # A number beyond what there is: perhaps the "#" belongs to the text.
     if choice and not 1 <= number <= len(found) and (written := _occurrences(name, texts, tokens, words)):
         # "issue#42" in a text with fewer issues is what the text says.
         choice, base, found, number = None, name, written, 1
+    # Text first, span second: "16:20" may be a time in the text.
     if not found and texts and (span := _SPAN.fullmatch(name)):
         return _between((int(span[1]), int(span[2])), texts, tokens)
     if not found:
         raise InputError(_not_in_text(base, texts, words) if texts else _no_piece(base, tokens))
+    # Several places and no choice: guessing would show another word.
     if choice is None and len(found) > 1:
         where = _listed(name, found, texts)
         raise InputError(f"{shown(name)} occurs {_times(found, texts)}: {where}; choose one of these")
@@ -92,6 +98,7 @@ def _position(selector: object, count: int) -> int:
 def _between(span: tuple[int, ...], texts: Sequence[str], tokens: Sequence[Token]) -> tuple[int, ...]:
     """The tokens of what stands between two places of a text: of a pair's second where a 1 follows."""
     try:
+        # Two or three numbers; more, or others, are no span.
         start, end, sequence = map(operator.index, (*span, 0)[: max(3, len(span))])
     except (TypeError, ValueError):
         start = end = sequence = 0
@@ -102,8 +109,10 @@ def _between(span: tuple[int, ...], texts: Sequence[str], tokens: Sequence[Token
     inside = []
     for token in tokens:
         first, last = token.span or (0, 0)
+        # Blank tokens between words are not selected by a span.
         seen = token.special or token.word is not None
         if seen and token.sequence == sequence and first < min(last, end) and start < last:
+            # A token is shown or it is not: a part of one cannot be asked for.
             if first < start or end < last:
                 raise InputError(
                     f"{told} has only a part of token {token.index}, {shown(token.surface)}; "
@@ -120,12 +129,14 @@ def _occurrences(
 ) -> list[_Occurrence]:
     asked = [name[start:end] for start, end in split_words(name)]
     special = [
+        # Special tokens are named by their exact text.
         _Occurrence(tokens=(token.index,), words=())
         for token in tokens
         if (token.special or not texts) and name in (token.text, token.shown)
     ]
     if special or not texts or not asked:
         return special
+    # As it is written first, then folded.
     for key in (str, fold):
         for parts in ([name], asked):  # a word that was given may be several to Unicode
             if found := list(_phrases(parts, words, key)):
@@ -142,6 +153,7 @@ def _phrases(asked: Sequence[str], words: Sequence[Word], key: Callable[[str], s
         if keys[start] != wanted[0] or keys[start : start + size] != wanted:
             continue
         run = words[start : start + size]
+        # Words of both texts follow each other, but a phrase is of one.
         if run[0].sequence == run[-1].sequence:
             yield _Occurrence(tokens=tuple(token for word in run for token in word.tokens), words=run)
 
@@ -164,14 +176,17 @@ def _run_together(name: str, texts: Sequence[str], words: Sequence[Word]) -> Ite
 def _tokens_of(
     name: str, occurrence: _Occurrence, texts: Sequence[str], tokens: Sequence[Token], words: Sequence[Word]
 ) -> tuple[int, ...]:
+    # A token that also stands for a neighbour would answer for more than was asked.
     if occurrence.tokens and occurrence.words:
         _check_whole(name, occurrence, texts, tokens, words)
     if occurrence.tokens:
         return occurrence.tokens
+    # No token of its own: say what has become of the word.
     word = occurrence.words[0]
     for token in tokens:
         if token.sequence != word.sequence or token.span is None:
             continue
+        # A token that overlaps the word.
         if token.span[0] < word.span[1] and word.span[0] < token.span[1]:
             if token.special:
                 raise InputError(
@@ -277,6 +292,7 @@ def _not_in_text(name: str, texts: Sequence[str], words: Sequence[Word]) -> str:
     unique = list(dict.fromkeys(word.text for word in words))
     by_key: dict[str, str] = {}
     for word in unique:
+        # Of spellings that fold alike the first stands for all.
         by_key.setdefault(fold(word), word)
     near = [shown(by_key[key]) for key in difflib.get_close_matches(fold(name), list(by_key), n=3)]
     listed = ", ".join(shown(word) for word in unique[:_WORDS_LISTED])

@@ -51,6 +51,7 @@ class Pieces:
     def build(self, path: Path, settings: Settings, class_name: str) -> tuple[tokenizers.Tokenizer, Roles]:
         """The tokenizer of a text's first language, and its tokens with a role."""
         roles = roles_of(settings, self.defaults, lstrip=self.lstrip)
+        # Options are the names that the class of transformers has for its special tokens.
         options: dict[str, Any] = {f"{role}_token": token.content for role, token in roles.items()}
         if self.sentinels:
             options["extra_ids"] = settings.number("extra_ids", 100)
@@ -76,11 +77,13 @@ class Pieces:
         if self.begins is not None:
             backend.post_processor = begin_and_end(backend, settings, roles, begins=self.begins)
             return
+        # Roles in templates are written {bos}; languages {lang}.
         names = {f"{{{role}}}": token.content for role, token in roles.items()}
         if self.languages:
             names["{lang}"] = self.language(settings, target=target)
         prefix, suffix = ([names.get(part, part) for part in parts] for parts in (self.prefix, self.suffix))
         single, pair = around(prefix, suffix, apart=False)
+        # Two texts have a template of their own where the family says so.
         if self.pair is not None:
             pair = self.pair
             for name, content in names.items():
@@ -102,6 +105,7 @@ def convert(
     wants to know: its special tokens, and how many sentinels.
     """
     unusable = f"{path} is not a usable SentencePiece model"
+    # These libraries are only needed for folders without tokenizer.json.
     try:
         from transformers.convert_slow_tokenizer import SLOW_TO_FAST_CONVERTERS, SentencePieceExtractor
 
@@ -116,6 +120,7 @@ def convert(
     if not (proto.pieces and proto.HasField("trainer_spec") and proto.HasField("normalizer_spec")):
         raise CheckpointError(f"{unusable}: it is incomplete; fetch it again")
     trainer, spec = proto.trainer_spec, proto.normalizer_spec
+    # The enum of the file itself: 1 unigram, 2 BPE.
     unigram = trainer.model_type == trainer.UNIGRAM
     if not unigram and trainer.model_type != trainer.BPE:
         raise CheckpointError(f"{path} holds words or characters: only unigram and BPE models can be read")
@@ -123,6 +128,7 @@ def convert(
         raise CheckpointError(f"{path} writes blanks behind words, which regard does not read")
     parts: dict[str, Any] = extractor.extract(models.Unigram if unigram else models.BPE, **options)
     own: list[AddedToken] = parts["additional_special_tokens"]
+    # The family's converter lays pieces out as its fast tokenizer does (fairseq's ids, sentinels).
     if class_name in SLOW_TO_FAST_CONVERTERS and unigram:
         converter: Any = SLOW_TO_FAST_CONVERTERS[class_name]
         parts = converter.convert_from_spm(**parts)
@@ -131,6 +137,7 @@ def convert(
     try:
         if unigram:
             unknown = options.get("unk_token", trainer.unk_piece)
+            # The unknown piece by its name; else by the id in the file.
             places = [place for place, (piece, _) in enumerate(vocabulary) if piece == unknown]
             model = models.Unigram(vocabulary, (places or [trainer.unk_id])[0], trainer.byte_fallback)
         else:
@@ -155,6 +162,7 @@ def convert(
     # family adds to them (sentinels, languages).
     backend.add_tokens([token for token in own if backend.token_to_id(token.content) is not None])
     known = {piece.piece for piece in proto.pieces} | set(options.values())
+    # What the converter has added beside the file's own pieces.
     more = (piece for piece, *_ in vocabulary if piece not in known) if unigram else ()
     backend.add_tokens([AddedToken(piece, special=True, normalized=False) for piece in more])
     return backend
@@ -182,6 +190,8 @@ def lay_out(
         # By U+0020 alone, as SentencePiece does; its own table made blanks of the others.
         steps.append(normalizers.Replace(Regex("^ +| +$"), ""))
         steps.append(normalizers.Replace(Regex(" {2,}"), " "))
+    # Metaspace marks words as SentencePiece does where blanks were collapsed, or behind special tokens
+    # nothing is put.
     if prefix and (collapses or not legacy):
         scheme = "always" if legacy else "first"
         backend.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme=scheme, split=False)
@@ -191,8 +201,10 @@ def lay_out(
         steps.append(normalizers.Replace(" ", BLANK))
     if steps:
         backend.normalizer = normalizers.Sequence(steps)
+    # The blank that was put before a text is taken off again.
     tail = [decoders.Strip(content=" ", left=1)] if prefix else []
     backend.decoder = decoders.Sequence(
+        # Blanks back, bytes to characters, then one text.
         [decoders.Replace(BLANK, " "), decoders.ByteFallback(), decoders.Fuse(), *tail]
     )
     return backend
@@ -252,6 +264,7 @@ class Renumbered:
     def __init__(self, backend: tokenizers.Tokenizer, table: Mapping[str, int], unknown: str) -> None:
         self._backend = backend
         self._table = dict(table)
+        # The other way, for decoding; ids are unique.
         self._pieces = {number: piece for piece, number in self._table.items()}
         self._unknown = self._table[unknown]
 
@@ -294,6 +307,7 @@ class Renumbered:
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         special = self.get_added_tokens_decoder() if skip_special_tokens else {}
+        # Ids without a piece decode to nothing.
         pieces = [self._pieces.get(number, "") for number in ids if number not in special]
         return str(self._backend.decoder.decode(pieces)) if pieces else ""
 
@@ -325,6 +339,7 @@ def build_marian(folder: Path, settings: Settings, *, target: bool) -> tuple[Ren
                 f"{each} is missing: a Marian tokenizer is of two .spm files and vocab.json"
             )
     table: dict[str, Any] = read_object(table_path)
+    # No id twice, and none negative or of another type.
     if sorted(table.values(), key=str) != sorted(set(table.values()), key=str) or not all(
         type(number) is int and number >= 0 for number in table.values()
     ):
@@ -335,6 +350,7 @@ def build_marian(folder: Path, settings: Settings, *, target: bool) -> tuple[Ren
             raise CheckpointError(f"{table_path} has no {role} token; fetch it again")
     unknown = roles["unk"].content
     backend = convert(path, settings, None, {"unk_token": unknown})
+    # Marks of languages, such as >>fra<<, are found whole.
     codes = [piece for piece in table if piece.startswith(">>") and piece.endswith("<<")]
     special = [token for token in roles.values() if token.content in table]
     for token in special:

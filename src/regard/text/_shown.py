@@ -9,12 +9,15 @@ from regard.core.wording import visible
 
 # GPT-2's alphabet: bytes that print are letters of their own, the others have those from U+0100 on, in order.
 _LETTERS: Final = sorted(pre_tokenizers.ByteLevel.alphabet())
+# Letters that stand for themselves first, then the others, as GPT-2's own code does.
 _ORDER: Final = sorted(range(256), key=lambda byte: chr(byte) not in _LETTERS)
 _BYTES: Final = dict(zip(_LETTERS, _ORDER, strict=True))
 
+# "surrogateescape" puts a broken byte at 0xDC00 + byte: from there it gets its sign.
 _PARTS: Final = {0xDC00 + byte: f"<0x{byte:02X}>" for byte in range(128, 256)}
 _PART: Final = re.compile("|".join(_PARTS.values()))
-_ASCII: Final = re.compile("<0x([0-7][0-9A-F])>")  # a byte of SentencePiece that is a character
+# A byte of SentencePiece that is a character by itself.
+_ASCII: Final = re.compile("<0x([0-7][0-9A-F])>")
 
 
 class Reading:
@@ -29,6 +32,7 @@ class Reading:
 
     def __init__(self, backend: Any) -> None:
         parts = (getattr(backend, name, None) for name in ("decoder", "pre_tokenizer"))
+        # What kind of vocabulary it is shows in its decoder and pre-tokenizer, as JSON.
         said = "".join(part.__getstate__().decode() for part in parts if part is not None)
         self._read = _of_bytes if '"ByteLevel"' in said else _of_blanks if '"▁"' in said else str
         self._added = frozenset(backend.get_added_tokens_decoder())  # these stand in texts as they are
@@ -42,6 +46,7 @@ class Reading:
 def _of_bytes(piece: str) -> str:
     try:
         plain = bytes(_BYTES[letter] for letter in piece)
+    # Letters that are no bytes: an added token, or another kind of vocabulary.
     except KeyError:
         return piece
     return plain.decode("utf-8", "surrogateescape").translate(_PARTS)

@@ -38,6 +38,7 @@ class Settings:
     @property
     def class_name(self) -> str | None:
         """The class of transformers that reads the files, without "Fast"; None where none is named."""
+        # "BertTokenizerFast" reads the same files as "BertTokenizer".
         name = self.text("tokenizer_class", "").removesuffix("Fast")
         return None if name in _ANY_CLASS else name
 
@@ -55,11 +56,13 @@ class Settings:
         """A setting that is a count; null is the default."""
         value = self.fields.get(name)
         number = default if value is None else self._checked(name, value, int, "a number of tokens")
+        # 2^20: more would be damage, and would be made in memory.
         if not 0 <= number < 2**20:
             raise self.error(name, "a number of tokens", value)
         return number
 
     def _checked(self, name: str, value: object, kind: type[_T], wanted: str) -> _T:
+        # `type() is`: True is an int to isinstance.
         if type(value) is not kind:
             raise self.error(name, wanted, value)
         return value
@@ -85,8 +88,10 @@ class Settings:
     def extra(self) -> list[AddedToken]:
         """Special tokens without a role."""
         found = []
+        # transformers has renamed the setting; both may stand in files.
         for name in ("additional_special_tokens", "extra_special_tokens"):
             value = self.fields.get(name) or []
+            # A dict names them; the names do not matter here.
             for each in value.values() if isinstance(value, dict) else value:
                 token = _token(each)
                 if token is None:
@@ -111,6 +116,7 @@ def read_settings(folder: Path) -> Settings:
     if fields.get("tokenizer_class") is None:
         fields["tokenizer_class"] = _read(folder / "config.json").get("tokenizer_class")
     added: dict[int, AddedToken] = {}
+    # The newer form has all added tokens by id, with how each is found.
     if "added_tokens_decoder" in fields:
         path = folder / "tokenizer_config.json"
         stated = fields["added_tokens_decoder"]
@@ -122,6 +128,7 @@ def read_settings(folder: Path) -> Settings:
     else:
         fields.update(_read(folder / "special_tokens_map.json"))
         path = folder / "added_tokens.json"
+        # Older files say what is special by the place where a token stands.
         special = {token.content for role in ROLES if (token := _token(fields.get(f"{role}_token")))}
         special.update(token.content for token in Settings(folder, fields, {}).extra())
         for content, number in _read(path).items():
@@ -138,6 +145,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _token(value: object, *, lstrip: bool = False) -> AddedToken | None:
     """A token as JSON has it: a string, or an object with the ways in which it is found."""
+    # A plain string says nothing of how it is found: as special tokens are by default.
     if isinstance(value, str) and value:
         return AddedToken(value, special=True, normalized=False, lstrip=lstrip)
     if not isinstance(value, dict) or not isinstance(value.get("content"), str) or not value["content"]:
@@ -208,6 +216,7 @@ def roles_of(settings: Settings, defaults: Mapping[str, str], *, lstrip: Iterabl
 
 def add_special(backend: tokenizers.Tokenizer, settings: Settings, roles: Roles) -> None:
     """Adds the tokens that stand beside the vocabulary, each at the id that was stated."""
+    # In the order of ids, since the library numbers them as they come.
     for number, token in sorted(settings.added.items()):
         backend.add_tokens([token])
         got = backend.token_to_id(token.content)
@@ -217,6 +226,7 @@ def add_special(backend: tokenizers.Tokenizer, settings: Settings, roles: Roles)
                 f"vocabulary gives it {got}: the two do not belong together; fetch both again"
             )
     known = {token.content for token in settings.added.values()}
+    # Special tokens without a stated id: those that the vocabulary has keep theirs.
     more = [token for token in (*roles.values(), *settings.extra()) if token.content not in known]
     for token in more:
         token.special = True
@@ -227,6 +237,7 @@ def template(
     backend: tokenizers.Tokenizer, single: str, pair: str, settings: Settings
 ) -> processors.TemplateProcessing:
     """What is put around one text and around two, in the notation of `tokenizers` ("[CLS] $A [SEP]:1")."""
+    # The template of a pair has every token that a single text has.
     ids = {name: backend.token_to_id(name) for name in _special_in(pair)}
     for name, number in ids.items():
         if number is None:
@@ -253,6 +264,7 @@ def around(prefix: Iterable[str], suffix: Iterable[str], *, apart: bool) -> tupl
     """The templates of `prefix` TEXT `suffix`; two texts follow each other, or each has its own (`apart`)."""
     head, tail = list(prefix), list(suffix)
     single = [*head, "$A", *tail]
+    # ":1" gives the second text its type.
     second = [f"{part}:1" for part in (*head, "$B", *tail)]
     pair = [*single, *second] if apart else [*head, "$A", "$B", *tail]
     return " ".join(single), " ".join(pair)

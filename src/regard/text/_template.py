@@ -25,6 +25,7 @@ def rendered(template: str, values: dict[str, Any]) -> str:
         tags = {"generation"}
 
         def parse(self, parser: Any) -> Any:
+            # The tag's line is kept for error messages.
             line = next(parser.stream).lineno
             return nodes.Scope(parser.parse_statements(("name:endgeneration",), True), lineno=line)
 
@@ -37,13 +38,16 @@ def rendered(template: str, values: dict[str, Any]) -> str:
         how: dict[str, Any] = {"ensure_ascii": ensure_ascii, "indent": indent, "separators": separators}
         return json.dumps(x, sort_keys=sort_keys, **how)
 
+    # The settings of transformers, whose templates rely on them.
     world = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, ext.loopcontrols]
     )
+    # transformers' own tojson leaves characters as they are and does not escape for HTML.
     world.filters["tojson"] = tojson
     world.globals["raise_exception"] = raise_exception
     world.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     text = ""
+    # Piece by piece, so that an endless template is stopped.
     for piece in world.from_string(template).generate(tools=None, documents=None, **values):
         text += piece
         if len(text) > MOST_CHARACTERS:
@@ -57,6 +61,7 @@ def _main() -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
         import resource
 
+        # Memory that the process may have at all: a template cannot take the machine's.
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     told = []
     for values in asked["values"]:

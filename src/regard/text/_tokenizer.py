@@ -74,6 +74,7 @@ class Tokenizer(Chats):
         chat_template: str | None = None,
     ) -> None:
         """Takes over `backend`, which it alters; `source` names it in messages; `rows` is as in `within`."""
+        # Texts are never cut or filled up in silence.
         backend.no_truncation()
         backend.no_padding()
         keep_blanks(backend.post_processor)
@@ -81,6 +82,7 @@ class Tokenizer(Chats):
         self._source = source
         self._reading = Reading(backend)
         added = backend.get_added_tokens_decoder().items()
+        # Special tokens by id, with their text; other added tokens are words like any.
         self._special = {id: token.content for id, token in added if token.special}
         self._special_ids = special_ids or SpecialIds()
         self._target = target
@@ -125,6 +127,7 @@ class Tokenizer(Chats):
         """
         if not isinstance(folder, str | os.PathLike):
             raise InputError(f"folder must be the path of a model's folder; got {type(folder).__name__}")
+        # A link counts that leads nowhere, too: reading then says what is wrong.
         path = Path(folder) / TOKENIZER
         is_there = path.exists()
         built = complete(path, tokenizer_class) if is_there else build(path.parent, tokenizer_class)
@@ -232,12 +235,14 @@ class Tokenizer(Chats):
             regard.core.errors.CheckpointError: the JSON given has tokens up to id 5, but the model's table of
             embeddings has 5 rows: ...
         """
+        # A decoder's texts may be of another tokenizer, with another table.
         target = self._target
         if target is not None:
             target = target.within(rows if target_rows is None else target_rows)
         limit = row_limit(self._backend, rows, self._source)
         if limit is None and target is self._target:
             return self
+        # A copy: the same tokenizer may serve other models.
         limited = copy.copy(self)
         limited._rows, limited._target = limit, target
         return limited
@@ -301,14 +306,17 @@ class Tokenizer(Chats):
             >>> Tokenizer.from_str(backend.to_str()).encode_target("river bank", 0).token_ids
             (0, 1, 2)
         """
+        # Without a text only the start token is left.
         labels = None if text is None else self.target.encode(text)
         if start_id is None and labels is not None:
+            # mBART: the language, which closes the text, also starts it.
             start_id = labels.tokens[-1].id
         if start_id is None:
             raise InputError(
                 "target must be given: this model's decoder starts with a token that depends on the text."
             )
         start = Encoding.from_ids([start_id], self)
+        # It belongs to no text.
         start_token = replace(start.tokens[0], sequence=None, special=True)
         return replace(start, tokens=(start_token,)) if labels is None else labels.shifted(start_token)
 
@@ -368,6 +376,7 @@ class Tokenizer(Chats):
             raise InputError(f"token must be a string; got {type(token).__name__}")
         number = self._backend.token_to_id(token) if surrogate(token) is None else None
         if number is None:
+            # Not a piece: perhaps the way in which one is shown.
             asked = token.replace(" ", "␣")
             found = {piece: id for piece, id in self._backend.get_vocab().items() if self.shown(id) == asked}
             if len(found) == 1:
@@ -406,6 +415,7 @@ class Tokenizer(Chats):
         """
         rows = list(ids)
         for id in rows:
+            # Each id is checked by itself, so that the message names it.
             self.token_of(id)
         numbers = [operator.index(id) for id in rows]
         with failing_as(f"{self._source}: the tokenizer failed on the ids"):
@@ -422,6 +432,7 @@ class Tokenizer(Chats):
     @property
     def _unknown(self) -> int | None:
         """The id for what the vocabulary cannot spell, as the model itself names it, else as the files do."""
+        # The model of the library knows best what it gives for unknown words.
         piece = getattr(getattr(self._backend, "model", None), "unk_token", None)
         return self._special_ids.unk if piece is None else self._backend.token_to_id(piece)
 
@@ -458,6 +469,7 @@ class Tokenizer(Chats):
             >>> [(token.text, token.span, token.sequence) for token in tokens]
             [('river', (0, 5), 0), ('?', (0, 3), 1), ('bank', (4, 8), 1)]
         """
+        # Checked before the library sees them: half a surrogate pair ends its process.
         texts: tuple[str, ...] = (checked("text", text),)
         if pair is not None:
             texts = (*texts, checked("pair", pair))

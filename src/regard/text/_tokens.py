@@ -111,6 +111,7 @@ def align_spans(text: str, pieces: Sequence[str], offsets: Sequence[Span]) -> li
     spans: list[Span] = []
     last_start = last_end = 0
     for piece, (start, end) in zip(pieces, offsets, strict=True):
+        # Offsets beyond the text would come from a template; they are cut off.
         start, end = _trim(text, piece, min(start, len(text)), min(end, len(text)))
         # A normaliser that moves characters about could break the order; nothing that reads spans could cope.
         last_start = start if start > last_start else last_start
@@ -123,12 +124,15 @@ def align_spans(text: str, pieces: Sequence[str], offsets: Sequence[Span]) -> li
 def _trim(text: str, piece: str, start: int, end: int) -> Span:
     covered = text[start:end]
     stripped = covered.strip()
+    # Only white space: such a token keeps all of it.
     if covered and not stripped:
         return start, end
+    # A blank that the tokenizer put in, which the text does not have.
     if piece[:1] in _BLANK_SIGNS and not piece.strip(piece[0]) and not covered.startswith(piece[0]):
         return start, start
     if len(stripped) == len(covered):
         return start, end
+    # White space at either end is not the token's.
     start = end - len(covered.lstrip())
     return start, start + len(stripped)
 
@@ -137,13 +141,16 @@ def _take_marks(text: str, spans: list[Span]) -> None:
     """Extends each span over the combining marks after it that no token covers."""
     limit = len(text)  # where the next token's span starts
     shared_end = grown_end = -1  # the next token's end, before and after
+    # From the last to the first: a span grows up to the next token.
     for position in range(len(spans) - 1, -1, -1):
         start, end = spans[position]
         if start == end or text[start:end].isspace():
             limit = start
             continue
+        # Tokens that end together, as bytes of one character, grow together.
         if end == shared_end:
             grown = grown_end
+        # Marks begin at U+0300: a quick look before the expression.
         elif end < limit and text[end] >= _FIRST_MARK:
             grown = int(_MARKS.match(text, end, limit).end())
         else:
@@ -161,6 +168,7 @@ def align_words(text: str, spans: Sequence[Span], words: Sequence[Span]) -> list
     chosen: list[int | None] = []
     first = 0
     for start, end in spans:
+        # Words that end before this token are done with: later tokens begin no earlier.
         while first < len(words) and words[first][1] <= start:
             first += 1
         best, most = None, 0
@@ -169,9 +177,11 @@ def align_words(text: str, spans: Sequence[Span], words: Sequence[Span]) -> list
             continue
         for index in range(first, len(words)):
             word_start, word_end = words[index]
+            # Words are in order: none after this one touches the token.
             if word_start >= end:
                 break
             shared = min(end, word_end) - max(start, word_start)
+            # Strictly more, so that the first of equals stays.
             if shared > most:
                 best, most = index, shared
         chosen.append(best)
@@ -183,11 +193,13 @@ def reach(text: str, span: Span, words: Sequence[Span], word: int) -> tuple[int,
     letter or a digit; of punctuation alone, all. `word` is one that it touches, as `align_words` gives it.
     """
     first = last = word
+    # Outwards from the word that is known, as far as the span goes.
     while first and words[first - 1][1] > span[0]:
         first -= 1
     while last + 1 < len(words) and words[last + 1][0] < span[1]:
         last += 1
     touched = range(first, last + 1)
+    # Letters and digits before punctuation: "bank." is about "bank".
     solid = [each for each in touched if any(map(str.isalnum, text[slice(*words[each])]))] or touched
     return solid[0], solid[-1]
 
@@ -197,4 +209,5 @@ def is_written(special: Mapping[int, str], id: int, text: str, span: Span) -> bo
 
     "[UNK]" is among the special tokens, but stands for a word unless the text says "[UNK]".
     """
+    # Without case: an uncased tokenizer finds "[mask]" too.
     return id in special and text[slice(*span)].casefold() == special[id].casefold()

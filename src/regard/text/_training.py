@@ -41,6 +41,7 @@ class _Plan:
     @property
     def tokens(self) -> list[str]:
         """The marks and what was asked for beside them: the first ids."""
+        # dict.fromkeys: each once, in order.
         return list(dict.fromkeys((*self.marks.roles.values(), *self.special)))
 
     @property
@@ -51,6 +52,7 @@ class _Plan:
         )
 
     def check(self, alphabet: int) -> None:
+        # Every character of the alphabet needs a token, so that nothing is lost.
         least = alphabet + len(self.tokens)
         if self.size < least:
             raise InputError(
@@ -130,6 +132,7 @@ def train_tokenizer(
             f"marks must have a token for unknown text, for {kind}: bert, bart or t5; got {named!r}."
         )
     backend = _LEARNERS[kind](plan, _read(texts, on_texts))
+    # Special tokens have the first ids.
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in plan.tokens])
     if (around := plan.marks.around(backend.token_to_id)) is not None:
         backend.post_processor = around
@@ -142,6 +145,7 @@ def train_tokenizer(
 def _read(texts: Iterable[str], on_texts: Callable[[int], object] | None) -> Iterator[str]:
     if isinstance(texts, str):
         raise InputError("texts must be several texts, such as a list; got one string.")
+    # `found`: whether any text has something but white space.
     number, found = 0, False
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
@@ -151,6 +155,7 @@ def _read(texts: Iterable[str], on_texts: Callable[[int], object] | None) -> Ite
             raise InputError(
                 f"texts[{number - 1}] is not valid Unicode: position {half} holds half of a surrogate pair."
             )
+        # Every thousand texts: a bar need not move more often.
         if on_texts is not None and number % _TOLD == 0:
             on_texts(number)
         found = found or not (not text or text.isspace())
@@ -163,12 +168,14 @@ def _read(texts: Iterable[str], on_texts: Callable[[int], object] | None) -> Ite
 
 def _bpe(plan: _Plan, texts: Iterator[str]) -> tokenizers.Tokenizer:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
+    # Bytes: all 256 letters have a token, also those in no text.
     plan.check(len(alphabet))
     backend = tokenizers.Tokenizer(models.BPE())
     if plan.lowercase:
         backend.normalizer = normalizers.Lowercase()
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
+    # Blanks belong to tokens: see `keep_blanks`.
     backend.post_processor = processors.ByteLevel(trim_offsets=False)
     trainer = trainers.BpeTrainer(
         vocab_size=plan.size,
@@ -185,6 +192,7 @@ def _wordpiece(plan: _Plan, texts: Iterator[str]) -> tokenizers.Tokenizer:
     backend = tokenizers.Tokenizer(models.WordPiece(unk_token=plan.unknown))
     backend.normalizer = normalizers.BertNormalizer(lowercase=plan.lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    # Words are counted here, since the trainer's own order of letters is one of chance.
     counts = Counter[str]()
     for text in texts:
         words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))
@@ -199,7 +207,9 @@ def _wordpiece(plan: _Plan, texts: Iterator[str]) -> tokenizers.Tokenizer:
         special_tokens=[*plan.tokens, *inside],
         show_progress=False,
     )
+    # Each word as often as it came: the counts are all that the trainer uses.
     backend.train_from_iterator((f"{word} " * count for word, count in counts.items()), trainer)
+    # A fresh model without what training left in it.
     learned = tokenizers.Tokenizer(models.WordPiece(backend.get_vocab(), unk_token=plan.unknown))
     learned.normalizer, learned.pre_tokenizer = backend.normalizer, backend.pre_tokenizer
     learned.decoder = decoders.WordPiece(prefix="##")
@@ -218,6 +228,7 @@ def _unigram(plan: _Plan, texts: Iterator[str]) -> tokenizers.Tokenizer:
     trainer = trainers.UnigramTrainer(
         vocab_size=plan.size, special_tokens=plan.tokens, unk_token=plan.unknown, show_progress=False
     )
+    # The sign of a blank counts as a letter.
     letters = {"▁"}
 
     def read() -> Iterator[str]:
@@ -225,9 +236,11 @@ def _unigram(plan: _Plan, texts: Iterator[str]) -> tokenizers.Tokenizer:
             # Not `backend.normalizer`: while the library reads, it answers nobody.
             letters.update(plainly.normalize_str(text).replace(" ", ""))
             yield text
+        # Known only after the last text.
         plan.check(len(letters))
 
     backend.train_from_iterator(read(), trainer)
+    # As the file will have it.
     found = json.loads(backend.to_str())["model"]
     # Of all its digits a score would lose some when the file is read.
     backend.model = models.Unigram(
@@ -238,6 +251,7 @@ def _unigram(plan: _Plan, texts: Iterator[str]) -> tokenizers.Tokenizer:
 
 def _characters(plan: _Plan, texts: Iterator[str]) -> tokenizers.Tokenizer:
     lower = normalizers.Lowercase()
+    # The line end always: what is written one line after another needs it.
     letters = {"\n"}.union(*(lower.normalize_str(text) if plan.lowercase else text for text in texts))
     plan.check(len(letters))
     tokens = list(dict.fromkeys((*plan.tokens, *sorted(letters))))
@@ -247,6 +261,7 @@ def _characters(plan: _Plan, texts: Iterator[str]) -> tokenizers.Tokenizer:
     )
     if plan.lowercase:
         backend.normalizer = lower
+    # Any character at all, one by one.
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     backend.decoder = decoders.Fuse()
     return backend

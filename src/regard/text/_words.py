@@ -46,7 +46,9 @@ class Words(str):
         for place, word in enumerate(words):
             if not isinstance(word, str) or not word.strip():
                 raise InputError(f"words[{place}] must be a text that is not blank; got {word!r}.")
+        # One blank between words: spans follow by adding up.
         made = super().__new__(cls, " ".join(words))
+        # The end of each word before; -1 before the first.
         ends = accumulate(words, lambda end, word: end + 1 + len(word), initial=-1)
         made.spans = tuple((end + 1, end + 1 + len(word)) for end, word in zip(ends, words, strict=False))
         return made
@@ -68,6 +70,7 @@ class Words(str):
 
 def each_text(name: str, texts: object) -> Iterator[str]:
     """Several texts one by one, each a string or a list of words; InputError says which is neither."""
+    # What has no `shape` is taken as one axis.
     got, axes = type(texts).__name__, getattr(texts, "shape", (0,))
     is_table = isinstance(texts, Mapping) or hasattr(texts, "columns")
     if is_table or len(axes) != 1:
@@ -83,6 +86,7 @@ def each_text(name: str, texts: object) -> Iterator[str]:
             raise InputError(f"{name}[{place}]: {error}") from error
         if not isinstance(text, str):
             shown, way_out = type(text).__name__, "turn it into one"
+            # Gaps in a table's column are None or NaN.
             if text is None or isinstance(text, float):
                 shown, way_out = repr(text), "leave such rows out first, as series.dropna() does"
             raise InputError(f"{name}[{place}] must be a text, or a list of words; got {shown}: {way_out}.")
@@ -120,6 +124,7 @@ class _SignOf(dict[int, str]):
     """For `str.translate`: the sign of a code point, looked up once."""
 
     def __missing__(self, code_point: int) -> str:
+        # The first pattern that fits, as SIGNS has them in order.
         character = chr(code_point)
         sign = next(sign for sign, pattern in _SIGN_PATTERNS.items() if pattern.match(character))
         self[code_point] = sign
@@ -164,10 +169,14 @@ def boundaries(text: str) -> list[int]:
     signs = text.translate(_SIGN_OF)
     positions: list[int] | range = range(len(text))
     if "X" in signs or "Z" in signs:
+        # A pictograph behind a joiner becomes p or q: WB3c joins those only.
         signs = signs.replace("ZP", "Zp").replace("ZQ", "Zq")
         # At the start of the text or of a line there is nothing to hang on.
         signs = _AT_START.sub("O", signs)
+        # A blank with a mark on it is no blank that joins to others (WB3d).
         signs = _MARKED_BLANK.sub("V", signs)
+        # Marks and joiners hang on what is before them (WB4): they are taken out, and their places
+        # remembered.
         positions = [found.start() for found in _NOT_HANGING.finditer(signs)]
         signs = _HANGING.sub("", signs)
     # From the left, two by two: replace goes on behind what it replaced.
@@ -234,7 +243,9 @@ def fold(text: str) -> str:
     r"""The form in which spellings of one word are equal: without case, canonical, without unseen characters,
     with straight apostrophes.
     """
+    # Canonical first: case folding may undo the order of marks.
     canonical = unicodedata.normalize("NFD", str(_IGNORABLE.sub("", text))).casefold()
+    # Typographic apostrophes (U+2019, U+02BC) as straight ones.
     return unicodedata.normalize("NFC", canonical).translate({0x2019: "'", 0x2BC: "'"})
 
 
