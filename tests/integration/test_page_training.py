@@ -17,7 +17,7 @@ from integration.test_cli import Run, refused
 from integration.test_page_film import saved_film
 from regard.tracing import Trace
 from regard.training import film, read_journal
-from regard.views import render_page
+from regard.views import Subject, render_page
 from tolerances import PAGE
 from unit.training import watched
 
@@ -129,7 +129,8 @@ def test_a_head_is_named_since_the_step_from_which_on_it_keeps_its_name(
         "losses": [None, 2.0, 1.0, 0.5],
         "words": {"encoder": {"to_end": ones, "between": None}},
     }
-    render_page(*map(record, names), training=facts).write(tmp_path / "film.html")  # type: ignore[arg-type]
+    film = render_page(*map(record, names), subject=Subject("training", facts))  # type: ignore[arg-type]
+    film.write(tmp_path / "film.html")
     page = open_page(tmp_path / "film.html")
     expect(page.locator(".training-events button")).to_have_text([re.compile(r"step 9\s*0\.1 positional")])
     expect(page.locator(".training-bar > .note")).to_have_text("4 of 7 traced steps, for room")

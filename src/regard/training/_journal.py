@@ -22,7 +22,17 @@ from regard.tracing import Trace, page_record, trace_text
 from regard.training._folder import SETTINGS, WATCH
 from regard.training._ranks import Ranks
 from regard.training._run import Run
-from regard.views import MOST_MB, AttentionRecord, CurvePicture, Page, Panel, Series, plain, render_page
+from regard.views import (
+    MOST_MB,
+    AttentionRecord,
+    CurvePicture,
+    Page,
+    Panel,
+    Series,
+    Subject,
+    plain,
+    render_page,
+)
 
 JOURNAL = "metrics.jsonl"
 
@@ -337,7 +347,7 @@ def film(run: str | Path, text: int | str = 1, *, max_mb: float = MOST_MB) -> Pa
         "losses": _losses(Path(run), steps),
         "words": {kind: _words([trace.embeddings(-1, kind=kind) for trace in traces]) for kind in stacks},
     }
-    return render_page(*records, training=facts, max_mb=None)
+    return render_page(*records, subject=Subject("training", facts), max_mb=None)
 
 
 def _files(run: Path, text: int | str) -> list[Path]:

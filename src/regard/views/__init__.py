@@ -46,6 +46,7 @@ from regard.views._records import (
     StoryPart,
     StoryRecord,
     StoryRow,
+    Subject,
     check_measures,
     every_head,
 )

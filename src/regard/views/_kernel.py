@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.errors import InputError, RegardError
-from regard.views._blocks import Facts, facts_of, plain
+from regard.views._blocks import facts_of, plain
 from regard.views._contents import add_story, binned, head_statistics, sampled
 from regard.views._layer_record import LayerRecord, bias_rows, weight_rows
 from regard.views._live import LiveRun, Measured, NotKept
-from regard.views._records import RecordKind, every_head
+from regard.views._records import RecordKind, Subject, every_head
 from regard.views._start import start_of
 
 # Weights of a head that are kept for the columns of it: a smaller head is worked out once, whole.
@@ -29,18 +29,10 @@ _Asked = Mapping[str, Any]
 _Answer = tuple[dict[str, Any], list[bytes]]
 
 
-def widget_facts(
-    runs: Sequence[LiveRun],
-    movement: Facts | None = None,
-    difference: Facts | None = None,
-    writing: Facts | None = None,
-    senses: Facts | None = None,
-) -> list[dict[str, Any]]:
+def widget_facts(runs: Sequence[LiveRun], subject: Subject | None = None) -> list[dict[str, Any]]:
     """What the widget knows from the start of each run: tokens, sizes, positions, and no weights.
 
-    With the facts of one word in all runs, of how the second differs from the first, of how the decoder's
-    text was written, and of a word's uses in groups, where there are any. Plain values: see
-    static/notebook/source.js.
+    The first has the facts of the subject too. Plain values: see static/notebook/source.js.
     """
     found = []
     for run in runs:
@@ -51,7 +43,7 @@ def widget_facts(
         facts |= {
             "kernel": True,
             "check": run.check is not None,
-            "typed": (typed := run.again is not None and len(runs) == 1 and writing is None),
+            "typed": (typed := run.again is not None and len(runs) == 1 and subject is None),
             "writes": typed and run.writes is not None,
             "values": {"held": "all", "difference": 0.0, "every": 1},
             "leftOut": run.left_out(),
@@ -64,17 +56,10 @@ def widget_facts(
                     its_facts["bias"] = {"heads": len(layer.bias), "dense": True}
                 its_facts["sinks"] = layer.sinks is not None
         found.append({"facts": facts, "blocks": blocks.texts})
-    if movement is None:
-        records = [run.record for run in runs]
-        found[0]["facts"]["start"] = start_of(records, every_head(records[0]), difference, writing)
-    else:
-        found[0]["facts"]["movement"] = movement
-    if difference is not None:
-        found[0]["facts"]["compared"] = difference
-    if writing is not None:
-        found[0]["facts"]["writing"] = writing
-    if senses is not None:
-        found[0]["facts"]["senses"] = senses
+    records = [run.record for run in runs]
+    found[0]["facts"]["start"] = start_of(records, every_head(records[0]), subject)
+    if subject is not None:
+        found[0]["facts"][subject.kind] = subject.facts
     return found
 
 

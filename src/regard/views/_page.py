@@ -12,13 +12,13 @@ from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.views import _assets
 from regard.views._assets import digest
-from regard.views._blocks import MOST_BYTES, Blocks, Facts, Held, add_values, as_json, block, wanted_bytes
+from regard.views._blocks import MOST_BYTES, Blocks, Held, add_values, as_json, block, wanted_bytes
 from regard.views._budget import MOST_MB, all_bytes, check_heads, choose_heads, norm_bytes, only_heads
 from regard.views._contents import add_thumbnails, begin, put_heads, round_up, thumbnail_bytes
 from regard.views._live import NO_REQUEST, LiveRecord, LiveRun, ServedRecord
 from regard.views._preview import Preview, preview_of
 from regard.views._quantize import TOLERANCE, Encoding, Packed, pack
-from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind
+from regard.views._records import AttentionRecord, HeadName, HeldHeads, RecordKind, Subject
 from regard.views._start import start_of
 from regard.views._widget import make_widget, marimo_object, notebook_bundle
 
@@ -38,7 +38,7 @@ class Page:
         values: Whether it holds the values (v) of all heads, of some, or none: see `render_page`.
         heads: Whether it holds q and k of all heads, or only of those that fit.
         held: The heads that it holds, of each (kind, layer).
-        records, movement, difference, writing, senses: What it was made from, for a notebook.
+        records, subject: What a notebook shows: what it was made from, or of a training the last step.
         left_out: Measures that it does not have, though they were asked for or are always wanted, and why.
         beside: Of a live page whose model is in a file of its own, that file's name and content; else None.
         live_difference: Of a live page the largest difference of an attention weight between its model and
@@ -54,10 +54,7 @@ class Page:
     heads: Held = "all"
     held: Mapping[tuple[RecordKind, int], tuple[int, ...]] = field(default_factory=dict, repr=False)
     records: tuple[AttentionRecord, ...] = field(default=(), repr=False, compare=False)
-    movement: Facts | None = field(default=None, repr=False, compare=False)
-    difference: Facts | None = field(default=None, repr=False, compare=False)
-    writing: Facts | None = field(default=None, repr=False, compare=False)
-    senses: Facts | None = field(default=None, repr=False, compare=False)
+    subject: Subject | None = field(default=None, repr=False, compare=False)
     left_out: Mapping[str, str] = field(default_factory=dict, repr=False)
     live_difference: float | None = None
     beside: tuple[str, bytes] | None = field(default=None, repr=False)
@@ -82,13 +79,7 @@ class Page:
         Raises:
             MissingExtraError: anywidget is not installed.
         """
-        return make_widget(
-            [LiveRun(record=record) for record in self.records],
-            movement=self.movement,
-            difference=self.difference,
-            writing=self.writing,
-            senses=self.senses,
-        )
+        return make_widget([LiveRun(record=record) for record in self.records], self.subject)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         del include, exclude
@@ -100,11 +91,7 @@ class Page:
 
 def render_page(
     *records: AttentionRecord,
-    movement: Facts | None = None,
-    difference: Facts | None = None,
-    training: Facts | None = None,
-    writing: Facts | None = None,
-    senses: Facts | None = None,
+    subject: Subject | None = None,
     values: Sequence[HeadName] = (),
     heads: Sequence[HeadName] = (),
     max_mb: float | None = MOST_MB,
@@ -117,14 +104,9 @@ def render_page(
     named by hash in a Content-Security-Policy, so nothing that a token contains can run.
 
     Args:
-        records: What to show: one run, with a movement one of each text, with a difference two, with a
-            training one of each step, of which the page opens on the last, with senses one of each traced
-            use.
-        movement: The facts of one word in all of them; the page opens with it.
-        difference: The facts of how the second differs from the first; the page opens with it.
-        training: The facts of the steps that the runs are of, one text in a network that is trained.
-        writing: The facts of how the decoder's text was written, step by step; the page opens with it.
-        senses: The facts of a word's uses in groups; the page opens with them.
+        records: What to show: one run, or those that the subject is of. Of a training the page opens on the
+            last.
+        subject: What the page is about besides.
         values: Heads, (kind, layer, head), whose values the page holds in any case. It holds those of all
             heads while it stays under 8 MB with them.
         heads: Heads that the page holds in any case, where not all fit. The others that it holds are the
@@ -152,8 +134,7 @@ def render_page(
     """
     page, is_live = _assets.read("page.html"), live is not None
     style, loader = _assets.style(live=is_live), _assets.loader()
-    several = movement, difference, training, writing, senses
-    is_usual = all(each is None for each in several) and len(records[0].kinds) == 1
+    is_usual = subject is None and len(records[0].kinds) == 1
     script = _assets.script(usual=is_usual) if live is None else live.script()
     style_packed, script_packed = _assets.packed_asset(style), _assets.packed_asset(script)
     whole = 0
@@ -174,17 +155,13 @@ def render_page(
         facts, blocks, its_left = begin(record)
         left.append(its_left)
         runs.append((facts, blocks))
-    if movement is not None:
+    shown, about = records, subject
+    if subject is not None:
         # The page asks the first run's facts what there is besides.
-        runs[0][0]["movement"] = movement
-    if difference is not None:
-        runs[0][0]["compared"] = difference
-    if training is not None:
-        runs[0][0]["training"] = training
-    if writing is not None:
-        runs[0][0]["writing"] = writing
-    if senses is not None:
-        runs[0][0]["senses"] = senses
+        runs[0][0][subject.kind] = subject.facts
+        if subject.kind == "training":
+            # A notebook's widget has no steps.
+            shown, about = records[-1:], None
     if isinstance(live, LiveRecord):
         live = replace(live, weight=round_up(live.weight))
     if live is not None:
@@ -192,7 +169,7 @@ def render_page(
     plain = sum(len(text.encode()) for text in (style_packed, script_packed, loader, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size, alone=only is not None)
-    runs[0][0]["start"] = start_of(records if training is None else records[-1:], held, difference, writing)
+    runs[0][0]["start"] = start_of(shown, held, about)
     every_mb = (size + all_bytes(records, packed[0].encoding)) / 1e6
     for (facts, blocks), record, each, its_left in zip(runs, records, packed, left, strict=True):
         put_heads(record, each, facts, blocks, its_left)
@@ -221,12 +198,8 @@ def render_page(
         values=found.pop() if len(found) == 1 else "some",
         heads="all" if held.every else "some",
         held=held.heads,
-        # A notebook's widget has no steps: it shows the last.
-        records=tuple(records if training is None else records[-1:]),
-        movement=movement,
-        difference=difference,
-        writing=writing,
-        senses=senses,
+        records=shown,
+        subject=about,
         left_out={name: reason for each in left for name, reason in each.items()},
         preview=preview,
         live_difference=live.weight if isinstance(live, LiveRecord) else None,

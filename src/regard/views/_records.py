@@ -258,6 +258,22 @@ class AttentionRecord:
         return of_queries, of_keys
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a page is about besides its runs; it opens with it.
+
+    Attributes:
+        kind: What the facts are of, and their name in the page: the "movement" of one word through all runs;
+            how the second of two runs differs from the first, "compared"; the steps of a "training", of each
+            of which there is a run; how a decoder's text was written, the "writing"; or a word's uses in
+            groups, the "senses", of some of which there is a run.
+        facts: Plain values, as JSON has them.
+    """
+
+    kind: Literal["movement", "compared", "training", "writing", "senses"]
+    facts: Mapping[str, Any]
+
+
 HeadName = tuple[RecordKind, int, int]
 """A head: kind, layer, head."""
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from regard.views._assets import read
 from regard.views._blocks import Facts
 from regard.views._layer_record import LayerRecord, weight_rows
-from regard.views._records import AttentionRecord, HeldHeads, PageToken, RecordKind
+from regard.views._records import AttentionRecord, HeldHeads, PageToken, RecordKind, Subject
 
 _Floats = npt.NDArray[np.float64]
 _Places = npt.NDArray[np.int64]
@@ -35,18 +35,19 @@ _BY_PLACE = ("previous", "next", "positional stride", "delimiter sink", "broadca
 def start_of(
     records: Sequence[AttentionRecord],
     held: HeldHeads,
-    difference: Facts | None = None,
-    writing: Facts | None = None,
+    subject: Subject | None = None,
 ) -> dict[str, Any] | None:
     """The start of a page of one run, or of how a second differs: see `find_start` and `find_difference`.
 
     Of a text that was written it is of the rows that wrote it: over its source, where there is one.
     """
-    if difference is not None:
-        return find_difference(records[0], records[1], held, difference)
-    start = find_start(records[0], held, 0 if writing is None else writing["first"] - 1)
-    if writing is None or start is None:
-        return start
+    if subject is not None and subject.kind == "compared":
+        return find_difference(records[0], records[1], held, subject.facts)
+    if subject is None or subject.kind != "writing":
+        return find_start(records[0], held)
+    start = find_start(records[0], held, subject.facts["first"] - 1)
+    if start is None:
+        return None
     starts = [start, *start.pop("others", ())]
     return _first(((each["kind"] != "cross", 0.0, 0.0), each) for each in starts)
 

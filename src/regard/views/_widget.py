@@ -18,7 +18,7 @@ from regard.views._kernel import Kernel, widget_facts
 from regard.views._layer_record import LayerRecord, weight_rows
 from regard.views._live import LiveRun
 from regard.views._picture import HeadPicture
-from regard.views._records import AttentionRecord, PageToken
+from regard.views._records import AttentionRecord, PageToken, Subject
 
 _HINT = "To see it here, install anywidget and run the cell again: pip install anywidget"
 _STRONGEST = 10
@@ -26,22 +26,12 @@ _BLOCK = 1 << 22  # weights worked out together
 _MOST_NAME = 40
 
 
-def make_widget(
-    runs: Sequence[LiveRun],
-    *,
-    movement: Facts | None = None,
-    difference: Facts | None = None,
-    writing: Facts | None = None,
-    senses: Facts | None = None,
-) -> Any:
+def make_widget(runs: Sequence[LiveRun], subject: Subject | None = None) -> Any:
     """The interactive view as a notebook widget; Python computes its numbers on demand.
 
     Args:
-        runs: What to show: one run, with a movement one of each text, with a difference two.
-        movement: The facts of one word in all of them.
-        difference: The facts of how the second differs from the first.
-        writing: The facts of how the decoder's text was written.
-        senses: The facts of a word's uses in groups, of some of which there is a run.
+        runs: What to show: one run, or those that the subject is of.
+        subject: What it is about besides; not a training.
 
     Returns:
         An `anywidget.AnyWidget`; its trait `address` is what is chosen, as in a page's address. Its `close()`
@@ -50,7 +40,7 @@ def make_widget(
     Raises:
         MissingExtraError: anywidget is not installed.
     """
-    widget = _widget_class()(facts=_packed(widget_facts(runs, movement, difference, writing, senses)))
+    widget = _widget_class()(facts=_packed(widget_facts(runs, subject)))
     widget.kernel, widget.again, widget.writes = Kernel(runs), runs[0].again, runs[0].writes
     return widget
 

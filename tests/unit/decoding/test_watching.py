@@ -157,7 +157,7 @@ def test_model_generate_keeps_what_is_asked_for_and_what_it_wrote(tmp_path: Path
     assert model.generate("w3", max_length=2, trace="all").trace.embeddings(0).shape == (3, 15)
     assert len(found.to_json()["steps"]) == 4
     facts = json.loads(found.view().facts)["runs"][0]["facts"]
-    assert facts["writing"] == found.facts() == found.page().writing
+    assert facts["writing"] == found.facts() == found.page().subject.facts
     assert found._repr_mimebundle_() == {"text/plain": repr(found)}  # outside a notebook
     for given in ({"texts": ["w3"]}, {"texts": "w3", "count": 1}):
         with pytest.raises(InputError, match="trace must be False with several texts or a count"):

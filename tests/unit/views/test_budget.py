@@ -20,6 +20,7 @@ from regard.views import (
     PageToken,
     RecordKind,
     Side,
+    Subject,
     check_measures,
     matrix_bytes,
     render_page,
@@ -244,11 +245,11 @@ def test_both_runs_of_a_difference_hold_the_same() -> None:
     nothing = np.zeros((LAYERS, HEADS)).tolist()
     pairs = [[i, i] for i in range(TOKENS)]
     of_kind = {"queries": pairs, "keys": pairs, "divergence": nothing, "compared": nothing, "most": nothing}
-    difference = {"between": "models", "names": ["m", "n"], "kinds": {"encoder": of_kind}}
-    difference |= {"likeness": None, "leftOut": []}
-    whole = render_page(one, other, difference=difference, max_mb=None)
+    compared = {"between": "models", "names": ["m", "n"], "kinds": {"encoder": of_kind}}
+    difference = Subject("compared", compared | {"likeness": None, "leftOut": []})
+    whole = render_page(one, other, subject=difference, max_mb=None)
     most = _size(whole) - 12 * HEAD / 1e6
-    page = render_page(one, other, difference=difference, heads=[("encoder", 1, 5)], max_mb=most)
+    page = render_page(one, other, subject=difference, heads=[("encoder", 1, 5)], max_mb=most)
     assert _size(page) <= most
     for facts in (facts_of(page), facts_of(page, "run1-")):
         assert facts["held"]["most"] == most

@@ -15,6 +15,7 @@ from regard.views import (
     PageToken,
     RecordKind,
     Side,
+    Subject,
     every_head,
     find_start,
     render_page,
@@ -190,8 +191,7 @@ def test_two_runs_open_on_the_head_and_the_word_that_differ_most() -> None:
     )
     pairs = ((0, 0), (1, 2), (2, 3))
     of_kind = {"queries": pairs, "keys": pairs, "divergence": [[0.1, 0.4]]}
-    difference = {"kinds": {"encoder": of_kind}}
-    page: Page = render_page(one, other, difference=difference)
+    page: Page = render_page(one, other, subject=Subject("compared", {"kinds": {"encoder": of_kind}}))
     # As both are shown together: a, deep, river, bank.
     assert facts_of(page)["start"] == {"kind": "encoder", "layer": 0, "head": 1, "pin": 3}
 
@@ -204,7 +204,7 @@ def test_of_a_text_that_was_written_the_rows_that_wrote_it_count() -> None:
     given = {"kind": "decoder"}
     assert find_start(record, every_head(record)) == _start(0, 3, 1) | given
     assert find_start(record, every_head(record), 4) == _start(1, 4, 2) | given
-    page = render_page(record, writing={"first": 5, "steps": []})
+    page = render_page(record, subject=Subject("writing", {"first": 5, "steps": []}))
     assert facts_of(page.html)["start"] == _start(1, 4, 2) | given
 
 

@@ -15,8 +15,17 @@ import pytest
 
 from regard import view
 from regard.core.errors import InputError, MissingExtraError
-from regard.views import AttentionRecord, LiveRun, _assets, _widget, make_widget, notebook_bundle
-from unit.views.conftest import HEADS, LAYERS, MakeRecord
+from regard.views import (
+    AttentionRecord,
+    LiveRun,
+    Subject,
+    _assets,
+    _widget,
+    make_widget,
+    notebook_bundle,
+    render_page,
+)
+from unit.views.conftest import HEADS, LAYERS, MakeRecord, facts_of
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -173,6 +182,18 @@ def test_it_reads_another_text_where_a_model_stands_behind_it(
     assert told(widget)["sides"]["encoder"]["text"] == "another"
     widget.close()
     assert widget.again is None
+
+
+@pytest.mark.parametrize("kind", ["movement", "training", "senses"])
+def test_the_widget_of_a_page_has_its_subject_but_no_steps(kind: Any, make_record: MakeRecord) -> None:
+    records = [make_record(text=text) for text in ("first", "last")]
+    page = render_page(*records, subject=Subject(kind, {"steps": [0, 1]}))
+    shown, facts = facts_of(page), [run["facts"] for run in json.loads(page.widget().facts)["runs"]]
+    is_film = kind == "training"
+    assert [run["sides"]["encoder"]["text"] for run in facts] == ["first", "last"][is_film:]
+    assert shown[kind] == {"steps": [0, 1]}
+    assert facts[0].get(kind) == (None if is_film else shown[kind])
+    assert facts[0]["start"] == shown["start"]
 
 
 def test_its_state_is_text(make_record: MakeRecord) -> None:

@@ -26,6 +26,7 @@ from regard.views import (
     HeadName,
     LiveRun,
     Page,
+    Subject,
     make_widget,
     marimo_object,
     notebook_bundle,
@@ -125,8 +126,9 @@ def difference_page(
         InputError: as `difference`; or attention that a page cannot draw.
     """
 
-    found, held = difference(one, other).facts(), _page_heads(one, heads, "heads")
-    return render_page(page_record(one), page_record(other), difference=found, heads=held, max_mb=max_mb)
+    found = Subject("compared", difference(one, other).facts())
+    held = _page_heads(one, heads, "heads")
+    return render_page(page_record(one), page_record(other), subject=found, heads=held, max_mb=max_mb)
 
 
 def writing_page(
@@ -149,7 +151,8 @@ def writing_page(
         InputError: as `Trace.page`.
     """
     record = replace(page_record(trace, story=True, names=MOST_WEIGHTS), messages=messages_of(trace, chat))
-    return render_page(record, writing=writing, heads=_page_heads(trace, heads, "heads"), max_mb=max_mb)
+    subject = None if writing is None else Subject("writing", writing)
+    return render_page(record, subject=subject, heads=_page_heads(trace, heads, "heads"), max_mb=max_mb)
 
 
 def senses_page(traces: Sequence[Trace], senses: dict[str, Any], *, max_mb: float | None = MOST_MB) -> Page:
@@ -163,7 +166,7 @@ def senses_page(traces: Sequence[Trace], senses: dict[str, Any], *, max_mb: floa
     Raises:
         InputError: attention that a page cannot draw.
     """
-    return render_page(*map(page_record, traces), senses=senses, max_mb=max_mb)
+    return render_page(*map(page_record, traces), subject=Subject("senses", senses), max_mb=max_mb)
 
 
 def comparison_page(
@@ -188,9 +191,9 @@ def comparison_page(
 
     if len(traces) < 2:
         raise InputError(f"texts must be two or more, to compare the word between them; got {len(traces)}.")
-    moved = movement(traces, word).facts()
+    moved = Subject("movement", movement(traces, word).facts())
     held = _page_heads(traces[0], heads, "heads")
-    return render_page(*map(page_record, traces), movement=moved, heads=held, max_mb=max_mb)
+    return render_page(*map(page_record, traces), subject=moved, heads=held, max_mb=max_mb)
 
 
 def _page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") -> list[HeadName]:
@@ -231,7 +234,7 @@ def writing_widget(trace: Trace, writing: dict[str, Any], chat: Chat | None = No
     """The view of a text that a model wrote as a widget; arguments as of `writing_page`."""
     run = _live(trace)
     shown = replace(run.record, messages=messages_of(trace, chat))
-    return make_widget([replace(run, record=shown)], writing=writing)
+    return make_widget([replace(run, record=shown)], Subject("writing", writing))
 
 
 def writing_bundle(trace: Trace, writing: dict[str, Any], text: str, chat: Chat | None = None) -> Any:
@@ -266,8 +269,8 @@ def widget(self: Trace, *, against: Trace | None = None, of: Scalar | None = Non
     if against is None:
         return make_widget([_live(self, of)])
 
-    found = difference(self, check_trace("against", against)).facts()
-    return make_widget([_live(self, of), _live(against, of)], difference=found)
+    found = Subject("compared", difference(self, check_trace("against", against)).facts())
+    return make_widget([_live(self, of), _live(against, of)], found)
 
 
 def mimebundle(self: Trace, include: Any = None, exclude: Any = None) -> Any:
