@@ -23,7 +23,7 @@ BUDGET = {
     "positions": (460, 12),
     "pruning": (273, 6),
     "scaling": (460, 4),
-    "serving": (2_104, 3),
+    "serving": (2_107, 3),
     "text": (3_075, 9),
     "tracing": (9_150, 63),
     "training": (4_120, 20),
