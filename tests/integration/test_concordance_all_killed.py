@@ -87,7 +87,9 @@ def test_a_killed_job_loses_nothing_that_it_told_and_goes_on(tmp_path: Path) -> 
     whole.embed_all()
     for word in ("bank", "river", "town"):
         uses = select(whole._store, word)
-        assert np.abs(killed.vectors.of(uses) - whole.vectors.of(uses)).max() < 1e-3  # float16
+        assert (
+            np.abs(killed.vectors.vectors_of(uses) - whole.vectors.vectors_of(uses)).max() < 1e-3
+        )  # float16
     asked = {"sentence": "the *bank* of a river", "any_word": True, "k": 3}
     assert [line.place.use for line in killed.find("bank", **asked)] == [
         line.place.use for line in whole.find("bank", **asked)

@@ -92,7 +92,7 @@ def num_labels(fields: Fields) -> int:
     >>> num_labels(Fields(file=Path("config.json"), values={"id2label": labels}))
     3
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     names = fields.get("id2label", dict, None)
     # Both are counts of the same thing, so that they must agree where a file has several.
     if names is not None:
@@ -101,18 +101,18 @@ def num_labels(fields: Fields) -> int:
                 f"{fields.file}: the labels of 'id2label' must be numbered from 0 without a gap, "
                 f"got {', '.join(sorted(names)[:8]) or 'none'}"
             )
-        found["id2label"] = len(names)
+        counts["id2label"] = len(names)
     for key in ("num_labels", "_num_labels"):
         number = fields.get(key, int, None)
         if number is not None:
-            found[key] = number
-    if len(set(found.values())) > 1:
-        said = ", ".join(f"{key} says {number}" for key, number in found.items())
+            counts[key] = number
+    if len(set(counts.values())) > 1:
+        said = ", ".join(f"{key} says {number}" for key, number in counts.items())
         raise CheckpointError(
             f"{fields.file}: the fields disagree about the number of labels ({said}); "
             "correct the one that is not the classifier's"
         )
-    number = next(iter(found.values()), _LABELS_WHERE_NOTHING_IS_SAID)
+    number = next(iter(counts.values()), _LABELS_WHERE_NOTHING_IS_SAID)
     if number < 1:
         raise CheckpointError(f"{fields.file}: the number of labels must be at least 1; got {number}")
     return number

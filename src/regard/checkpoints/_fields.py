@@ -263,13 +263,13 @@ class Fields:
         """
         if key not in self.values:
             return default
-        found: list[object] | None = self.get(key, list, None) if default is None else self.require(key, list)
-        if found is None:
+        array: list[object] | None = self.get(key, list, None) if default is None else self.require(key, list)
+        if array is None:
             return None
         # A Fields of its own for the items, so that errors name them as `layer_types[1]`.
         items = Fields(
             file=self.file,
-            values={f"{key}[{number}]": value for number, value in enumerate(found)},
+            values={f"{key}[{number}]": value for number, value in enumerate(array)},
             path=self.path,
         )
         return [items.require(name, kind) for name in items.values]

@@ -88,36 +88,36 @@ def locate(name: str | os.PathLike[str]) -> Source:
     if not isinstance(name, str | os.PathLike):
         raise InputError(f"name must be a string or a path; got {type(name).__name__}")
     # From here on in the order of the docstring; a folder that exists beats every name.
-    given = os.fspath(name)
-    if not given:
+    typed = os.fspath(name)
+    if not typed:
         raise InputError(
             "the model's name is empty; give a folder, or a name that `regard models list` shows"
         )
-    path = os.path.expanduser(given)
+    path = os.path.expanduser(typed)
     # Before `is_file`: a path may be a link to either.
     if os.path.isdir(path):
-        return _folder(given, Path(path))
+        return _folder(typed, Path(path))
     if os.path.isfile(path) and is_gguf(path):
-        return Source(name=given, folder=Path(path), kind="folder")
+        return Source(name=typed, folder=Path(path), kind="folder")
     if os.path.isfile(path):
         raise CheckpointError(
-            f"{given!r} is a file; a model is a folder with {CONFIG} and weights: give the folder"
+            f"{typed!r} is a file; a model is a folder with {CONFIG} and weights: give the folder"
         )
     # `ollama:a/b/c` has several slashes and is no path.
-    is_of_app = given.partition(":")[0] in APPS
-    if not isinstance(name, str) or (_reads_like_a_path(given) and not is_of_app):
-        raise ModelNotFoundError(f"the folder {given!r} does not exist{_did_you_mean(given)}")
-    if (file := of_app(given)) is not None:
-        return Source(name=given, folder=file, kind="app")
-    full = full_name(given)
+    is_of_app = typed.partition(":")[0] in APPS
+    if not isinstance(name, str) or (_reads_like_a_path(typed) and not is_of_app):
+        raise ModelNotFoundError(f"the folder {typed!r} does not exist{_did_you_mean(typed)}")
+    if (file := of_app(typed)) is not None:
+        return Source(name=typed, folder=file, kind="app")
+    full = full_name(typed)
     if (here := nearby(full)) is not None:
         return here
     if full in PACKAGED and "/" not in full:  # no hub has it under that name
-        raise ModelNotFoundError(f"{given!r} is not here; {_how_to_get(full)}")
+        raise ModelNotFoundError(f"{typed!r} is not here; {_how_to_get(full)}")
     if not _hub.is_repo_id(full):
         raise ModelNotFoundError(
-            f"{given!r} is neither a folder nor a model's name (NAME or OWNER/NAME, of letters, digits, '-', "
-            f"'_' and '.'){_did_you_mean(given)}"
+            f"{typed!r} is neither a folder nor a model's name (NAME or OWNER/NAME, of letters, digits, '-', "
+            f"'_' and '.'){_did_you_mean(typed)}"
         )
     # A whole copy in the cache is enough, if its tokenizer is there.
     cached = _cached(full)
@@ -147,13 +147,13 @@ def available() -> list[Source]:
     sources |= {name: Source(name=name, folder=file, kind="app") for name, file in kept_by_apps()}
     for name in PACKAGED:
         try:
-            found = nearby(name)
+            source = nearby(name)
         except CheckpointError:
             # `find` stops at a damaged package with the reason, so neither it nor a cached copy can be loaded
             sources.pop(name, None)
             continue
-        if found is not None:
-            sources[name] = found
+        if source is not None:
+            sources[name] = source
     return [sources[name] for name in sorted(sources)]
 
 
@@ -188,30 +188,30 @@ def _reads_like_a_path(given: str) -> bool:
     )
 
 
-def _folder(given: str, path: Path) -> Source:
+def _folder(typed: str, path: Path) -> Source:
     # Before looking for weights: a run's folder has none of its own.
     if (path / "settings.json").is_file() and not (path / CONFIG).is_file():
         # The folder of a training run, whose best model is in one below.
-        given, path = os.path.join(given, "model"), path / "model"
+        typed, path = os.path.join(typed, "model"), path / "model"
         if not path.is_dir():
             raise InputError(
-                f"model must be a run that has a model; {os.path.dirname(given)!r} has none yet: train on."
+                f"model must be a run that has a model; {os.path.dirname(typed)!r} has none yet: train on."
             )
     inside = network_folder(path)
     # A config counts first; without one, a single GGUF file is the model.
     files = [] if (inside / CONFIG).is_file() else gguf_in(path)
     if len(files) == 1:
-        return Source(name=given, folder=files[0], kind="folder")
+        return Source(name=typed, folder=files[0], kind="folder")
     if files:
         names = joined([file.name for file in files], 8)
-        raise CheckpointError(f"the folder {given!r} has several models; give the file of one: {names}")
+        raise CheckpointError(f"the folder {typed!r} has several models; give the file of one: {names}")
     if not (inside / CONFIG).is_file():
-        named = given if inside == path else str(inside)
+        named = typed if inside == path else str(inside)
         raise CheckpointError(
             f"the folder {named!r} has no {CONFIG}; a model's folder has {CONFIG}, weights ("
             "model.safetensors, or an older pytorch_model.bin) and, for text, its tokenizer"
         )
-    return Source(name=given, folder=path, kind="folder")
+    return Source(name=typed, folder=path, kind="folder")
 
 
 def _cached(name: str) -> Source | None:

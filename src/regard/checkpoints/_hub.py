@@ -143,10 +143,9 @@ def holds_model(folder: Path) -> bool:
 
 def holds_tokenizer(folder: Path) -> bool:
     """Whether a folder has a tokenizer, or what one is built from."""
+    # A tokenizer.json, or the files of one of the older kinds.
     return (folder / TOKENIZER).is_file() or any(
-        # A tokenizer.json, or the files of one of the older kinds.
-        all((folder / file).is_file() for file in parts)
-        for parts in VOCABULARIES
+        all((folder / file).is_file() for file in parts) for parts in VOCABULARIES
     )
 
 

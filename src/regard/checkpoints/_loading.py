@@ -145,7 +145,7 @@ def load_into(
 
     state: dict[str, Tensor] = {}
     # Memory that a parameter has already; to two of them it must not be given.
-    given: set[int] = set()
+    taken: set[int] = set()
     in_blocks: dict[str, Packed] = {}
     # Several names of one tensor (a group) get one tensor, so they stay tied.
     for group, places in zip(plan.groups, plan.places, strict=True):
@@ -167,10 +167,10 @@ def load_into(
         )
         if tensor.dtype.itemsize == 2:
             tensor = tensor.contiguous()
-        if tensor.numel() and tensor.data_ptr() in given:
+        if tensor.numel() and tensor.data_ptr() in taken:
             # Not tied in the network: training would change both, were they one memory.
             tensor = tensor.clone()
-        given.add(tensor.data_ptr())
+        taken.add(tensor.data_ptr())
         # Whether it learns stays as it was, also when frozen.
         if isinstance(target, nn.Parameter):
             tensor = nn.Parameter(tensor, requires_grad=target.requires_grad)

@@ -135,14 +135,14 @@ def verify_weights(model: PackagedModel, place: Path) -> None:
     try:
         # Size and time stand for the content; a file that has changed is read again.
         status = weights.stat()
-        found = _sha256(weights, status.st_size, status.st_mtime_ns)
+        digest = _sha256(weights, status.st_size, status.st_mtime_ns)
     except OSError as error:
         raise CheckpointError(
             f"{weights}: cannot be read ({reason(error)}); reinstall {model.distributions[0]} with {again}"
         ) from error
-    if found != model.sha256:
+    if digest != model.sha256:
         raise CheckpointError(
-            f"{weights}: these are not the published weights: SHA-256 must be {model.sha256}; got {found}; "
+            f"{weights}: these are not the published weights: SHA-256 must be {model.sha256}; got {digest}; "
             f"reinstall {model.distributions[0]} with {again}"
         )
 

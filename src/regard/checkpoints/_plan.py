@@ -155,26 +155,26 @@ def _match_names(
         else:
             unexpected.append(stored)
     # Own names first, so that a shared tensor is only taken where none is there.
-    for group, found in zip(plan.groups, plan.places, strict=True):
-        found += [places[name] for name in group if name in places]
+    for group, places_of in zip(plan.groups, plan.places, strict=True):
+        places_of += [places[name] for name in group if name in places]
     for rule, stored in shared.items():
         _share(plan, rule, stored, wanted, group_of)
-    for group, found in zip(plan.groups, plan.places, strict=True):
+    for group, places_of in zip(plan.groups, plan.places, strict=True):
         # What is stored in another shape is of another task: it is left out, and the new one begins.
         # `may_begin` names what is new, as the head of a new task.
         if all(name.startswith(may_begin) for name in group):
             shape = tuple(wanted[group[0]].shape)
-            others = [place for place in found if reader.shape(place.stored) != shape]
+            others = [place for place in places_of if reader.shape(place.stored) != shape]
             plan.left_out.extend(place.stored for place in others)
-            found[:] = [place for place in found if place not in others]
-            plan.begun.extend([] if found else group)
+            places_of[:] = [place for place in places_of if place not in others]
+            plan.begun.extend([] if places_of else group)
     # Missing names are spelled as in the file at hand, not as the rules have them.
     # Several prefixes in one file tell nothing about the missing ones.
     prefix = prefixes.pop() if len(prefixes) == 1 else ""
     missing = [
         keymap.with_prefix(written_as(group, wanted, keymap)[0], prefix)
-        for group, found in zip(plan.groups, plan.places, strict=True)
-        if not found and not set(group) <= set(plan.begun)
+        for group, places_of in zip(plan.groups, plan.places, strict=True)
+        if not places_of and not set(group) <= set(plan.begun)
     ]
     plan.report("missing", missing)
     plan.report("unexpected", unexpected)

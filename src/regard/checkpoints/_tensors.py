@@ -213,23 +213,23 @@ def _fits_the_format(name: str, tensor: Tensor) -> bool:
 def _open_shards(folder: Path, layout: Layout) -> TensorReader:
     shard_of = read_index(folder, layout)
     file_of: dict[str, tuple[WeightsFile, str]] = {}
-    found: dict[str, str] = {}
+    shard_with: dict[str, str] = {}
     # Sorted: of two faults the same is reported each time.
     for shard in sorted(set(shard_of.values())):
         file = _open(folder / shard, layout)
         for name in file.names():
-            if name in found:
+            if name in shard_with:
                 raise CheckpointError(
-                    f"{folder}: the tensor {name!r} is in two shards, {found[name]} and {shard}; "
+                    f"{folder}: the tensor {name!r} is in two shards, {shard_with[name]} and {shard}; "
                     f"{DOWNLOAD_AGAIN}"
                 )
-            found[name], file_of[name] = shard, (file, name)
+            shard_with[name], file_of[name] = shard, (file, name)
     # Both directions: what the index promises, and what it does not know.
     problems = []
     # Also a tensor that lies in another shard than the index says.
-    if missing := sorted(name for name, shard in shard_of.items() if found.get(name) != shard):
+    if missing := sorted(name for name, shard in shard_of.items() if shard_with.get(name) != shard):
         problems.append(f"not in the shard that the index names: {joined(missing)}")
-    if unlisted := sorted(found.keys() - shard_of.keys()):
+    if unlisted := sorted(shard_with.keys() - shard_of.keys()):
         problems.append(f"in a shard, but not in the index: {joined(unlisted)}")
     if problems:
         raise CheckpointError(

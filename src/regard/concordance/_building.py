@@ -37,10 +37,13 @@ from regard.text import fold, split_words
 ANNOTATED: Final = {".conllu": "conllu", ".conll": "conllu", ".vrt": "vrt", ".vert": "vrt"}
 """Formats with the words given, by the ends of file names."""
 
+# Files that other corpora come as; they are refused with a way out.
 _XML: Final = (".xml", ".tei")
 _TEI: Final = (b"<TEI", b"<teiCorpus", b"http://www.tei-c.org/ns/")
 _BEGINS: Final = 4096  # bytes that are looked at
+# What stands beside a corpus in its folder, by name.
 _BESIDE: Final = re.compile(r"(?i)(readme|licen[cs]e|copying|changelog|citation)\b")
+# Compression: the ending before it tells the format.
 _PACKED: Final = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _COLUMNS: Final = ("word", "pos", "lemma", "_")
 
@@ -74,6 +77,7 @@ class Reading:
     csv: Csv = field(default_factory=Csv)
     encoding: str = "utf-8"
 
+    # Names are checked here, so that a mistake ends before a file is read.
     def __post_init__(self) -> None:
         one_of("unit", self.unit, ("line", "paragraph", "file"))
         if self.format is not None:
@@ -94,6 +98,7 @@ class Reading:
     ) -> list["tuple[Source, str]"]:
         """The files, each with its format; what a folder has beside its corpus goes to `put_aside`."""
         named = list[Path]()
+        # A folder is read as a whole, or file by file where something in it is no corpus.
         for path in map(Path, paths):
             here = sorted(path.iterdir()) if path.is_dir() else []
             beside = [each for each in here if _BESIDE.match(each.name)]
@@ -104,12 +109,15 @@ class Reading:
                 each for each in here if each.is_file() and each.name[0] not in "._" and each not in beside
             ]
             named += texts if beside else [path]
+        # Annotated formats are read as lines of text, and put together in `entries`.
         format = "text" if self.format in ANNOTATED.values() else self.format
-        found = []
+        sources = []
         for source in open_sources(named, format=format, csv=self.csv, encoding=self.encoding):
+            # The last ending that is no compression.
             ends = Path(source.opened.label.lower()).suffixes
             ending = next((each for each in reversed(ends) if each not in _PACKED), "")
             kind = self.format or ANNOTATED.get(ending) or source.opened.format
+            # Without the mark of byte order and blanks: XML begins with "<".
             begins = source.opened.head[:_BEGINS].removeprefix(b"\xef\xbb\xbf").lstrip()
             is_tei = kind == "text" and begins[:1] == b"<" and any(mark in begins for mark in _TEI)
             if self.format is None and (is_tei or ending in _XML):
@@ -118,10 +126,11 @@ class Reading:
                     f"{source.opened.name!r} is TEI or other XML. "
                     "Convert it: to text by the TEI stylesheets, or by a tagger to CoNLL-U."
                 )
+            # Columns exist only in formats with columns.
             if kind in FORMATS:
                 source.check(self._names)
-            found.append((source, kind))
-        return found
+            sources.append((source, kind))
+        return sources
 
     @property
     def _names(self) -> list[str]:
@@ -130,10 +139,12 @@ class Reading:
 
     def entries(self, source: Source, kind: str, put_aside: Callable[[str, str], object]) -> Iterator[Tagged]:
         """The texts of a file; rows that are none go to `put_aside`, with their place and the reason."""
+        # Words are given: lines of the file in, texts with their words out.
         if kind not in FORMATS:
             lines, date = _lines(source), self.date or "date"
             yield from conllu(lines, date) if kind == "conllu" else vrt(lines, self.columns, date)
             return
+        # A whole file as one text.
         if isinstance(source, TextSource) and self.unit == "file":
             try:
                 yield Tagged(source.whole(), None, "line 1")
@@ -149,17 +160,20 @@ class Reading:
             if reason is not None:
                 put_aside(place, reason)
             elif body.strip():
+                # The first value is the text; the others are known of it.
                 known = dict(zip(names[1:], record.values[1:], strict=True))
                 when = known.pop(self.date, None) if self.date else None
                 yield Tagged(body, None, place, None if when is None else str(when), known)
 
     def splitter(self) -> Callable[[str], list[Word]]:
         """How the words of a text are found where the corpus does not give them."""
+        # One splitter for all texts, made once: it may hold a lemmatizer.
         cut = split_words if self.apostrophes is None else partial(_apart, self.apostrophes)
         lemma = _lemma if self.lemmas is None else _lemmatised(self.lemmas)
         return lambda body: [Word(start, stop, lemma(body[start:stop])) for start, stop in cut(body)]
 
 
+# What comes before the point where a word is cut: "nation" of "nation's", "l'" of "l'homme".
 _APART: Final = {
     "en": regex.compile(r"(?i).+?(?=(?:n['’ʼ]t|['’ʼ](?:s|re|ve|ll|d|m))$)"),
     "fr": regex.compile(r"(?i)(?:\p{L}{1,2}|jusqu|lorsqu|puisqu|quoiqu|quelqu|presqu)['’ʼ](?=\p{L})"),
@@ -170,12 +184,13 @@ _APART: Final = {
 
 def _apart(language: str, body: str) -> list[tuple[int, int]]:
     """The words of a text, those with an apostrophe in two: "nation" and "'s", "l'" and "homme"."""
-    found = list[tuple[int, int]]()
+    parts = list[tuple[int, int]]()
     for start, stop in split_words(body):
+        # Two characters or fewer cannot be cut.
         first = _APART[language].match(body[start:stop]) if stop - start > 2 else None
         middle = [start + first.end()] if first else []
-        found += zip([start, *middle], [*middle, stop], strict=True)
-    return found
+        parts += zip([start, *middle], [*middle, stop], strict=True)
+    return parts
 
 
 def _lemma(form: str) -> str:
@@ -185,12 +200,14 @@ def _lemma(form: str) -> str:
 
 def _lemmatised(language: str) -> Callable[[str], str]:
     lemmatizer = optional("lemmas need", "simplemma", "simplemma")[0].Lemmatizer()
+    # A try, since simplemma looks a language up only when it is asked.
     try:
         lemmatizer.lemmatize("a", lang=language)
     except ValueError as error:
         raise InputError(
             f"lemmas must be a language that simplemma knows, such as en; got {language!r}."
         ) from error
+    # Remembered by form: corpora repeat their words.
     return cache(lambda form: lemmatizer.lemmatize(form, lang=language).lower())
 
 
@@ -201,7 +218,7 @@ def _lines(source: Source) -> Iterator[str]:
         yield str(record.values[0])
 
 
-# A transaction; what is lost where the process is killed.
+# Texts of a transaction: so much is lost where the process is killed.
 _TEXTS_AT_ONCE: Final = 4000
 
 # Characters. A longer text is cut where a sentence ends, so that a use costs one short pass of the model.
@@ -259,33 +276,38 @@ def build_index(
         Indexed(texts=2, words=12, put_aside=[], undated=[])
     """
     reading = Reading() if reading is None else reading
-    found = Indexed()
-    sources = _identified(reading.sources(paths, lambda *why: found.put_aside.append(why)))
+    tally = Indexed()
+    # Each file by the hash of what it holds: a changed file is another one.
+    sources = _identified(reading.sources(paths, lambda *why: tally.put_aside.append(why)))
     with writer(Path(folder)) as store:
         known = _check_same(store, reading, sources)
         for mark, (label, source, kind) in sources.items():
             state = known.setdefault(mark, {"name": label, "sha256": mark, "entries": 0, "whole": False})
+            # Read to its end before: nothing to do.
             if state["whole"]:
                 continue
+            # From now on the index is half made, until `finish`.
             if store.manifest["finished"]:
                 with store.writing():
                     store.note(finished=False)
 
             def put_aside(place: str, why: str, file: str = label) -> None:
-                found.put_aside.append((f"{place} of {file}", why))
+                tally.put_aside.append((f"{place} of {file}", why))
 
-            read = (_dated(each, reading, label, found) for each in reading.entries(source, kind, put_aside))
+            read = (_dated(each, reading, label, tally) for each in reading.entries(source, kind, put_aside))
+            # What an earlier run has read is skipped, not kept.
             entries = islice(read, state["entries"], None)
             for texts in _added(store, entries, reading, state, known):
                 if progress is not None:
                     progress(texts, label)
+        # Also where the last run was killed between the last text and `finish`.
         if not store.manifest["finished"]:
             store.finish()
-        found.texts = store.one("SELECT count(*) FROM text")
-        found.words = store.one("SELECT coalesce(sum(words), 0) FROM doc")
-        if not found.words:
+        tally.texts = store.one("SELECT count(*) FROM text")
+        tally.words = store.one("SELECT coalesce(sum(words), 0) FROM doc")
+        if not tally.words:
             raise InputError("corpus must have a word; these files have none.")
-    return found
+    return tally
 
 
 def _dated(entry: Tagged, reading: Reading, file: str, found: Indexed) -> Tagged:
@@ -294,6 +316,7 @@ def _dated(entry: Tagged, reading: Reading, file: str, found: Indexed) -> Tagged
     date = (entry.date or "").strip()
     iso = iso_date(date, reading.date_order) if date else None
     if date and iso is None:
+        # Three numbers with the year last: the order is not known without being told.
         numbers = re.fullmatch(r"\d\d?([-/.])\d\d?\1\d{4}", date)
         way = "; say what comes first by --date-order" if numbers and reading.date_order is None else ""
         found.undated.append((f"{entry.place} of {file}", f"{date!r} is in no form that is known{way}"))
@@ -302,34 +325,40 @@ def _dated(entry: Tagged, reading: Reading, file: str, found: Indexed) -> Tagged
 
 def _identified(sources: Sequence[tuple[Source, str]]) -> dict[str, tuple[str, Source, str]]:
     """The files by what they hold, each with its name: with folders, where names alone are not enough."""
+    # Folders and name of each file; as many of the last parts as tell all of them apart.
     parts = [(*(each.opened.path or Path()).absolute().parts[:-1], each.opened.label) for each, _ in sources]
     deepest = max(map(len, parts))
     depth = next((n for n in range(1, deepest) if len({each[-n:] for each in parts}) == len(parts)), deepest)
-    found: dict[str, tuple[str, Source, str]] = {}
+    files: dict[str, tuple[str, Source, str]] = {}
     for part, (source, kind) in zip(parts, sources, strict=True):
         label = "/".join(part[-depth:])
         with source.opened.reading(raw=True) as file:
+            # By what is in the file as it lies, also packed.
             mark = file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-        first = found.setdefault(mark, (label, source, kind))
+        # Two files with the same content would count every use twice.
+        first = files.setdefault(mark, (label, source, kind))
         if first[1] is not source:
             raise InputError(f"corpus must name a file once; {label!r} and {first[0]!r} hold the same.")
-    return found
+    return files
 
 
 def _check_same(
     store: Store, reading: Reading, sources: dict[str, tuple[str, Source, str]]
 ) -> dict[str, dict[str, Any]]:
     """The files that the index knows, by what they hold."""
-    made = json.loads(json.dumps(asdict(reading)))
+    # As JSON has it: tuples become lists there, and the two must be comparable.
+    settings = json.loads(json.dumps(asdict(reading)))
     earlier = store.manifest.get("reading")
     if earlier is None:
         with store.writing():
-            store.note(reading=made, finished=False, sources=[])
-    elif odd := [name for name in made if made[name] != earlier.get(name)]:
-        was, now = earlier.get(odd[0]), made[odd[0]]
+            store.note(reading=settings, finished=False, sources=[])
+    # Read otherwise, the same file would have other words.
+    elif odd := [name for name in settings if settings[name] != earlier.get(name)]:
+        was, now = earlier.get(odd[0]), settings[odd[0]]
         raise InputError(f"{odd[0]} must be what the index was made with, {was!r}; got {now!r}.")
     known = {each["sha256"]: each for each in store.manifest["sources"]}
     names = {each["name"] for each in known.values()}
+    # A file of a known name with another content is a changed one.
     if changed := [label for mark, (label, *_) in sources.items() if mark not in known and label in names]:
         raise InputError(
             f"corpus must be what it was when the index was begun; {changed[0]!r} has changed. "
@@ -343,6 +372,7 @@ class _Forms(dict[tuple[str, str, str, Parts], tuple[int, bool]]):
 
     def __init__(self, store: Store) -> None:
         parts: dict[int, Parts] = {}
+        # The words within forms, such as "zu" and "dem" within "zum".
         for form, *part in store.rows("SELECT form, word, lemma, pos FROM part ORDER BY id"):
             parts[form] = (*parts.get(form, ()), (*part,))
         rows = store.rows("SELECT id, is_word, form, lemma, pos FROM form")
@@ -351,6 +381,7 @@ class _Forms(dict[tuple[str, str, str, Parts], tuple[int, bool]]):
 
     def __missing__(self, key: tuple[str, str, str, Parts]) -> tuple[int, bool]:
         form, lemma, pos, parts = key
+        # A number follows the last one; a form without a letter or a digit is a mark.
         found = self[key] = len(self) + 1, any(map(str.isalnum, form))
         self.new.append((found[0], form, fold(form), lemma, pos, found[1]))
         self.new_parts += ((found[0], word, fold(word), of, kind) for word, of, kind in parts)
@@ -361,33 +392,40 @@ def _added(
     store: Store, entries: Iterator[Tagged], reading: Reading, state: dict[str, Any], known: dict[str, Any]
 ) -> Iterator[int]:
     """Add the texts of a file, a transaction at a time, each with how far it is read: how many there are."""
+    # Numbers go on behind those that the index has.
     forms, split = _Forms(store), reading.splitter()
     doc, text = (store.one(f"SELECT coalesce(max(id), 0) FROM {table}") for table in ("doc", "text"))
     while not state["whole"]:
         block = list(islice(entries, _TEXTS_AT_ONCE))
         docs, texts = list[Any](), list[Any]()
+        # The columns of a block, as `Tokens` reads them.
         columns: dict[str, list[int]] = {name: [] for name in COLUMNS}
         for entry in block:
             doc += 1
             words = split(entry.body) if entry.words is None else entry.words
+            # start: where the part begins in the text; at: its first word; count: words of the document.
             start, at, count, before = 0, 0, 0, text
             for end in _parts(entry.body, words):
                 text += 1
                 texts.append((text, doc, start, entry.body[start:end]))
                 stop, first = start, at
+                # At most LONGEST characters, so no more words than that.
                 for begin, close, lemma, pos, within in words[at : at + LONGEST + 1]:
                     if begin >= end:
                         break
                     parts = within and tuple((form, fold(own), kind) for form, own, kind in within)
                     number, is_word = forms[entry.body[begin:close], lemma and fold(lemma), pos, parts]
                     columns["forms"].append(number)
+                    # Characters since the word before, in the same part.
                     columns["gaps"].append(begin - stop)
                     stop, at, count = close, at + 1, count + is_word
                 columns["texts"].append(at - first)
                 start = end
             columns["docs"].append(text - before)
             docs.append((doc, state["name"], entry.place, entry.date, json.dumps(entry.meta), count))
+        # Fewer than asked for: the file is at its end.
         state |= {"entries": state["entries"] + len(block), "whole": len(block) < _TEXTS_AT_ONCE}
+        # All of a block, and how far the file is read, in one transaction.
         with store.writing():
             store.db.executemany("INSERT INTO doc VALUES (?, ?, ?, ?, ?, ?)", docs)
             store.db.executemany("INSERT INTO text VALUES (?, ?, ?, ?)", texts)
@@ -409,11 +447,14 @@ def _parts(body: str, words: Sequence[Word]) -> Iterator[int]:
     start, at = 0, 0
     while len(body) - start > LONGEST:
         middle, last = start + LONGEST // 2, start + LONGEST
+        # From the end of the second half backwards: (?r) finds the last of such places.
         found = (regex.search(f"(?r){mark}", body, pos=middle, endpos=last) for mark in _ENDS)
         cut = next((each.end() for each in found if each), last)
+        # Words that lie before the cut.
         while at < len(words) and words[at].stop <= cut:
             at += 1
-        if at < len(words) and words[at].start < cut:  # not within a word
+        # A cut within a word goes before it, or behind it where the word is the first of the part.
+        if at < len(words) and words[at].start < cut:
             cut = words[at].start if words[at].start > start else words[at].stop
         start = cut
         if start < len(body):

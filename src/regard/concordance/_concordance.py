@@ -20,10 +20,11 @@ from regard.concordance._query import Spelling, with_apostrophe
 from regard.concordance._senses import Senses
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, single, sort_order
-from regard.concordance._vectors import Progress, UsageEmbedder, VectorCache, Vectors, span_at
+from regard.concordance._vectors import UsageEmbedder, VectorCache, Vectors, span_at
 from regard.concordance._where import save_subcorpus, values_of
 from regard.core.arguments import one_of, whole
 from regard.core.errors import InputError
+from regard.core.progress import OnProgress
 
 
 class Concordance:
@@ -100,9 +101,11 @@ class Concordance:
         from regard.checkpoints import DEFAULT_MODEL
         from regard.lenses import load
 
+        # The model of the vectors, unless another one is named.
         model = self._meaning.get("model") if self._model is None else self._model
         if model is None or isinstance(model, str | os.PathLike):
             with self._loading:
+                # Loaded now: lines without meaning need no model.
                 model = load(DEFAULT_MODEL if model is None else model)
         layers = self._meaning.get("layers") if self._layers is None else self._layers
         return VectorCache(self._store, UsageEmbedder(getattr(model, "loaded", model), layers))
@@ -110,6 +113,7 @@ class Concordance:
     @cached_property
     def calibration(self) -> Calibration | None:
         """What a likeness says of senses: as `regard tune-layer` left it, or as regard ships it."""
+        # The user's own calibration before regard's.
         own = self._store.manifest.get("calibration")
         if own is None:
             return shipped(self.vectors.embed)
@@ -131,7 +135,7 @@ class Concordance:
         any_word: bool = False,
         case: bool = False,
         diacritics: bool = True,
-        progress: Progress = None,
+        progress: OnProgress = None,
     ) -> Lines:
         """The uses of a word: as they come, sorted, or those first that mean what it means in a sentence.
 
@@ -164,42 +168,51 @@ class Concordance:
         k = None if k is None else whole("k", k, least=1)
         sample = None if sample is None else whole("sample", sample, least=1)
         whole("seed", seed, least=0)
+        # Numbers of uses must be of this corpus before anything is looked up.
         for name, uses in (("more", more), ("less", less)):
             for use in uses:
                 whole(name, use, least=0, most=len(self._store.tokens) - 1)
+        # A word in a sentence is found as the corpus cuts words.
         span = None if sentence is None else span_of(sentence, word, partial(words_in, self._store))
         if word is None:
             if span is None:
                 raise InputError("word must be given, or a sentence in which it is marked.")
             word = span.text[span.start : span.stop]
+        # A meaning is asked for by a sentence, or by examples.
         by_meaning = span is not None or len(more) > 0
         if any_word:
+            # Other words are ranked by likeness alone.
             if sort or sample is not None or k is None:
                 raise InputError("any_word goes with a number k, and without sort and sample.")
             if not by_meaning:
                 raise InputError("any_word goes with a sentence, or with more.")
+            # Of the examples only vectors are needed, whatever their words are.
             examples = single(sorted({*more, *less}))
-            query = self._query(span, examples, self.vectors.of(examples), more, less)
+            query = self._query(span, examples, self.vectors.vectors_of(examples), more, less)
             found, total = self._any.find(query, word, where, k)
-            lines = self._ranked(found, self.vectors.of(found), query, None, k, why=why)
+            lines = self._ranked(found, self.vectors.vectors_of(found), query, None, k, why=why)
             return Lines(lines, total, "other words that are used so")
         spelling = Spelling(case, diacritics)
         found = select(self._store, word, where, spelling=spelling, sample=sample, seed=seed)
         total = len(found.uses)
+        # A rate is among all words under the same conditions; of a sample it means nothing.
         rate = None if sample is not None else 1e6 * total / size_of(self._store, where)
         if by_meaning:
             if sort:
                 raise InputError("sort does not go with a sentence, by whose meaning lines are ranked.")
             _examples(found, more, less)  # before anything is computed
-            found, vectors, left_out = self.vectors.there(found, progress)
+            found, vectors, left_out = self.vectors.with_vectors(found, progress)
             query = self._query(span, found, vectors, more, less)
             lines = self._ranked(found, vectors, query, self.calibration, k, why=why)
             about = "; ".join(filter(None, ("the likest in meaning first", left_out)))
             return Lines(lines, total, about, rate)
+        # Both only say something about a ranking.
         if less or why:
             raise InputError("less and why go with a sentence, or with more.")
+        # Without keys the order is that of the corpus.
         order = sort_order(self._store, found, sort) if sort else np.arange(total)
         about = f"sorted by {', '.join(sort)}" if sort else "in the order of the corpus"
+        # Forms with an apostrophe are words of their own to some corpora: say so.
         if stands := with_apostrophe(self._store, word):
             about += f"; without {stands}"
         return Lines(self._lines(found.at(order[:k])), total, about, rate)
@@ -216,11 +229,13 @@ class Concordance:
     ) -> tuple[Line, ...]:
         """Lines by their likeness, the likest first; of equals in the order of the corpus."""
         cosines = vectors @ query
+        # Stable: equals stay in the order of the corpus.
         order = np.argsort(-cosines, kind="stable")[:k]
         lines = tuple(map(partial(scored, said), self._lines(found.at(order)), cosines[order].tolist()))
         if not why:
             return lines
         spans = [span_at(line.place) for line in lines]
+        # Occlusion, one pass of the model for each word around.
         told = reasons(self._store, self.vectors.embed, spans, query)
         return tuple(replace(line, reasons=each) for line, each in zip(lines, told, strict=True))
 
@@ -305,6 +320,7 @@ class Concordance:
         found = select(self._store, word, where, spelling=Spelling(case, diacritics))
         near = f"{span[0]} words" if span[0] == span[1] else f"{span[0]} words before and {span[1]} after"
         about = f"within {near} of {word}, {len(found.uses):,} uses, and elsewhere"
+        # What is passed on as it is.
         options: dict[str, Any] = {"by": by, "where": where, "k": k, "least": least, "measure": measure}
         return collocates(self._store, found, span=span, about=about, **options)
 
@@ -320,7 +336,7 @@ class Concordance:
     def _any(self) -> AnyWord:
         return AnyWord(self._store)
 
-    def embed_all(self, progress: Progress = None) -> None:
+    def embed_all(self, progress: OnProgress = None) -> None:
         """Compute the vectors of all words, and make what finds other words: `find(.., any_word=True)`.
 
         Stopped, by whatever, it goes on where it was.
@@ -332,6 +348,7 @@ class Concordance:
             MissingExtraError: lancedb is not installed.
             OutputError: the folder cannot be written to, or another process writes to it.
         """
+        # The table that was opened before knows only the older vectors.
         self.__dict__.pop("_any", None)
         make_any(self._store, self.vectors, progress)
 
@@ -339,6 +356,7 @@ class Concordance:
         self, span: Any, found: Found, vectors: Vectors, more: Sequence[int], less: Sequence[int]
     ) -> Vectors:
         examples = _examples(found, more, less)
+        # Without a sentence the query is made of examples alone.
         start = np.zeros(1, np.float32) if span is None else self.vectors.embed([span])[0]
         return refined(start, *(vectors[each] for each in examples))
 
@@ -351,7 +369,7 @@ class Concordance:
         file: str | os.PathLike[str] | None = None,
         sample: int | None = None,
         seed: int = 0,
-        progress: Progress = None,
+        progress: OnProgress = None,
     ) -> Senses:
         """The uses of a word in groups: found by their vectors, or labelled by the examples in a file.
 
@@ -368,7 +386,8 @@ class Concordance:
             MissingExtraError: scikit-learn is not installed.
         """
         found = select(self._store, word, where, sample=sample, seed=seed)
-        found, vectors, left_out = self.vectors.there(found, progress)
+        # Uses that the tokenizer drops have no vector to group by.
+        found, vectors, left_out = self.vectors.with_vectors(found, progress)
         file = None if file is None else Path(file)
         return _senses.senses(
             self._store, self.vectors.embed, word, found, vectors, groups, file, seed, about=left_out
@@ -382,7 +401,7 @@ class Concordance:
         *,
         where: Sequence[str] = (),
         most: int = 20,
-        progress: Progress = None,
+        progress: OnProgress = None,
     ) -> int:
         """Ask for the senses of those uses that would decide most; each answer is saved at once.
 
@@ -396,7 +415,7 @@ class Concordance:
         Returns:
             How many lines were labelled. `senses(word, file=file)` then labels all.
         """
-        found, vectors, _ = self.vectors.there(select(self._store, word, where), progress)
+        found, vectors, _ = self.vectors.with_vectors(select(self._store, word, where), progress)
         return _teach.teach(self.vectors.embed, word, self._lines(found), vectors, Path(file), ask, most)
 
     def drift(
@@ -410,7 +429,7 @@ class Concordance:
         file: str | os.PathLike[str] | None = None,
         samples: int = 999,
         seed: int = 0,
-        progress: Progress = None,
+        progress: OnProgress = None,
     ) -> Drift:
         """How the use of a word differs between periods, or between parts of the corpus.
 
@@ -431,10 +450,13 @@ class Concordance:
         if document is not None:
             one_of("document", document, fields)
         unit = document or self._store.manifest["reading"]["document"]
+        # Documents: as asked, else as the index was made, else the field of that name.
         unit = unit or ("document" if "document" in fields else None)
         found = select(self._store, word, where)
+        # Uses without a date or field belong to no part.
         parts, names = parts_of(values_of(self._store, self._store.tokens.doc_of(found.uses), by), by, bins)
         known = {use: part for use, part in zip(found.uses.tolist(), parts, strict=True) if part is not None}
+        # Senses are found over all parts together: the same groups on both sides.
         senses = self.senses(word, where=where, file=file, seed=seed, progress=progress)
         rows = [row for row, line in enumerate(senses.lines) if line.place.use in known]
         lines = [senses.lines[row] for row in rows]
@@ -447,6 +469,7 @@ class Concordance:
 
 def _examples(found: Found, more: Sequence[int], less: Sequence[int]) -> list[list[int]]:
     """The places of uses among those that were found; InputError where one is none of them."""
+    # A use is asked for by its number in the corpus, and found by its place in this list.
     at = {use: place for place, use in enumerate(found.uses.tolist())}
     for name, uses in (("more", more), ("less", less)):
         if odd := [use for use in uses if use not in at]:

@@ -29,6 +29,7 @@ REST: Final = "rest"
 
 UNITS: Final = {
     "form": "f.key",
+    # A corpus without lemmas counts by form where a form has none.
     "lemma": "CASE f.lemma WHEN '' THEN f.key ELSE f.lemma END",
     "pos": "f.pos",
 }
@@ -80,6 +81,7 @@ class Counts(Displayable):
         lines = [[_cell(name, row[name]) for name in columns] for row in self.rows]
         longest = max((row[self.bar] for row in self.rows), default=0) if self.bar else 0
         for line, row in zip(lines, self.rows, strict=True):
+            # Bars are relative to the longest.
             line += ["█" * round(_BAR * row[self.bar] / (longest or 1))] if self.bar else []
         names = [name.replace("_", " ") for name in columns]
         yield plain_table([*names, ""][: len(lines[0]) if lines else 0], lines, bar=self.bar is not None)
@@ -106,13 +108,18 @@ def log_likelihood(a: Any, b: Any, size_a: float, size_b: float) -> tuple[Number
     Garside 2000, "Comparing corpora using frequency profiling". The ratio: Hardie 2014.
     """
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    # O of the contingency table: the word and all others, in each of two samples.
     observed = np.stack([a, b, size_a - a, size_b - b])
     both, total = a + b, size_a + size_b
     others = total - both
+    # E under one rate in both samples: row sum times column sum, divided by the total.
     expected = np.stack([both * size_a, both * size_b, others * size_a, others * size_b]) / total
     with np.errstate(divide="ignore", invalid="ignore"):
+        # O ln(O / E) is 0 where O is 0.
         terms = np.where(observed > 0, observed * np.log(observed / expected), 0.0)
+    # A count of 0 as 0.5, since its logarithm would be infinite.
     ratio = np.log2(np.maximum(a, 0.5) / size_a) - np.log2(np.maximum(b, 0.5) / size_b)
+    # The sign says where the word is more frequent; rounding may leave less than 0.
     return np.copysign(np.maximum(2 * terms.sum(0), 0), a * size_b - b * size_a), ratio
 
 
@@ -126,8 +133,10 @@ def holm(p: Numbers) -> Numbers:
     >>> holm(np.array([0.01, 0.04, 0.03])).round(2).tolist()
     [0.03, 0.06, 0.06]
     """
+    # The smallest p times m, the next times m - 1, ...
     order = np.argsort(p, kind="stable")
     out = np.empty(len(p))
+    # Never below the one before, and at most 1.
     out[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1)
     return out
 
@@ -139,6 +148,7 @@ def associations(near: Numbers, every: Numbers, words_near: int, words: int, use
 
     NaN where O is 0. Source: Rychlý 2008; Church and Hanks 1990; Daille 1994; Church et al. 1991.
     """
+    # Where O is 0 all measures are NaN, without a warning.
     o = np.where(near > 0, near, np.nan)
     expected = every * (words_near / words)
     return {
@@ -160,6 +170,7 @@ def dispersion(counts: Any, sizes: Any) -> float:
     shares = shares / shares.sum()
     if len(shares) < 2:
         return float("nan")
+    # Gries' DP, over its largest value.
     return float(np.abs(counts / counts.sum() - shares).sum() / 2 / (1 - shares.min()))
 
 
@@ -174,15 +185,17 @@ def _unit(store: Store, by: str) -> str:
 def _counted(store: Store, by: str, where: Sequence[str], **of: bool) -> Counter[str]:
     """How often each word is there under conditions."""
     tokens = store.tokens
+    # How often each form occurs under the conditions.
     counts = np.bincount(tokens.forms[tokens.under(*limits(store, where, **of))], minlength=1)
-    found, names = (
+    by_name, names = (
         Counter[str](),
         dict(store.rows(f"SELECT f.id, {_unit(store, by)} FROM form f WHERE is_word")),
     )
+    # Several forms share a name: a lemma, or a part of speech.
     for form in np.flatnonzero(counts).tolist():
         if form in names:
-            found[names[form]] += int(counts[form])
-    return found
+            by_name[names[form]] += int(counts[form])
+    return by_name
 
 
 def counted(
@@ -197,10 +210,12 @@ def counted(
 ) -> Counts:
     """The counts of `Concordance.count`, but for keywords."""
     keys = by.split(",")
+    # "L1,R1" groups uses by their neighbours.
     if grouped := all(re.fullmatch("(?i)node|[LR][1-9]", key) for key in keys):
         if word is None:
             raise InputError(f"word must be given for by={by}: its uses are grouped.")
         found = select(store, word, where, spelling=spelling)
+    # A strip needs parts of the corpus, and uses in them.
     if plot and (grouped or by in UNITS or word is None):
         raise InputError(f"plot goes with a word by a field, as source; got by={by}.")
     if grouped:
@@ -220,6 +235,7 @@ def frequencies(
         of, names = keys_of(store, select(store, word, where, spelling=spelling), "node", _unit(store, by))
         counts = Counter(dict(zip(names, np.bincount(of, minlength=len(names)).tolist(), strict=True)))
     size = size_of(store, where)
+    # The most first; of equals in the order of the alphabet.
     found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = tuple({by: name, "count": n, "per_million": 1e6 * n / size} for name, n in found[:k])
     return Counts(rows, len(found), _told(word, counts.total(), size, where))
@@ -238,11 +254,13 @@ def by_field(
     """How often a word is used in the texts with each value of a field; without one, their words."""
     sizes = _sizes(store, by, where)
     size = sum(sizes.values())
+    # A field with the name of a column of the table gets a prefix.
     name = f"meta.{by}" if by in ("count", "words", "per_million", "share") else by
     if word is None:
         rows = [{name: value, "words": n, "share": 100 * n / size} for value, n in sizes.items()]
         return Counts(_ordered(rows, "share")[:k], len(rows), _told(None, size, size, where), bar="share")
     chosen = select(store, word, where, spelling=spelling).uses
+    # Uses of each document, then of each value.
     docs, uses = np.unique(store.tokens.doc_of(chosen), return_counts=True)
     counts = Counter[Any]()
     for value, n in zip(values_of(store, docs, by), uses.tolist(), strict=True):
@@ -253,6 +271,7 @@ def by_field(
     ]
     if plot:
         _plotted(store, chosen, by, where, rows, name)
+    # Unevenness needs two parts at least.
     spread = dispersion([row["count"] for row in rows], list(sizes.values())) if len(rows) > 1 else None
     told = _told(word, counts.total(), size, where)
     told += "" if spread is None else f"; dispersion over {by} {spread:.2f}"
@@ -264,23 +283,28 @@ def _plotted(
     store: Store, uses: Any, by: str, where: Sequence[str], rows: list[dict[str, Any]], name: str
 ) -> None:
     """Into each row a strip of its words, the first at the left, higher where more of them are the uses."""
+    # Documents follow each other in the strip of their value.
     condition, values = of_documents(store, where)
     column = column_of(store, by, "by")
     query = f"SELECT d.id, {column}, d.words FROM doc d WHERE {condition} ORDER BY d.id"
     begins, sizes = dict[int, tuple[Any, int]](), Counter[Any]()
     for doc, value, words in store.rows(query, values):
+        # Where each document begins within the strip of its value, in words.
         begins[doc] = value, sizes[value]
         sizes[value] += words
     tokens = store.tokens
     docs = tokens.doc_of(uses)
+    # The place of a use among the words of its document.
     within = np.searchsorted(tokens.words, uses) - np.searchsorted(tokens.words, tokens.doc_first[docs - 1])
     cells: dict[Any, Counter[int]] = {value: Counter() for value in sizes}
     for doc, at in zip(docs.tolist(), within.tolist(), strict=True):
         value, begin = begins[doc]
+        # One of 40 cells along the strip.
         cells[value][min(_CELLS - 1, _CELLS * (begin + at) // sizes[value])] += 1
     for row in rows:
         own = cells[row[name]]
         most = max(own.values(), default=1)
+        # Eighths of the fullest cell, rounded up so that one use shows.
         row["plot"] = "".join("·▁▂▃▄▅▆▇█"[-(-8 * own[cell] // most)] for cell in range(_CELLS))
 
 
@@ -291,8 +315,10 @@ def keywords(
     rest, every = list(against) == [REST], _counted(store, by, ())
     if rest and not where:
         raise InputError("against must be conditions unless where is given; got rest.")
+    # "rest" is all other texts: counted by subtraction.
     a = _counted(store, by, where) if where else every - _counted(store, by, against)
     b = every - a if rest else _counted(store, by, against)
+    # A text on both sides would be compared with itself.
     if where and not rest and _counted(store, by, [*where, *against]):
         raise InputError("against must have no text that where has; rest stands for all others.")
     about = f"{', '.join(where) or REST} against {', '.join(against)}"
@@ -317,6 +343,7 @@ def collocates(
 
     def around(uses: Found) -> tuple[Counter[str], Counter[str]]:
         near = neighbours(store, uses, *span)
+        # A word near two uses counts once.
         _, at = np.unique(near.use, return_index=True)  # once, however many of the uses are near
         forms, left = near.form[at], near.distance[at] < 0
         before, after = (Counter(map(names.__getitem__, forms[side].tolist())) for side in (left, ~left))
@@ -327,6 +354,8 @@ def collocates(
         before, after = around(against)
         b = before + after
     else:
+        # Elsewhere: all words under the conditions, without those near; conditions on single uses do not
+        # hold for neighbours.
         b = _counted(store, by, where, of_use=False) - left - right
     uses = len(found.uses) if against is None else 0
     sides = {"left": left, "right": right}
@@ -350,6 +379,7 @@ def _compared(
     With `uses`, of a word, how much they keep to it too.
     """
     one_of("measure", measure, MEASURES)
+    # Words of the two samples.
     sizes = a.total(), b.total()
     if not all(sizes):
         raise InputError("against must leave words on both sides; one of them has none.")
@@ -357,15 +387,18 @@ def _compared(
     if not names:
         raise InputError(f"least must be fewer: no word is there {least} times.")
     columns = {**columns, "count": a, "other": b}
+    # Two columns of counts, in the order of names.
     here, there = (np.array([each[name] for name in names], np.float64) for each in (a, b))
     g2, ratio = log_likelihood(here, there, *sizes)
-    found = {"log_ratio": ratio, "g2": g2, "p": holm(np.array([*map(_p, g2.tolist())]))}
+    statistics = {"log_ratio": ratio, "g2": g2, "p": holm(np.array([*map(_p, g2.tolist())]))}
     if uses:
-        found |= associations(here, here + there, sizes[0], sum(sizes), uses)
-    order = np.argsort(-np.nan_to_num(found[measure], nan=-np.inf), kind="stable")[:k].tolist()
+        statistics |= associations(here, here + there, sizes[0], sum(sizes), uses)
+    # Sorted by the measure; NaN, which no measure should be, comes last.
+    order = np.argsort(-np.nan_to_num(statistics[measure], nan=-np.inf), kind="stable")[:k].tolist()
+    # JSON and tables have no NaN: it is shown as "-".
     values = {
         name: [None if math.isnan(each) else each for each in of[order].tolist()]
-        for name, of in found.items()
+        for name, of in statistics.items()
     }
     rows = [
         {by: names[at]}
@@ -379,12 +412,14 @@ def _compared(
 
 def _p(g2: float) -> float:
     """The p-value of a log-likelihood, by chi squared with one degree of freedom."""
+    # erfc(sqrt(x / 2)) is the upper tail of chi squared with one degree of freedom.
     return math.erfc(math.sqrt(abs(g2) / 2))
 
 
 def groups(store: Store, found: Found, keys: Sequence[str], *, k: int | None, about: str) -> Counts:
     """How many uses have the same words at L1, R1, node, ... together, the most first."""
     columns = [keys_of(store, found, key) for key in keys]
+    # The distinct columns are the groups: (keys, groups).
     distinct, counts = np.unique(np.stack([of for of, _ in columns]), axis=1, return_counts=True)
     names = [key if key == "node" else key.upper() for key in keys]
     rows = [
@@ -399,6 +434,7 @@ def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]
     """The words of the texts with each value of a field."""
     condition, values = of_documents(store, where)
     column = "1" if by is None else column_of(store, by, "by")
+    # Values without words (only marks) have no rate.
     query = f"SELECT {column} name, sum(d.words) n FROM doc d WHERE {condition} GROUP BY 1 HAVING n > 0"
     return dict(store.rows(f"{query} ORDER BY name IS NULL, name", values))
 
@@ -411,6 +447,7 @@ def size_of(store: Store, where: Sequence[str]) -> int:
 def _ordered(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], ...]:
     """Numbers and dates as they follow, anything else by size; what is unknown last."""
     by = next(iter(rows[0])) if rows else ""
+    # Years and numbers in their own order; others by the column.
     if all(row[by] is None or str(row[by])[:1].isdigit() for row in rows):
         return tuple(rows)
     return tuple(sorted(rows, key=lambda row: (row[by] is None, -row[column])))

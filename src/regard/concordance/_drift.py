@@ -20,7 +20,9 @@ from regard.core.errors import InputError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+# Parts beyond that give too many pairs to read.
 _MOST_PARTS: Final = 6
+# Draws are worked out so many at a time, which bounds the memory of weights (draws, documents).
 _AT_ONCE: Final = 100
 _MOST_LINES: Final = 5
 
@@ -104,16 +106,16 @@ class Drift(Displayable):
         yield Text(self.word + f", without {self.left_out:,} uses that have none" * (self.left_out > 0))
         if self.note:
             yield Text(self.note)
-        for each in self.changes:
-            here, there = each.uses
-            yield Text(f"\n{each.first}, {here:,} uses | {each.second}, {there:,} uses", style="bold")
+        for change in self.changes:
+            here, there = change.uses
+            yield Text(f"\n{change.first}, {here:,} uses | {change.second}, {there:,} uses", style="bold")
             rows = []
-            for name, of in each.measures():
+            for name, of in change.measures():
                 value, low, high, chance, p = (f"{number:.3f}" for number in vars(of).values())
                 rows.append([name.upper(), value, f"{low} to {high}", chance, p])
             yield plain_table(["", "value", "95 %", "by chance", "p"], rows)
             if len(self.changes) == 1:
-                for name, lines in zip((each.first, each.second), each.lines, strict=True):
+                for name, lines in zip((change.first, change.second), change.lines, strict=True):
                     yield Text(f"\nWhat sets {name} apart", style="bold")
                     yield from lines._parts()
 
@@ -122,20 +124,24 @@ def parts_of(values: Sequence[Any], by: str, bins: Sequence[str]) -> tuple[list[
     """The part of each use by its date or value, None where it has none; and the parts in their order."""
     if by == "date":
         known = sorted(each for each in values if each is not None)
+        # Where each period begins, as ISO has it, with how it was typed.
         begins = {_date(each): each.strip() for each in bins}
         if not bins and known:
+            # The date in the middle; where all before it are equal, the next one.
             middle = known[len(known) // 2]
             middle = middle if middle > known[0] else next((each for each in known if each > middle), middle)
             begins = {middle: middle}
         starts = sorted(begins)
         names = [f"before {begins[starts[0]]}"] if starts else []
         names += [f"from {begins[each]}" for each in starts]
+        # As many starts as lie at or before the date.
         parts = [None if each is None else names[bisect_right(starts, each)] for each in values]
     elif bins:
         raise InputError("bins must be left out where by is not date: they are where periods begin.")
     else:
         parts = [None if each is None else str(each) for each in values]
         names = sorted({each for each in parts if each is not None})
+    # Only parts that have uses.
     names = [name for name in names if name in parts]
     if not names:
         raise InputError(f"by must name what the uses have; none of these has a {by}.")
@@ -160,6 +166,7 @@ def units_of(places: Sequence[Place], field: str | None) -> list[Any]:
     if field is None:
         return [each.doc for each in places]
     named = [json.loads(each.meta).get(field) for each in places]
+    # A use without the field is a document by itself.
     own = field == "document"  # as the corpus counts them, in each of its files
     return [
         each.doc if name is None else (each.source if own else "", str(name))
@@ -169,6 +176,7 @@ def units_of(places: Sequence[Place], field: str | None) -> list[Any]:
 
 def doubt(places: Sequence[Place], parts: Sequence[str]) -> str:
     """What is to be said where rows of one source and part stand together; "" where none do."""
+    # By document number: neighbours of the same source and part are rows that stand together.
     rows = {each.doc: (each.source, part) for each, part in zip(places, parts, strict=True)}
     together = next((what[0] for doc, what in rows.items() if rows.get(doc + 1) == what), None)
     if together is None:
@@ -193,24 +201,29 @@ def drift(
 
     Units, as of `units_of`, are drawn and dealt, for uses in one document are not independent.
     """
+    # Vectors are of length 1, in float64: sums of many of them follow.
     unit = np.asarray(vectors, np.float64)
     unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
     kinds, sense = np.unique([str(line.label) for line in lines], return_inverse=True)
     places = [line.place for line in lines]
+    # Documents by number, in order of appearance.
     numbers: dict[Any, int] = {}
     own_units = units_of(places, None) if units is None else units
     docs = np.array([numbers.setdefault(each, len(numbers)) for each in own_units])
+    # Columns: 1 to count, the vector to sum, and one-hot senses. Sums over documents have all three.
     features = np.c_[np.ones(len(unit)), unit, np.eye(len(kinds))[sense]]
-    found = []
+    changes = []
     for pair in combinations(names, 2):
         own = [np.flatnonzero(np.array(parts) == name) for name in pair]
         rows = np.concatenate(own)
         doc = np.unique(docs[rows], return_inverse=True)[1]
-        # Of each document how many uses, their sum, and how many of each sense.
+        # Sums of each document: how many uses, their vectors, and how many of each sense.
         sums = np.zeros((doc.max() + 1, features.shape[1]))
         np.add.at(sums, doc, features[rows])
+        # Whether a document belongs to the first part.
         here = np.isin(np.arange(len(sums)), doc[: len(own[0])])
         apd, prt, jsd = _measured(sums, unit.shape[1], here, samples, np.random.default_rng(seed))
+        # From the mean of one part to that of the other: uses far along it set their part apart.
         way = unit[own[0]].mean(0) - unit[own[1]].mean(0)
         best = [
             at[np.argsort(-(unit[at] @ side), kind="stable")]
@@ -218,25 +231,29 @@ def drift(
         ]
         told = tuple(Lines(tuple(lines[at] for at in each[:_MOST_LINES]), len(each)) for each in best)
         uses = (len(own[0]), len(own[1]))
-        found.append(Change(*pair, uses, apd, prt, jsd if len(kinds) > 1 else None, told))
-    return tuple(found)
+        changes.append(Change(*pair, uses, apd, prt, jsd if len(kinds) > 1 else None, told))
+    return tuple(changes)
 
 
 def _measured(sums: Any, size: int, here: Any, samples: int, rng: np.random.Generator) -> list[Measure]:
     """APD, PRT and JSD of the documents `here` and the others, with intervals and p."""
+    # Documents of either part, which are drawn within it for the interval.
     places = [np.flatnonzero(here), np.flatnonzero(~here)]
+    # The true measures: each document once on its own side.
     true = _measures(sums, size, here[None].astype(float), ~here[None])
     dealt, drawn = [], []
     for at in range(0, samples, _AT_ONCE):
         count = min(_AT_ONCE, samples - at)
+        # Permutation: documents are dealt to the two sides at random, as many to each as there are.
         deals = rng.permuted(np.tile(here, (count, 1)), axis=1)
         dealt.append(_measures(sums, size, deals.astype(float), ~deals))
+        # Bootstrap: documents of each side are drawn with replacement.
         weights = np.zeros((2, count, len(sums)))
         for side, own in enumerate(places):
             weights[side][:, own] = rng.multinomial(len(own), np.full(len(own), 1 / len(own)), size=count)
         drawn.append(_measures(sums, size, *weights))
     chance, spread = np.concatenate(dealt, 1), np.concatenate(drawn, 1)
-    # As far as rounding goes, equal: deals that come out as the true one.
+    # Deals that come out as the true one are equal but for rounding; the true one counts as a deal.
     p = (1 + (chance >= true - 1e-12).sum(1)) / (1 + samples)
     low, high = np.quantile(spread, [0.025, 0.975], axis=1)
     return [Measure(*map(float, each)) for each in zip(true[:, 0], low, high, chance.mean(1), p, strict=True)]
@@ -247,14 +264,19 @@ def _measures(sums: Any, size: int, first: Any, second: Any) -> NDArray[np.float
 
     The mean of cosines over all pairs is the product of the two means.
     """
+    # (draws, documents) @ (documents, features): sums of each draw.
     a, b = (weights @ sums for weights in (first, second))
+    # Divided by the number of uses: mean vector and shares of senses.
     a, b = a[:, 1:] / a[:, :1], b[:, 1:] / b[:, :1]
+    # The mean cosine over all pairs: the product of the two means.
     product = (a[:, :size] * b[:, :size]).sum(1)
     lengths = np.linalg.norm(a[:, :size], axis=1) * np.linalg.norm(b[:, :size], axis=1)
+    # JSD: entropy of the mean distribution minus the mean entropy.
     p, q = a[:, size:], b[:, size:]
     jsd = _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
     return np.stack([1 - product, 1 - product / lengths, jsd])
 
 
 def _entropy(shares: NDArray[np.float64]) -> Any:
+    # 0 log 0 is 0.
     return -(shares * np.log2(np.where(shares > 0, shares, 1))).sum(1)

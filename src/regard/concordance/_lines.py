@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _WIDTH: Final = 80
+# Of 80 cells a line has 32 before the word.
 _SHOWN: Final = 32
 """Cells of a terminal for what stands before the word."""
 
@@ -53,6 +54,7 @@ class Line:
     @property
     def sentence(self) -> tuple[str, str, str]:
         """What stands before the word in its sentence, the word, and what stands after it there."""
+        # From the last end of a sentence on the left to the first on the right.
         start = max((found.end() for found in SENTENCE_ENDS.finditer(self.left)), default=0)
         end = SENTENCE_ENDS.search(self.right)
         return self.left[start:], self.place.node, self.right[: end.end() if end else None].rstrip()
@@ -99,6 +101,7 @@ class Lines(Displayable):
 
         `start` and `stop` are code points of the row of the corpus that `source` and `place` name.
         """
+        # Columns only where some line has them, and then for all lines.
         ranked = any(line.similarity is not None for line in self.lines)
         labelled = any(line.label is not None for line in self.lines)
         reasoned = any(line.reasons for line in self.lines)
@@ -135,6 +138,7 @@ class Lines(Displayable):
         told += f", {self.about}" if self.about else ""
         yield Text(told if self.per_million is None else f"{told}; {self.per_million:,.1f} per million words")
         yield Text()
+        # As wide as the largest number of a use.
         gutter = max((len(str(line.place.use)) for line in self.lines), default=0)
         before = round(_SHOWN * self.width / _WIDTH)
         for line in self.lines:
@@ -145,6 +149,7 @@ class Lines(Displayable):
                 yield shown.append(_isolated(right), style="not dim")
                 yield from self._about(line, gutter)
                 continue
+            # More than can be shown, since blanks are joined first.
             left, right = (
                 _one_line(each) for each in (line.left[-2 * self.width :], line.right[: self.width])
             )
@@ -152,6 +157,7 @@ class Lines(Displayable):
             shown = Text(f"{line.place.use:>{gutter}}  ", style="dim", no_wrap=True, overflow="crop")
             shown.append(_isolated(_before(left, before)), style="not dim")
             shown.append(_isolated(node), style="not dim bold")
+            # Cells that are left for what stands after the word.
             rest = self.width - gutter - 2 - before - cell_len(node)
             yield shown.append(_isolated(set_cell_size(right, max(rest, 0)).rstrip()), style="not dim")
             yield from self._about(line, gutter)
@@ -174,6 +180,7 @@ class Lines(Displayable):
 
 def _isolated(text: str) -> str:
     """A text whose letters run to the left, so that they do not move those around it (UAX #9)."""
+    # U+2068 and U+2069 isolate a text: its letters run to the left without moving the rest of the line.
     to_left = any(bidirectional(each) in ("R", "AL") for each in text)
     return f"\u2068{text}\u2069" if to_left else text
 

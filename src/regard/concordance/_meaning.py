@@ -15,6 +15,7 @@ from regard.concordance._vectors import Span, UsageEmbedder, Vectors
 from regard.core.errors import InputError
 from regard.text import fold, split_words
 
+# At most so many reasons are named, and none whose effect is smaller.
 _REASONS: Final = 5
 _LEAST: Final = 0.001
 
@@ -40,6 +41,7 @@ class Calibration:
 
     def __call__(self, cosine: Any) -> Any:
         """The probability, of a number or an array."""
+        # By the logistic of slope * nearness + intercept.
         return 1.0 / (1.0 + np.exp(-(self.slope * nearness(cosine) + self.intercept)))
 
     def answer(self, probability: float) -> str:
@@ -50,6 +52,7 @@ class Calibration:
 
 def nearness(cosine: Any) -> Any:
     """-log(1 - cos): the logarithm of the odds of one sense rises with it in a straight line."""
+    # 1 - cos is at least 0.001: equal vectors would have infinite odds.
     return -np.log(np.maximum(1.0 - np.asarray(cosine, np.float64), 1e-3))
 
 
@@ -87,6 +90,7 @@ def span_of(
         >>> span_of("She sat on the *bank*.", None)
         Span(text='She sat on the bank.', start=15, stop=19)
     """
+    # Asterisks around the word: what is before, the word, what is behind.
     if marked := re.fullmatch(r"([^*]*)\*([^*]+)\*([^*]*)", sentence):
         before, meant, after = marked.groups()
         return Span(before + meant + after, len(before), len(before + meant))
@@ -95,22 +99,24 @@ def span_of(
             f'sentence must have its word between asterisks, as in "on the *bank*"; got {sentence!r}.'
         )
     asked = [fold(word[start:stop]) for start, stop in split_words(word)]
+    # Without a corpus words are those of Unicode.
     if words is None:
         cut = [(start, stop, {fold(sentence[start:stop])}) for start, stop in split_words(sentence)]
     else:
         cut = words(sentence)
     places = range(len(cut) - len(asked) + 1)
-    found = [
+    # A phrase: all its words in a row.
+    starts = [
         at
         for at in places
         if all(each in names for each, (_, _, names) in zip(asked, cut[at:], strict=False))
     ]
-    if len(found) != 1:
-        times = "not there" if not found else f"there {len(found)} times"
+    if len(starts) != 1:
+        times = "not there" if not starts else f"there {len(starts)} times"
         raise InputError(
             f'word must stand in the sentence once; {word!r} is {times}. Mark the one meant: "*{word}*".'
         )
-    first, last = found[0], found[0] + len(asked) - 1
+    first, last = starts[0], starts[0] + len(asked) - 1
     return Span(sentence, cut[first][0], cut[last][1])
 
 
@@ -118,12 +124,13 @@ def words_in(store: Store, sentence: str) -> list[tuple[int, int, set[str]]]:
     """The words of a sentence, each with its spelling and the lemmas that it may have."""
     reading = store.manifest["reading"]
     cut = Reading(lemmas=reading["lemmas"], apostrophes=reading["apostrophes"]).splitter()(sentence)
-    found = []
+    words = []
     for each in cut:
+        # The spelling, its own lemma, and those that the corpus has for it.
         key = fold(sentence[each.start : each.stop])
         lemmas = {lemma for (lemma,) in store.rows("SELECT lemma FROM form WHERE key = ?", [key])}
-        found.append((each.start, each.stop, {key, fold(each.lemma), *lemmas}))
-    return found
+        words.append((each.start, each.stop, {key, fold(each.lemma), *lemmas}))
+    return words
 
 
 def refined(query: Vectors, more: Vectors, less: Vectors) -> Vectors:
@@ -131,8 +138,10 @@ def refined(query: Vectors, more: Vectors, less: Vectors) -> Vectors:
 
     Source: Rocchio 1971, "Relevance feedback in information retrieval".
     """
+    # Rocchio's weights: 1 for what is wanted, 1/2 for what is not.
     moved = query + (more.mean(0) if len(more) else 0) - (less.mean(0) / 2 if len(less) else 0)
     length = float(np.linalg.norm(moved))
+    # Opposites may cancel out, and float32 may overflow.
     if not math.isfinite(length) or length == 0:
         raise InputError("less must leave something of the query; give other examples.")
     return (moved / length).astype(np.float32)
@@ -159,9 +168,11 @@ def reasons(
     """
     tokenizer = embed.loaded.require_tokenizer()
     mask = tokenizer.special_ids.mask
+    # A model without a mask gets the text without the word.
     hidden = "" if mask is None else tokenizer.token_of(mask)
     total = store.one("SELECT sum(n) FROM form WHERE is_word")
     for span in spans:
+        # Words around the use itself; marks say nothing.
         others = [
             (start, stop)
             for start, stop in split_words(span.text)
@@ -169,15 +180,18 @@ def reasons(
         ]
         without = []
         for start, stop in others:
+            # A word before the use moves it, by the difference in length.
             moved = len(hidden) - (stop - start) if start < span.start else 0
             text = span.text[:start] + hidden + span.text[stop:]
             without.append(Span(text, span.start + moved, span.stop + moved))
+        # One batch: the use as it is, then with each word hidden.
         cosines = embed([span, *without]) @ query
         words = [span.text[start:stop] for start, stop in others]
         counts = store.rows(
             "SELECT key, sum(n) FROM form WHERE key IN (SELECT value FROM json_each(?)) GROUP BY key",
             [json.dumps([fold(word) for word in words])],
         )
+        # Rare words carry more bits: they weigh more.
         bits = {key: math.log2(total / count) for key, count in counts}
         found = [
             (drop * bits.get(fold(word), math.log2(total)), Reason(word, drop))
@@ -189,5 +203,7 @@ def reasons(
 
 def voted(likeness: Vectors, labels: Sequence[str], count: int = 5) -> list[str]:
     """The label of most of the `count` columns where each row is greatest; of equals the nearest."""
+    # Stable: of equal likenesses the earlier column is nearer.
     nearest = np.argsort(-likeness, axis=1, kind="stable")[:, :count]
+    # `max` with `count` keeps the first of equals, and the nearest come first.
     return [max(own, key=own.count) for own in np.array(labels, object)[nearest].tolist()]

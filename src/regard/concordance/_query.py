@@ -71,11 +71,14 @@ Ways = tuple[Numbers, Numbers, Numbers]
 
 def matches(tokens: Tokens, pattern: Pattern) -> tuple[Numbers, Numbers]:
     """Where a pattern begins, and how many uses it has there: the fewest that fit."""
+    # What a pattern may begin with narrows the places to try.
     forms, empty = _begins(pattern)
     if empty:
         raise InputError("word must have a part that must be there; all of this may be left out.")
+    # All uses, or those whose form can begin the pattern; 0 is no use.
     starts = np.arange(1, len(tokens.forms)) if forms is None else np.flatnonzero(forms[tokens.forms])
     begun, ends, _ = _follow(tokens, pattern, (starts, starts, tokens.doc_first[tokens.doc_of(starts)]))
+    # By beginning, and then by end: the first of each beginning is the shortest.
     order = np.lexsort((ends, begun))
     first, at = np.unique(begun[order], return_index=True)
     return first, ends[order][at] - first
@@ -88,6 +91,7 @@ def _begins(pattern: Pattern) -> tuple[Mask | None, bool]:
     if isinstance(pattern, Repeat):
         forms, empty = _begins(pattern.what)
         return forms, empty or pattern.least == 0
+    # A row begins with its first part, and with the next as long as parts may be empty.
     all, row = list[Mask | None](), isinstance(pattern, Row)
     empty = row
     for each in pattern.parts if isinstance(pattern, Row) else pattern.ways:
@@ -98,28 +102,33 @@ def _begins(pattern: Pattern) -> tuple[Mask | None, bool]:
             break
         empty = empty if row else empty or may
     known = [each for each in all if each is not None]
+    # Any part that may be anything makes the whole so.
     return (reduce(or_, known) if len(known) == len(all) else None), empty
 
 
 def _follow(tokens: Tokens, pattern: Pattern, ways: Ways) -> Ways:
     if isinstance(pattern, One):
         begun, at, ends = ways
+        # A pattern does not reach beyond its document.
         fits = at < ends
         if pattern.forms is not None:
             fits[fits] = pattern.forms[tokens.forms[at[fits]]]
         return begun[fits], at[fits] + 1, ends[fits]
     if isinstance(pattern, Row):
-        return reduce(lambda found, each: _follow(tokens, each, found), pattern.parts, ways)
+        return reduce(lambda before, each: _follow(tokens, each, before), pattern.parts, ways)
     if isinstance(pattern, Either):
         return _joined([_follow(tokens, each, ways) for each in pattern.ways])
-    found = [ways] if pattern.least == 0 else []
+    # Zero times is a way, where it is allowed.
+    reached = [ways] if pattern.least == 0 else []
+    # Each round is one more repetition; those from `least` on count.
     for count in range(1, pattern.most + 1):
         ways = _follow(tokens, pattern.what, ways)
-        found += [ways] if count >= pattern.least else []
-    return _joined(found)
+        reached += [ways] if count >= pattern.least else []
+    return _joined(reached)
 
 
 def _joined(ways: Sequence[Ways]) -> Ways:
+    # Ways that began and stand at the same places are one.
     begun, at, ends = np.unique(np.concatenate(list(map(np.array, ways)), axis=1), axis=1)
     return begun, at, ends
 
@@ -140,15 +149,19 @@ def read_query(store: Store, typed: str, spelling: Spelling | None = None) -> Pa
         InputError: it is none of these, or no form fits.
     """
     spelling = spelling or Spelling()
+    # First as it stands: "*" or "a|b" may be a form of the corpus.
     if (known := ids(store, typed, spelling)) is not None:
         return One(known)
+    # Brackets, or quotation marks at the beginning: CQL.
     if "[" in typed or ('"' in typed and typed.strip()[0] in '"('):
         return _Cql(store, typed, spelling).read()
     parts = list[Pattern]()
     for found in _TYPED.finditer(typed):
         expression, word = found.groups()
         if expression:
+            # A slash within an expression is written \/.
             parts.append(One(_fitting(store, found[0], expression.replace(r"\/", "/"), spelling)))
+        # Escaped marks stand for themselves.
         elif (known := ids(store, regex.sub(r"\\([*?|])", r"\1", word), spelling)) is not None:
             parts.append(One(known))
         elif _WILD.search(word):
@@ -171,6 +184,7 @@ def _ways(word: str) -> list[str]:
 def _way(store: Store, word: str, spelling: Spelling) -> Mask:
     if not _WILD.search(word):
         return _known(store, word, spelling)
+    # Marks become expressions, everything else itself.
     inner = regex.sub(r"\\([*?|])|(\*)|(\?)|(.)", _of_wildcard, fold(word) if not spelling.case else word)
     return _fitting(store, word, inner, spelling)
 
@@ -190,10 +204,12 @@ def ids(store: Store, word: str, spelling: Spelling) -> Mask | None:
     """The forms that a word is, by its spelling, its lemma, or a word within; None where there are none."""
     key = fold(word)
     tables = (("form", "id", "form"), ("part", "form", "word"))
+    # With or without diacritics; the lemma counts as the spelling does.
     same = "bare({0}) = bare(?1)" if not spelling.diacritics else "{0} = ?1"
     test = f"{same.format('key')} OR {same.format('lemma')}"
     query = " UNION ALL ".join(f"SELECT {id}, {form} FROM {table} WHERE {test}" for table, id, form in tables)
     rows = store.rows(query, [key]) if key else []
+    # Folded keys have no case: it is compared in the forms themselves.
     if spelling.case:
         form = partial(normalize, "NFC") if spelling.diacritics else bare
         rows = [(id, own) for id, own in rows if form(own) == form(word)]
@@ -202,6 +218,7 @@ def ids(store: Store, word: str, spelling: Spelling) -> Mask | None:
 
 def _fitting(store: Store, typed: str, expression: str, spelling: Spelling) -> Mask:
     check_expression("word", expression)
+    # Over all distinct forms, which are far fewer than uses.
     found = _forms(store, _readings(store, "word", expression, spelling))
     if not found.any():
         hint = r" A mark itself is \?, \* or \|." if _WILD.search(typed) and typed[0] != "/" else ""
@@ -211,18 +228,20 @@ def _fitting(store: Store, typed: str, expression: str, spelling: Spelling) -> M
 
 def _readings(store: Store, name: str, expression: str, spelling: Spelling) -> Mask:
     """Which forms, and then which words within forms, an expression fits as a whole."""
+    # What is compared: the key without case, or the form as it is; other columns as they are.
     column = "key" if name == "word" and not spelling.case else {"word": "{}"}.get(name, name)
     if not spelling.diacritics:
         column, expression = f"bare({column})", bare(expression)
     flags = "" if spelling.case else "(?i)"
     value = [rf"{flags}\A(?:{expression})\Z"]
-    sizes, found = _sizes(store), []
+    sizes, masks = _sizes(store), []
+    # Forms first, then the words within forms: one mask for both.
     for (table, size), form in zip(sizes.items(), ("form", "word"), strict=True):
         own = np.zeros(size, np.bool_)
         rows = store.rows(f"SELECT id FROM {table} WHERE regexp(?, {column.format(form)})", value)
         own[[id - 1 for (id,) in rows]] = True
-        found.append(own)
-    return np.concatenate(found)
+        masks.append(own)
+    return np.concatenate(masks)
 
 
 def _sizes(store: Store) -> dict[str, int]:
@@ -233,7 +252,9 @@ def _forms(store: Store, readings: Mask) -> Mask:
     """The forms of which they or a word within are among these."""
     count = _sizes(store)["form"]
     within = np.array(store.rows("SELECT form FROM part ORDER BY id"), np.int64).reshape(-1)
+    # Number 0 is no form.
     found = np.append(False, readings[:count])
+    # A form fits where a word within it does.
     found[within[readings[count:]]] = True
     return found
 
@@ -241,6 +262,7 @@ def _forms(store: Store, readings: Mask) -> Mask:
 def with_apostrophe(store: Store, word: str) -> str:
     """The words that are this one with an apostrophe before or after it, with their numbers; "" of none."""
     rows = store.rows(
+        # '''' is one apostrophe in SQL.
         "SELECT key, sum(n) FROM form WHERE substr(key, 1, length(?1) + 1) = ?1 || '''' "
         "OR substr(key, -length(?1) - 1) = '''' || ?1 GROUP BY key ORDER BY 2 DESC LIMIT 3",
         [fold(word)],
@@ -251,10 +273,12 @@ def with_apostrophe(store: Store, word: str) -> str:
 def _nearest(store: Store, key: str) -> str:
     if stands := with_apostrophe(store, key):
         return f" It stands in {stands}, which `regard index --split-apostrophes` parts."
+    # Near in length first: likeness is only computed for those.
     rows = store.rows(
         "SELECT key, sum(n) FROM form WHERE is_word AND abs(length(key) - ?) <= 2 GROUP BY key", [len(key)]
     )
     counts = dict(rows)
+    # The three most frequent of the near ones.
     near = sorted(get_close_matches(key, counts, n=5, cutoff=0.7), key=lambda each: -counts[each])[:3]
     return f" Did you mean {', '.join(map(repr, near))}?" if near else ""
 
@@ -306,6 +330,7 @@ class _Cql:
         if tree.data == "use":
             if not tree.children:
                 return One(None)
+            # What an expression says is of readings (forms and words within); a use has forms.
             forms = _forms(self._store, self.readings(tree.children[0]))
             if not forms.any():
                 own = self._typed[tree.meta.start_pos : tree.meta.end_pos]
@@ -327,12 +352,14 @@ class _Cql:
     def readings(self, tree: Any) -> Mask:
         if tree.data not in ("test", "quoted"):
             parts = list(map(self.readings, tree.children))
+            # ! is not, | is or, & is and, over masks.
             return (
                 ~parts[0] if tree.data == "opposite" else reduce(or_ if tree.data == "some" else and_, parts)
             )
         said = {each.type: str(each) for each in tree.children}
         name, flags = said.get("NAME", "word"), said.get("FLAGS", "")
         column, text = _NAMES[one_of("word: what CQL asks for", name, _NAMES)], said["STRING"][1:-1]
+        # A column that is empty everywhere would fit nothing in silence.
         if column != "word" and not self._store.one(f"SELECT 1 FROM form WHERE {column} != '' LIMIT 1"):
             raise InputError(f"word must not ask for {name}: the index has none.")
         case, diacritics = (

@@ -58,7 +58,9 @@ class Store:
             )
         self.folder = folder
         self._tokens: Tokens | None = None
+        # Without a limit, unless `within` sets one.
         self._most = self._ends = math.inf  # seconds of a query, and when it ends
+        # A folder that can only be read is served as it is, without locks.
         self.read_only = not all(os.access(each, os.W_OK) for each in (folder, folder / FILE))
         try:
             self.db = _connected(folder / FILE, read_only=self.read_only)
@@ -79,9 +81,11 @@ class Store:
     @property
     def tokens(self) -> Tokens:
         """The corpus as numbers, read again where texts were added."""
+        # Another process may have added texts since.
         if self._tokens is None or self._tokens.blocks != self.one("SELECT count(*) FROM block"):
             try:
                 self._tokens = Tokens(self.rows)
+                # Every text must have its words, or the blocks are not those of the texts.
                 if len(self._tokens.text_first) - 1 != self.one("SELECT coalesce(max(id), 0) FROM text"):
                     raise ValueError("texts have no words")
             except (zlib.error, ValueError) as error:
@@ -103,12 +107,15 @@ class Store:
 
     def finish(self) -> None:
         """Make what is searched by, once all uses are there."""
+        # By form, once for the whole corpus: counts are asked for often.
         counts = np.bincount(self.tokens.forms)
         self.db.executescript(_INDEXES)
+        # The fields that documents have, in all of their metadata.
         fields = self.rows("SELECT DISTINCT j.key FROM doc, json_each(doc.meta) j ORDER BY j.key")
         with self.writing():
             rows = ((count, form) for form, count in enumerate(counts.tolist()))
             self.db.executemany("UPDATE form SET n = ? WHERE id = ?", rows)
+            # A quotation mark in a name would end the JSON path.
             self.note(finished=True, fields=[name for (name,) in fields if '"' not in name])
 
     @contextmanager
@@ -117,9 +124,11 @@ class Store:
         if self.read_only:
             raise OutputError(f"{str(self.folder)!r} can only be read.")
         try:
+            # IMMEDIATE: the lock is taken now, not at the first write.
             self.db.execute("BEGIN IMMEDIATE")
             yield
             self.db.execute("COMMIT")
+        # Whatever happens, Ctrl-C too, nothing half written stays.
         except BaseException as error:
             if self.db.in_transaction:
                 self.db.execute("ROLLBACK")
@@ -136,12 +145,15 @@ class Store:
             InputError: the query, or a regular expression in it, takes too long; or the file is damaged.
             OutputError: the file cannot be read now.
         """
+        # Read by the handler that `within` sets; infinity without it.
         self._ends = time.monotonic() + self._most
         try:
             return self.db.execute(query, values).fetchall()
         except sqlite3.OperationalError as error:
+            # Ended by the handler, or by the time limit of a regular expression.
             if "interrupted" in str(error) or "user-defined function" in str(error):
                 raise InputError("word or where must be simpler: the search takes too long.") from error
+            # Busy or out of reach, not damaged.
             if any(each in str(error) for each in ("unable to open", "locked", "disk", "readonly")):
                 raise OutputError(f"{str(self.folder)!r} cannot be read ({error}).") from error
             raise self.damaged(error) from error
@@ -154,6 +166,7 @@ class Store:
     def within(self, seconds: float) -> Iterator[None]:
         """In it each query ends with an error when it has taken this long."""
         self._most = seconds
+        # SQLite asks now and then whether to stop.
         self.db.set_progress_handler(lambda: time.monotonic() > self._ends, _STEPS)
         try:
             yield
@@ -179,11 +192,13 @@ def writer(folder: Path) -> Iterator[Store]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"{str(folder)!r} cannot be made ({error.strerror or error}).") from error
+    # One process writes texts; others may read.
     with locked(folder, ".writing"):
         if not (folder / FILE).is_file():
             fresh = folder / f"{FILE}.new"
             for each in folder.iterdir():
-                if each.name.startswith(fresh.name):  # of a process that was killed
+                # Left by a process that was killed while it made the index.
+                if each.name.startswith(fresh.name):
                     each.unlink()
                 elif each.name != ".writing":
                     raise InputError(
@@ -192,6 +207,7 @@ def writer(folder: Path) -> Iterator[Store]:
             with closing(_connected(fresh)) as db:
                 db.executescript(_SCHEMA)
                 db.execute("INSERT INTO manifest VALUES ('version', ?)", (json.dumps(VERSION),))
+                # The journal is emptied, so that the one file is all of it, and renamed.
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 db.execute("PRAGMA journal_mode = DELETE")
             fresh.rename(folder / FILE)
@@ -210,12 +226,16 @@ def _connected(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
         beside = file.with_name(f"{file.name}-wal")
         writes = beside.exists() and beside.stat().st_size
         name = f"{file.absolute().as_uri()}?mode=ro" + ("" if writes else "&immutable=1")
-    # None: transactions begin where `writing` says. A write of another process is waited for.
+    # isolation_level None: transactions begin where `writing` says. A write of another process is waited
+    # for.
     db = sqlite3.connect(name, isolation_level=None, timeout=60, check_same_thread=False, uri=read_only)
     if not read_only:
+        # A write-ahead log: readers go on while somebody writes.
         db.execute("PRAGMA journal_mode = WAL")
+        # After a crash of the machine the last transactions may be lost, but the file is whole.
         db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA temp_store = MEMORY")
+    # What SQL lacks: regular expressions, conditions, and texts without diacritics.
     for name, function in (("regexp", fits), ("holds", holds), ("says", holds.__wrapped__), ("bare", bare)):
         db.create_function(name, -1, function, deterministic=True)
     return db

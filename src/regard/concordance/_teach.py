@@ -35,8 +35,10 @@ _C: Final = 300.0
 # many words beside those that are counted, in the shares of all senses together.
 _NEAREST, _POWER, _WORDS = 10, 1.35, 300.0
 
-_TURNS: Final = 50  # in which examples are left out
-_DRAWN: Final = 20  # of the first uses that --teach asks for
+# Above fifty examples they are left out in fifty groups.
+_TURNS: Final = 50
+# The first uses that --teach asks for are drawn at random.
+_DRAWN: Final = 20
 
 
 def learning(name: str) -> Any:
@@ -59,6 +61,7 @@ def nearest_of(vectors: Vectors) -> Any:
     """The ten uses nearest to each, without itself; None of one use."""
     if len(vectors) == 1:
         return None
+    # Fewer uses than ten: all others.
     count = min(_NEAREST, len(vectors) - 1)
     search = learning("sklearn.neighbors").NearestNeighbors(n_neighbors=count, algorithm="brute")
     return search.fit(vectors).kneighbors(return_distance=False)
@@ -81,20 +84,26 @@ def decided(probabilities: NDArray[np.float64], nearest: Any, words: Words, know
         return probabilities
     normalize = learning("sklearn.preprocessing").normalize
 
+    # The power makes averages as bold as they are right (`_POWER`).
     def averaged(p: NDArray[np.float64]) -> Any:
         return normalize((p + p[nearest].mean(1)) ** _POWER, "l1")
 
     shares = averaged(probabilities)
+    # What the user has said is certain: 1 for its sense.
     shares[[*known]] = np.eye(probabilities.shape[1])[[*known.values()]]
+    # Head and words multiply: their logarithms are added.
     both = np.log(np.maximum(probabilities, 1e-9)) + _of_words(words, shares)
+    # The largest is taken off before exp, which changes nothing after normalising.
     return averaged(normalize(np.exp(both - both.max(1, keepdims=True)), "l1"))
 
 
 def words_of(bodies: Iterable[str]) -> Words:
     """The words of texts, each once in a text, but those that stand in one text only."""
+    # Each word once in a text: repeats say little more.
     words = [sorted({fold(body[start:stop]) for start, stop in split_words(body)}) for body in bodies]
     text = np.repeat(np.arange(len(words)), [*map(len, words)])
     _, word, count = np.unique(np.concatenate(words), return_inverse=True, return_counts=True)
+    # A word of one text only says nothing about other texts.
     return text[count[word] > 1], word[count[word] > 1]
 
 
@@ -104,12 +113,17 @@ def _of_words(words: Words, shares: NDArray[np.float64]) -> NDArray[np.float64]:
     Each text is left out of the counts that speak of it.
     """
     text, word = words
+    # Every sense starts with 300 words in the shares of all senses together.
     size, prior = np.bincount(text, minlength=len(shares)), _WORDS * np.bincount(word) / max(len(word), 1)
     out = np.empty_like(shares)
     for sense, own in enumerate(shares.T):
+        # How often the word stands in texts of the sense, without the text itself.
         count = np.bincount(word, own[text])[word] - own[text] + prior[word]
+        # All words of the sense, likewise.
         total = own @ size - (own * size)[text] + _WORDS
+        # sum of log p(word | sense) over the words of each text.
         out[:, sense] = np.bincount(text, np.log(count / total), len(shares))
+    # Words of one text go together: the sum grows with sqrt(n), not n.
     return out / np.sqrt(np.maximum(size, 1))[:, None]
 
 
@@ -144,29 +158,36 @@ def taught(vectors: Vectors, words: Words, known: Mapping[int, str]) -> Taught:
     names, nearest = sorted(set(known.values())), nearest_of(vectors)
 
     def shares(rows: Mapping[int, str]) -> NDArray[np.float64]:
+        # Without two senses among the rows, all are equally likely.
         out = np.full((len(vectors), len(names)), 1.0 / len(names))
         if len(set(rows.values())) > 1:
             head = fit(vectors[[*rows]], [*rows.values()])
             kinds = head.classes_.tolist()
             own = {row: kinds.index(name) for row, name in rows.items()}
             out[:] = 0
+            # Columns of senses that the head has seen; others keep 0.
             out[:, [*map(names.index, kinds)]] = decided(head.predict_proba(vectors), nearest, words, own)
         return out
 
-    order, found = list(known), list[NDArray[np.float64]]()
+    order, answers = list(known), list[NDArray[np.float64]]()
+    # Each label in one group; up to fifty groups.
     groups = [order[at::_TURNS] for at in range(min(_TURNS, len(order)))]
     for group in groups:
         rest = {row: name for row, name in known.items() if row not in group}
-        found.append(shares(rest)[group])
-    left, truth = np.concatenate(found), [names.index(known[row]) for group in groups for row in group]
+        # The answers for what was left out, by the others.
+        answers.append(shares(rest)[group])
+    left, truth = np.concatenate(answers), [names.index(known[row]) for group in groups for row in group]
     at = np.arange(len(truth))
 
+    # Likelihood of what was left out, with a prior that keeps the power near 1.
     def likelihood(power: float) -> float:
         return float(np.log(tempered(left, power)[at, truth]).sum() - 2 * np.log(power) ** 2)
 
+    # 60 powers from 0.1 to 2, on a logarithmic scale.
     power = max(np.geomspace(0.1, 2, 60).tolist(), key=likelihood)
     right = left.argmax(1) == truth
     asked = vectors[[row for group in groups for row in group]]
+    # How many of all uses are nearest to each example: hard regions count as often as they occur.
     weights = np.bincount((vectors @ asked.T).argmax(1), minlength=len(right))
     of_all = float(weights @ right / weights.sum())
     return Taught(names, tempered(shares(known), power), float(right.mean()), of_all, power)
@@ -185,11 +206,15 @@ def next_use(vectors: Vectors, asked: Sequence[int], head: Any) -> int | None:
     """
     if len(asked) == len(vectors):
         return None
+    # Near to many: the likeness to the mean of all.
     worth = np.clip(vectors @ vectors.mean(0), 1e-6, None).astype(np.float64)
     if asked:
+        # Far from what was asked about: 1 - the likeness to the nearest of these.
         worth *= np.clip(1 - (vectors @ vectors[asked].T).max(1), 1e-6, None)
     if head is not None:
+        # Unsure: 1 - the largest probability.
         worth *= 1 - head.predict_proba(vectors).max(1)
+    # Never asked again.
     worth[asked] = -1
     return int(worth.argmax())
 
@@ -197,6 +222,7 @@ def next_use(vectors: Vectors, asked: Sequence[int], head: Any) -> int | None:
 def marked(span: Span) -> str | list[str]:
     """A use as people write it, "on the *bank*"; as three parts where its text has asterisks of its own."""
     parts = [span.text[: span.start], span.text[span.start : span.stop], span.text[span.stop :]]
+    # Asterisks in the text itself would be ambiguous.
     return parts if "*" in span.text else "*".join(parts)
 
 
@@ -214,30 +240,32 @@ def read_examples(file: Path, word: str, *, least: int = 2) -> Examples:
     except (OSError, CheckpointError) as error:
         raise InputError(f"file must be a JSON file of senses: {error}") from error
     senses = content.get("senses")
-    if not isinstance(senses, dict) or not all(isinstance(each, list) for each in senses.values()):
+    if not isinstance(senses, dict) or not all(isinstance(entry, list) for entry in senses.values()):
         raise InputError(
             f'file must have "senses", a list of examples for each name; {str(file)!r} lacks it.'
         )
+    # Without regard to case, as everywhere.
     if fold(str(content.get("word", ""))) != fold(word):
         raise InputError(f"word must be that of {str(file)!r}, {content.get('word')!r}; got {word!r}.")
-    found: Examples = {}
+    by_sense: Examples = {}
     for name, examples in senses.items():
-        for each in examples:
-            if isinstance(each, list) and len(each) == 3 and all(isinstance(part, str) for part in each):
-                span = Span("".join(each), len(each[0]), len(each[0]) + len(each[1]))
-            elif isinstance(each, str):
-                span = span_of(each, None)
+        for entry in examples:
+            # Three parts: before, the word, after.
+            if isinstance(entry, list) and len(entry) == 3 and all(isinstance(part, str) for part in entry):
+                span = Span("".join(entry), len(entry[0]), len(entry[0]) + len(entry[1]))
+            elif isinstance(entry, str):
+                span = span_of(entry, None)
             else:
                 raise InputError(
-                    f'an example must be a text with its word marked, "on the *bank*"; got {each!r}.'
+                    f'an example must be a text with its word marked, "on the *bank*"; got {entry!r}.'
                 )
-            found.setdefault(name, []).append(span)
-    if len(found) < least or UNSURE in found:
+            by_sense.setdefault(name, []).append(span)
+    if len(by_sense) < least or UNSURE in by_sense:
         raise InputError(
             f"file must have examples of two senses or more, none named {UNSURE!r}; {str(file)!r} has "
-            f"{', '.join(found) or 'none'}."
+            f"{', '.join(by_sense) or 'none'}."
         )
-    return found
+    return by_sense
 
 
 def head_of(embed: UsageEmbedder, examples: Examples) -> Any:
@@ -247,6 +275,7 @@ def head_of(embed: UsageEmbedder, examples: Examples) -> Any:
 
 
 def drawn_use(count: int, asked: Sequence[int]) -> int | None:
+    # By a fixed seed for each number of answers: a stopped round goes on the same.
     """A use at random of those that were not asked about; None where all have been."""
     rest = np.setdiff1d(np.arange(count), asked)
     return int(np.random.default_rng(len(asked)).choice(rest)) if len(rest) else None
@@ -268,10 +297,13 @@ def teach(
     """
     examples = read_examples(file, word, least=0) if file.exists() else {}
     said = {(span.text, span.start) for spans in examples.values() for span in spans}
+    # What the file has already is known, and not asked.
     asked = [row for row, line in enumerate(lines) if (line.place.body, line.place.start) in said]
     count = 0
     while count < most:
+        # Trained anew after each answer; with one sense there is nothing to decide.
         head = head_of(embed, examples) if len(examples) > 1 else None
+        # Drawn uses estimate how many are right; chosen ones teach most.
         draw = len(asked) < _DRAWN or len(asked) % 2 == 1
         row = drawn_use(len(vectors), asked) if draw else next_use(vectors, asked, head)
         if row is None:
@@ -288,6 +320,7 @@ def teach(
         asked.append(row)
         if answer:
             examples.setdefault(answer, []).append(span_at(line.place))
+            # Saved at once: whatever ends the process, the answers stay.
             write_examples(file, word, examples)
             count += 1
     return count

@@ -21,6 +21,7 @@ its form, and how many characters stand between it and the use before it in its 
 def packed(columns: Iterable[Sequence[int]]) -> list[bytes]:
     """The columns of a block as they are stored, in the order of `COLUMNS`."""
     kinds = zip(columns, COLUMNS.values(), strict=True)
+    # Level 1: fast, and most of the gain.
     return [zlib.compress(np.array(column, f"<{kind}").tobytes(), 1) for column, kind in kinds]
 
 
@@ -45,10 +46,13 @@ class Tokens:
             (joined["texts"].sum(), "forms"),
             (len(joined["forms"]), "gaps"),
         ]
+        # The sums of one column are the lengths of the next: a damaged file is noticed here.
         if any(count != len(joined[name]) for count, name in sums):
             raise ValueError("its blocks do not fit together")
+        # A use 0 that is none, so that numbers from 1 on index the array.
         self.forms = np.concatenate([np.zeros(1, np.uint32), joined["forms"]])
         self._gaps = joined["gaps"]
+        # Numbers begin at 1: sums of lengths, one behind the last.
         self.text_first = 1 + np.concatenate([[0], np.cumsum(joined["texts"], dtype=np.int64)])
         self.doc_text = 1 + np.concatenate([[0], np.cumsum(joined["docs"], dtype=np.int64)])
         self.doc_first = self.text_first[self.doc_text - 1]
@@ -74,6 +78,7 @@ class Tokens:
 
     def text_of(self, uses: Numbers) -> Numbers:
         """The texts that uses are in."""
+        # text_first[i] is the first use of text i + 1: the search gives the number itself.
         return np.searchsorted(self.text_first, uses, side="right")
 
     def doc_of(self, uses: Numbers) -> Numbers:
@@ -88,12 +93,16 @@ class Tokens:
         """All uses in some texts (in order, each once), and the code points where they begin and end."""
         first, count = self.text_first[texts - 1], self.text_first[texts] - self.text_first[texts - 1]
         ends = np.cumsum(count)
+        # Runs of numbers, one for each text, without a loop: counted on from each run's first.
         uses = np.arange(int(count.sum())) + np.repeat(first - ends + count, count)
+        # Lengths of forms are asked of the database, each form once.
         forms, kind = np.unique(self.forms[uses], return_inverse=True)
         query = "SELECT form FROM json_each(?) w JOIN form f ON f.id = w.value ORDER BY w.key"
         size = np.array([len(form) for (form,) in self._query(query, [json.dumps(forms.tolist())])])
         length: Any = size[kind] if len(size) else np.zeros(0, np.int64)
+        # Gaps and words laid end to end: their running sum is where each use ends.
         run = np.concatenate([[0], np.cumsum(self._gaps[uses - 1] + length)])
+        # Counted anew from the start of each text.
         stops = run[1:] - np.repeat(run[ends - count], count)
         return uses, stops - length, stops
 
@@ -102,5 +111,6 @@ class Tokens:
         found = np.ones(len(self.forms), np.bool_)
         found[0] = False
         if texts is not None:
+            # Texts to uses: each text's flag as often as it has uses.
             found[1:] = np.repeat(texts[1:], np.diff(self.text_first))
         return found if forms is None else found & forms[self.forms]

@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 from regard.concordance._meaning import Calibration, nearness, voted
 from regard.concordance._store import Store, writer
 from regard.concordance._teach import learning
-from regard.concordance._vectors import Progress, Span, UsageEmbedder, by_text, span_in, summed
+from regard.concordance._vectors import Span, UsageEmbedder, by_text, span_in, summed
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.files import read_object
+from regard.core.progress import OnProgress
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from regard.models import Loaded
 
-_PAIRS_A_WORD: Final = 2000  # of each answer, where uses have senses
+# So many pairs of each answer, for a word whose uses have senses.
+_PAIRS_A_WORD: Final = 2000
 _FOLDS: Final = 10
 _MOST_LAYERS: Final = 4
 _TEXTS_AT_ONCE: Final = 256
@@ -58,6 +60,7 @@ def read_judged(path: Path) -> Judged:
         if path.name.endswith(".data.txt"):
             gold = path.with_name(path.name.replace(".data.txt", ".gold.txt")).read_text("utf-8").split()
             for line, answer in zip(lines, gold, strict=True):
+                # Word in Context: the word, its part of speech, places "2-5", and the two sentences.
                 word, _, places, *sentences = line.split("\t")
                 for place, sentence in zip(places.split("-"), sentences, strict=True):
                     spans.append(span_in(sentence.split(" "), int(place)))
@@ -65,12 +68,14 @@ def read_judged(path: Path) -> Judged:
                 same.append({"T": True, "F": False}[answer])
         else:
             for row in map(json.loads, filter(str.strip, lines)):
+                # A line is a use with its sense, or a pair with an answer.
                 uses = [row] if "sense" in row else [row["first"], row["second"]]
                 spans += map(_use, uses)
                 words += [str(row["word"])] * len(uses)
                 if "sense" in row:
                     senses.append(str(row["sense"]))
                 else:
+                    # Anything but true and false is an error.
                     same.append({True: True, False: False}[row["same"]])
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise InputError(
@@ -79,12 +84,13 @@ def read_judged(path: Path) -> Judged:
         ) from error
     if senses and same:
         raise InputError(f"data must be of pairs or of senses; {str(path)!r} has both.")
-    of = np.array(words, object)
-    pairs = np.arange(len(spans)).reshape(-1, 2) if same else drawn_pairs(of, np.array(senses, object))
+    word_of = np.array(words, object)
+    # Pairs as they come, or drawn from uses with senses.
+    pairs = np.arange(len(spans)).reshape(-1, 2) if same else drawn_pairs(word_of, np.array(senses, object))
     answers = np.array(same or [senses[a] == senses[b] for a, b in pairs], bool)
     if not answers.any() or answers.all():
         raise InputError(f"data must have pairs of one sense and pairs of two; {str(path)!r} has one kind.")
-    return Judged(path.name, spans, of, pairs, answers, senses)
+    return Judged(path.name, spans, word_of, pairs, answers, senses)
 
 
 def _use(row: Any) -> Span:
@@ -97,23 +103,27 @@ def _use(row: Any) -> Span:
 
 def drawn_pairs(words: NDArray[Any], senses: NDArray[Any]) -> NDArray[np.int64]:
     """Pairs of uses: for each word as many with one sense as with two."""
-    draw, found = np.random.default_rng(0), [np.zeros((0, 2), np.int64)]
+    draw, drawn = np.random.default_rng(0), [np.zeros((0, 2), np.int64)]
     for word in sorted(set(words)):
         own = np.flatnonzero(words == word)
+        # More than needed, since pairs of a use with itself and doubles fall away.
         pairs = own[draw.integers(0, len(own), (20 * _PAIRS_A_WORD, 2))]
+        # Sorted within a pair: (a, b) and (b, a) are one.
         pairs = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
         draw.shuffle(pairs)
         alike = senses[pairs[:, 0]] == senses[pairs[:, 1]]
+        # As many of one sense as of two: then 1/2 is chance.
         most = min(alike.sum(), (~alike).sum(), _PAIRS_A_WORD)
-        found += [pairs[alike][:most], pairs[~alike][:most]]
-    return np.concatenate(found)
+        drawn += [pairs[alike][:most], pairs[~alike][:most]]
+    return np.concatenate(drawn)
 
 
 def fit(
     cosines: NDArray[Any], same: NDArray[np.bool_], weights: NDArray[Any] | None = None
 ) -> tuple[float, float]:
     """Slope and intercept of a `Calibration`, of the greatest likelihood."""
-    # A pair of each kind beside them and a penalty, both of next to no weight: they end a perfect separation.
+    # A pair of each kind beside them, and a penalty, both of next to no weight: they end a perfect
+    # separation.
     x, y = np.append(nearness(cosines), [0.0, 0.0]), np.append(same, [False, True])
     model = learning("sklearn.linear_model").LogisticRegression(C=1e3, tol=1e-9)
     model.fit(x[:, None], y, np.append(np.ones(len(same)) if weights is None else weights, [1e-3, 1e-3]))
@@ -122,6 +132,7 @@ def fit(
 
 def unseen(cosines: NDArray[Any], same: NDArray[np.bool_], words: NDArray[Any]) -> NDArray[np.float64]:
     """The probability of each pair, by a fit on the pairs of other words; of one word, of other pairs."""
+    # Whole words are held out together; of a single word, pairs are.
     groups = words.astype(str) if len(set(words)) > 1 else np.arange(len(words))
     folds = learning("sklearn.model_selection").GroupKFold(min(_FOLDS, len(set(groups))))
     out = np.empty(len(cosines))
@@ -135,7 +146,9 @@ def calibration_error(probability: NDArray[Any], same: NDArray[np.bool_], bins: 
 
     Source: Naeini, Cooper and Hauskrecht 2015, "Obtaining well calibrated probabilities", with equal widths.
     """
+    # Bins of equal width; 1 belongs to the last.
     at = np.minimum((probability * bins).astype(int), bins - 1)
+    # Sums of p - answer of each bin are n_b times the difference of their means.
     return float(np.abs(np.bincount(at, probability - same, bins)).sum() / len(same))
 
 
@@ -169,7 +182,7 @@ class Tuning(Displayable):
             yield "By one set. Its best layers may not be those of other words: give several kinds."
 
 
-def tune_layers(model: Any, judged: Judged | Sequence[Judged], *, progress: Progress = None) -> Tuning:
+def tune_layers(model: Any, judged: Judged | Sequence[Judged], *, progress: OnProgress = None) -> Tuning:
     """Score the layers of a model, and means of up to four neighbouring ones, on sets of judged uses.
 
     The best has the least mean rank over the sets. In one with senses the first has most uses with the sense
@@ -198,21 +211,26 @@ def tune_layers(model: Any, judged: Judged | Sequence[Judged], *, progress: Prog
     depth = loaded.network.depth(next(iter(loaded.network.prefixes)))
     sets = [judged] if isinstance(judged, Judged) else list(judged)
     vectors = [layers_of(loaded, each.spans, list(range(1, depth + 1)), progress) for each in sets]
+    # (a, b): layers a + 1 to b, of one to four neighbours.
     runs = [(a, a + size) for size in range(1, _MOST_LAYERS + 1) for a in range(depth - size + 1)]
     scores, fits = [], []
     for a, b in runs:
+        # The layers of a run, averaged: (uses, d).
         means = [of[:, a:b].astype(np.float32).mean(1) for of in vectors]
         found = [_scores(each, mean) for each, mean in zip(sets, means, strict=True)]
         scores.append([of for of, _ in found])
+        # Each set weighs as much as another, however many pairs it has.
         weights = np.concatenate([np.full(len(each.same), 1e3 / len(each.same)) for each in sets])
         same = np.concatenate([each.same for each in sets])
         fits.append(fit(np.concatenate([of for _, of in found]), same, weights))
     ranks = np.zeros(len(runs))
+    # Ranks, not numbers, are averaged: sets differ in difficulty.
     for at in range(len(sets)):
         keys = [(-(row[at]["neighbours"] or 0), row[at]["log_loss"]) for row in scores]
         ranks += [1 + sum(other < key for other in keys) for key in keys]
     rows = []
     for (a, b), of, (slope, intercept), rank in zip(runs, scores, fits, ranks / len(sets), strict=True):
+        # Layer 0 are the embeddings, so the run's layers begin at a + 1.
         row: dict[str, Any] = {"layers": list(range(a + 1, b + 1)), "rank": float(rank)}
         for name in of[0]:
             known = [each[name] for each in of if each[name] is not None]
@@ -241,7 +259,7 @@ def _scores(judged: Judged, vectors: NDArray[Any]) -> tuple[dict[str, Any], NDAr
 
 
 def layers_of(
-    loaded: "Loaded", spans: Sequence[Span], layers: Sequence[int], progress: Progress = None
+    loaded: "Loaded", spans: Sequence[Span], layers: Sequence[int], progress: OnProgress = None
 ) -> NDArray[np.float16]:
     """The vectors of uses at several layers: (uses, layers, d), the mean of whose lengths is 1."""
     from regard.embedding import Embedder, Request
@@ -250,6 +268,7 @@ def layers_of(
     parts = []
     for at in range(0, len(spans), _TEXTS_AT_ONCE):
         here = spans[at : at + _TEXTS_AT_ONCE]
+        # One factor for all layers of a use, so that the mean of layers keeps their proportions.
         found = summed(embedder, *by_text(here))
         lengths = np.linalg.norm(found.astype(float), axis=2).mean(1)
         found /= np.maximum(lengths, np.finfo(float).tiny)[:, None, None]
@@ -265,6 +284,7 @@ def left_out(vectors: NDArray[Any], words: NDArray[Any], senses: Sequence[str], 
     for word in set(words):
         own = np.flatnonzero(words == word)
         likeness = vectors[own] @ vectors[own].T
+        # -2 is below every cosine: no use is its own neighbour.
         np.fill_diagonal(likeness, -2)
         found = np.array(voted(likeness, names[own].tolist(), count), object)
         right += int(np.count_nonzero(found == names[own]))
@@ -281,12 +301,13 @@ def use_settings(folder: Path, settings: Path | dict[str, Any] | None) -> None:
     Raises:
         InputError: no such file or index, or the index has vectors.
     """
-    given = read_object(settings) if isinstance(settings, Path) else settings
-    if given is not None and not {"meaning", "calibration"} <= given.keys():
+    tuned = read_object(settings) if isinstance(settings, Path) else settings
+    if tuned is not None and not {"meaning", "calibration"} <= tuned.keys():
         raise InputError(f"settings must be a file that `regard tune-layer -o` wrote; got {settings!r}.")
+    # Checked before the lock, for a message about the index rather than the lock.
     Store(folder).check_finished()
     with writer(folder) as store, store.writing():
         if store.one("SELECT 1 FROM vector LIMIT 1"):
             raise InputError(f"settings must come before the first vector; {str(folder)!r} has some.")
-        if given is not None:
-            store.note(meaning=given["meaning"], calibration=given["calibration"])
+        if tuned is not None:
+            store.note(meaning=tuned["meaning"], calibration=tuned["calibration"])

@@ -27,6 +27,7 @@ _FORMS: Final = (
     rf"((?P<d>\d{{1,2}})(st|nd|rd|th|\.)? )?{_NAME},? (?P<y>\d{{4}})",
     rf"{_NAME} (?P<d>\d{{1,2}})(st|nd|rd|th)?,? (?P<y>\d{{4}})",
 )
+# Three numbers with the year last: only where the order is said.
 _ORDERED: Final = {
     "dmy": r"(?P<d>\d{1,2})([-/.])(?P<m>\d{1,2})\2(?P<y>\d{4})",
     "mdy": r"(?P<m>\d{1,2})([-/.])(?P<d>\d{1,2})\2(?P<y>\d{4})",
@@ -47,13 +48,16 @@ def iso_date(text: str, order: str | None = None) -> str | None:
     for form in (*_FORMS, *([_ORDERED[order]] if order else [])):
         if (found := regex.fullmatch(form, " ".join(text.split()))) is None:
             continue
+        # The first form that fits and is a date.
         parts = found.groupdict()
         named = _MONTHS.index(parts["name"].lower()) + 1 if parts.get("name") else None
         year, month, day = int(parts["y"]), named or parts.get("m"), parts.get("d")
         try:
+            # Raises for a 13th month or a 31st of February.
             date(year, int(month or 1), int(day or 1))
         except ValueError:
             continue
+        # As exact as it was given: year, month or day.
         return "-".join([f"{year:04d}", *(f"{int(each):02d}" for each in (month, day) if each)])
     return None
 
@@ -61,6 +65,7 @@ def iso_date(text: str, order: str | None = None) -> str | None:
 def number(text: Any) -> float | None:
     """A number that a text is; None of another text."""
     try:
+        # Python takes "1_000" for a number; nobody else does.
         return float(text) if "_" not in str(text) else None
     except ValueError:
         return None
@@ -81,10 +86,12 @@ def holds(value: Any, kind: str | None, sign: str, wanted: str) -> bool:
 
     What has no value fits none but != and !~.
     """
+    # What has no value fits a negation.
     if sign[0] == "!":
         return not holds(value, kind, "=" if sign == "!=" else "~", wanted)
     if value is None:
         return False
+    # Lists of a corpus: one of the values is enough.
     if kind == "array":
         return any(
             holds(each, None, sign, wanted) for each in json.loads(value) if not isinstance(each, list | dict)
@@ -92,8 +99,10 @@ def holds(value: Any, kind: str | None, sign: str, wanted: str) -> bool:
     if sign == "~":
         return fits(wanted, value)
     compare, asked = _ORDERINGS[sign], number(wanted)
-    if kind == "date":  # all days of a month are within it, as all of a year are within the year
+    if kind == "date":
+        # By the beginning: all days of a month are within it, as all of a year are within the year.
         return bool(compare(value[: len(wanted)], wanted))
+    # A text is compared as a text unless an order between numbers is asked.
     if isinstance(value, str) and (sign == "=" or asked is None):
         return bool(compare(value, wanted))
     own = number(value)
@@ -105,6 +114,7 @@ def fits(pattern: str, value: object) -> bool:
     return value is not None and regex.search(pattern, str(value), timeout=PATIENCE) is not None
 
 
+# Letters that NFKD does not take apart.
 _PLAIN: Final = str.maketrans("łŁøØđĐħĦıŧŦ", "lLoOdDhHitT") | str.maketrans(
     {"æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE"}
 )
@@ -117,4 +127,5 @@ def bare(text: str) -> str:
     ('cafe', 'Lukasz', 'width')
     """
     apart = unicodedata.normalize("NFKD", text).translate(_PLAIN)
+    # Mn: marks without a width of their own.
     return "".join(each for each in apart if unicodedata.category(each) != "Mn")

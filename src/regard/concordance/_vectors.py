@@ -1,6 +1,6 @@
 """A vector for each use: computed when it is asked for, and kept."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from regard.concordance._store import Store, numbers
 from regard.concordance._uses import Found, Place, bodies, places, single
 from regard.core.errors import InputError
+from regard.core.progress import OnProgress
 
 if TYPE_CHECKING:
     from regard.embedding import Embedder
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 Uses = NDArray[np.int64]
 Vectors = NDArray[np.float32]  # (uses, d), each of length 1
 
-Progress = Callable[[int, int], object] | None  # called with (done, total)
 
 _TEXTS_AT_ONCE: Final = 256
 _USES_AT_ONCE: Final = 16_384
@@ -43,6 +43,7 @@ def span_at(place: Place) -> Span:
 
 def span_in(words: Sequence[str], index: int) -> Span:
     """One of the words of a sentence."""
+    # Words with one blank between them; the index counts those before.
     start = len(" ".join(words[:index])) + (index > 0)
     return Span(" ".join(words), start, start + len(words[index]))
 
@@ -53,6 +54,7 @@ class UsageEmbedder:
     def __init__(self, loaded: "Loaded", layers: Sequence[int] | None = None) -> None:
         from regard.embedding import Embedder, Mix, Request
 
+        # The last layer, unless others are named.
         depth = loaded.network.depth(next(iter(loaded.network.prefixes)))
         chosen = (depth,) if layers is None else tuple(layers)
         self.layers = Request(level="token", layer=Mix(chosen)).layers(depth)
@@ -70,14 +72,14 @@ class UsageEmbedder:
 
     def __call__(self, spans: Sequence[Span]) -> Vectors:
         """The vectors of words in their texts; InputError where the tokenizer leaves nothing of one."""
-        vectors = self.of(*by_text(spans))
+        vectors = self.vectors_at(*by_text(spans))
         if len(empty := np.flatnonzero(~vectors.any(axis=1))):
             span = spans[empty[0]]
             word = span.text[span.start : span.stop]
             raise InputError(f"word must leave a token; the tokenizer drops all of {word!r}.")
         return vectors
 
-    def of(self, texts: Sequence[str], at: NDArray[np.int64]) -> Vectors:
+    def vectors_at(self, texts: Sequence[str], at: NDArray[np.int64]) -> Vectors:
         """One vector a row of `at`, (text, start, stop); zeros where the tokenizer drops the word."""
         out = summed(self._embedder, texts, at)
         # In float64: of float32 the squares may be infinite, or nothing.
@@ -93,20 +95,22 @@ def by_text(spans: Sequence[Span]) -> tuple[list[str], NDArray[np.int64]]:
 
 
 def summed(embedder: "Embedder", texts: Sequence[str], at: NDArray[np.int64]) -> Vectors:
-    """The sum of the vectors of the pieces of words (uses, [layers,] d); `at` is as of `UsageEmbedder.of`."""
+    """The sum of the vectors of the pieces of words (uses, [layers,] d); `at` as in `vectors_at`."""
     try:
-        found = embedder.spans(texts)
+        pieces = embedder.spans(texts)
+    # One text that leaves no token: it gets a letter that does, which is in no span.
     except InputError:  # of one that leaves no token the embedder says so, and embeds none
-        found = embedder.spans([text if _leaves_token(embedder, text) else f"{text} a" for text in texts])
+        pieces = embedder.spans([text if _leaves_token(embedder, text) else f"{text} a" for text in texts])
     # Pieces and words on one line, text after text: those of a word are neighbours there.
     longest = 3 + max(map(len, texts), default=0)
-    begins, ends = (found.rows * longest + column for column in found.spans.T)
+    begins, ends = (pieces.rows * longest + column for column in pieces.spans.T)
     first = np.searchsorted(ends, at[:, 0] * longest + at[:, 1], side="right")
     counts = np.maximum(np.searchsorted(begins, at[:, 0] * longest + at[:, 2]) - first, 0)
-    out = np.zeros((len(at), *found.vectors.shape[1:]), np.float32)
-    for piece in range(int(counts.max(initial=0))):  # most words are one piece
+    out = np.zeros((len(at), *pieces.vectors.shape[1:]), np.float32)
+    # Most words are one piece: the loop runs as often as the longest has pieces.
+    for piece in range(int(counts.max(initial=0))):
         longer = np.flatnonzero(counts > piece)
-        out[longer] += found.vectors[first[longer] + piece]
+        out[longer] += pieces.vectors[first[longer] + piece]
     return out
 
 
@@ -151,10 +155,12 @@ class VectorCache:
         self._store, self.embed = store, embed
         about = embed.about()
         earlier = store.manifest.get("meaning")
+        # The first vectors decide which model and layers an index has.
         if earlier is None:
             if not store.read_only:
                 with store.writing():
                     store.note(meaning=about)
+        # Another model's vectors would be compared with these in silence.
         elif differing := [name for name in ("mark", "layers") if about[name] != earlier.get(name)]:
             name = "model" if "mark" in differing else "layers"
             raise InputError(
@@ -162,30 +168,33 @@ class VectorCache:
                 "Make a new index."
             )
 
-    def of(self, found: Found, progress: Progress = None) -> Vectors:
+    def vectors_of(self, found: Found, progress: OnProgress = None) -> Vectors:
         """The vectors of uses, in their order; 0 where the tokenizer leaves nothing of one."""
         if not len(found.uses):
             return np.zeros((0, 1), np.float32)
         known = self._known(found)
+        # Only what is missing is computed, some texts at a time, each batch kept.
         missing = [use for use in found.uses.tolist() if use not in known]
         for at in range(0, len(missing), _TEXTS_AT_ONCE):
             part = found.at(np.isin(found.uses, missing[at : at + _TEXTS_AT_ONCE]))
-            vectors = self.embed.of(*by_text([span_at(each) for each in places(self._store, part)]))
+            vectors = self.embed.vectors_at(*by_text([span_at(each) for each in places(self._store, part)]))
             if not self._store.read_only:
                 with self._store.writing():
                     self._keep(part, vectors)
+            # As they would be read: float16, so that a first and a second look give the same.
             kept = map(np.ndarray.tobytes, vectors.astype(np.float16))
             known |= zip(part.uses.tolist(), kept, strict=True)
             if progress is not None:
                 progress(at + len(vectors), len(missing))
         blobs = [known[use] for use in found.uses.tolist()]
+        # Two bytes a number.
         if {*map(len, blobs)} != {2 * self.embed.width}:
             raise self._store.damaged("a vector has another length")
         return np.frombuffer(b"".join(blobs), np.float16).reshape(len(blobs), -1).astype(np.float32)
 
-    def there(self, found: Found, progress: Progress = None) -> tuple[Found, Vectors, str]:
+    def with_vectors(self, found: Found, progress: OnProgress = None) -> tuple[Found, Vectors, str]:
         """The uses that have a vector, these, and what is to be said of the others."""
-        vectors = self.of(found, progress)
+        vectors = self.vectors_of(found, progress)
         has: NDArray[np.bool_] = np.any(vectors, axis=1)
         if not has.any():
             raise InputError("word must leave a token somewhere; the tokenizer drops it in all its texts.")
@@ -196,6 +205,7 @@ class VectorCache:
     def _known(self, found: Found) -> dict[int, bytes]:
         query = "SELECT use, v FROM json_each(?) w CROSS JOIN vector ON use = w.value AND size = ?"
         known: dict[int, bytes] = {}
+        # By size: phrases have their own vectors.
         for size in np.unique(found.sizes).tolist():
             known |= self._store.rows(query, [numbers(found.uses[found.sizes == size]), size])
         return known
@@ -203,16 +213,19 @@ class VectorCache:
     def _keep(self, found: Found, vectors: Vectors) -> None:
         blobs = map(np.ndarray.tobytes, vectors.astype(np.float16))
         rows = zip(found.uses.tolist(), found.sizes.tolist(), blobs, strict=True)
+        # IGNORE: another process may have computed the same vector.
         self._store.db.executemany("INSERT OR IGNORE INTO vector VALUES (?, ?, ?)", rows)
 
-    def all(self, progress: Progress = None) -> None:
+    def all(self, progress: OnProgress = None) -> None:
         """Compute the vectors of all words, a transaction at a time; goes on where it was stopped."""
         total = len(self._store.tokens)
+        # One thread computes the next block while this one writes the last.
         with ThreadPoolExecutor(1) as beside:  # a block is written while the next is computed
             before: tuple[Uses, int, Future[Vectors]] | None = None
             for block in chain(self._blocks(total), [None]):
-                now = None if block is None else (*block[:2], beside.submit(self.embed.of, *block[2:]))
+                now = block and (*block[:2], beside.submit(self.embed.vectors_at, *block[2:]))
                 if before is not None:
+                    # A block behind: what was begun in the last round.
                     uses, last, vectors = before
                     made = vectors.result()
                     with self._store.writing():
@@ -224,20 +237,26 @@ class VectorCache:
 
     def _blocks(self, total: int) -> Iterator[tuple[Uses, int, list[str], NDArray[np.int64]]]:
         """Uses, the last number that they reach to, their texts, and where they are in them."""
+        # Up to this use everything is embedded.
         tokens, last = self._store.tokens, self._store.manifest.get("embedded", 0)
         while last < total:
+            # The text in which the next use stands.
             begin = int(tokens.text_of(np.array([last + 1]))[0])
             # So many uses, in whole texts; one text at least.
             end = int(tokens.text_of(np.array([min(last + _USES_AT_ONCE, total)]))[0])
+            # Whole texts: the last one goes to the next block where it would be too many.
             if tokens.text_first[end] - 1 > last + _USES_AT_ONCE and end > begin:
                 end -= 1
             texts = np.arange(begin, end + 1)
+            # Texts without uses are left out.
             texts = texts[tokens.text_first[texts] > tokens.text_first[texts - 1]]
             uses, starts, stops = tokens.spans(texts)
             last = int(uses[-1])
             read = bodies(self._store, [(text, text) for text in texts.tolist()])
             of_use = np.searchsorted(texts, tokens.text_of(uses))
+            # Texts are read with what stands around them: places move by that.
             shift = np.array([read[text, text][0] for text in texts.tolist()])[of_use]
             words = tokens.is_word[tokens.forms[uses]]
             at = np.stack([of_use, starts + shift, stops + shift], axis=1)
+            # Marks get no vector.
             yield uses[words], last, [read[text, text][1] for text in texts.tolist()], at[words]

@@ -14,6 +14,7 @@ from regard.core.errors import InputError
 
 _SIGNS: Final = "!=|>=|<=|!~|=|>|<|~"
 _CONDITION: Final = regex.compile(rf"\s*([^=!<>~@]+?)\s*({_SIGNS})\s*(.*)", regex.DOTALL)
+# "a=1 AND b=2" was meant as two conditions.
 _SEVERAL: Final = regex.compile(rf"\s(AND|OR|&&|\|\|)\s+[\w. ]+?\s*({_SIGNS})", regex.IGNORECASE)
 
 OF_USE: Final = {"form": "form", "lemma": "lemma", "pos": "pos", "text": "body"}
@@ -21,6 +22,7 @@ OF_USE: Final = {"form": "form", "lemma": "lemma", "pos": "pos", "text": "body"}
 
 _DATED: Final = {
     "date": "d.date",
+    # NULL where the date is a year alone: it has no month.
     "month": "substr(d.date, 1, nullif(7, 7 * (length(d.date) < 7)))",
     "year": "substr(d.date, 1, 4)",
     "decade": "substr(d.date, 1, 3) || '0s'",
@@ -36,18 +38,18 @@ _LACKING: Final = {
 
 def plain(store: Store, where: Sequence[str]) -> list[str]:
     """Conditions with those of saved subcorpora in the place of their names."""
-    found = list[str]()
-    for each in where:
-        if not each.startswith("@"):
-            found.append(each)
+    conditions = list[str]()
+    for condition in where:
+        if not condition.startswith("@"):
+            conditions.append(condition)
             continue
-        saved = store.one("SELECT conditions FROM subcorpus WHERE name = ?", [each[1:]])
+        saved = store.one("SELECT conditions FROM subcorpus WHERE name = ?", [condition[1:]])
         if saved is None:
             names = [f"@{name}" for (name,) in store.rows("SELECT name FROM subcorpus ORDER BY name")]
             known = f"one of {', '.join(names)}" if names else "saved before"
-            raise InputError(f"where must name a subcorpus that is {known}; got {each!r}.")
-        found += json.loads(saved)
-    return found
+            raise InputError(f"where must name a subcorpus that is {known}; got {condition!r}.")
+        conditions += json.loads(saved)
+    return conditions
 
 
 def save_subcorpus(store: Store, name: str, where: Sequence[str]) -> None:
@@ -62,7 +64,7 @@ def save_subcorpus(store: Store, name: str, where: Sequence[str]) -> None:
 
 def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
     """Conditions as name, sign and value, each of which means something."""
-    found = []
+    read = []
     for each in plain(store, where):
         parts = _CONDITION.fullmatch(each)
         if parts is None:
@@ -70,6 +72,7 @@ def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
         name, sign, value = parts.groups()
         column = column_of(store, name, "where")
         lacking = _LACKING.get(column)
+        # A condition on what the index does not have at all would fit nothing in silence.
         if lacking is not None and not store.one(lacking[0]):
             raise InputError(f"where must not ask for {name}: the index has no {lacking[1]}; got {each!r}.")
         if sign in ("~", "!~"):
@@ -77,34 +80,38 @@ def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
         elif value.startswith("="):
             raise InputError(f"where must have one = between NAME and VALUE; got {each!r}.")
         elif joined := _SEVERAL.search(value):
+            # OR has a way to be said; AND is the same condition given again.
             either = joined[1].upper() in ("OR", "||")
             way = "one of several values is NAME~^(A|B)$" if either else "all that are given hold"
             raise InputError(f"where must be one condition, and may be given again: {way}; got {each!r}.")
         elif name in _DATED and column == _DATED[name]:
             value = _begins(name, value, each)
         elif sign not in ("=", "!=") and name not in OF_USE:
+            # Numbers are compared with numbers: "10" would be before "9" as a word.
             query = f"SELECT DISTINCT {column} FROM doc d LIMIT 1000"
             are = any(number(own) is not None for (own,) in store.rows(query) if own is not None)
             if are != (number(value) is not None):
                 what = "a number, as its values are" if are else "a word: it has no numbers"
                 raise InputError(f"where must compare {name} with {what}; got {each!r}.")
-        found.append((name, sign, value))
-    return found
+        read.append((name, sign, value))
+    return read
 
 
 def _begins(name: str, value: str, condition: str) -> str:
     """What the dates begin with that a condition is about."""
     if name == "decade":
+        # "1990s" or "1990": the first three digits.
         decade = regex.fullmatch(r"(\d{2,3})0s?", value.strip())
-        found = decade and decade[1].zfill(3)
+        begin = decade and decade[1].zfill(3)
     else:
-        found = iso_date(value)
-    if found is None or (name, len(found)) in (("year", 7), ("year", 10), ("month", 10)):
+        begin = iso_date(value)
+    # A year is not compared with a day.
+    if begin is None or (name, len(begin)) in (("year", 7), ("year", 10), ("month", 10)):
         wanted = {"decade": "1990", "year": "1999", "month": "1999-12"}.get(
             name, "1999, 1999-12 or 1999-12-31"
         )
         raise InputError(f"where must compare {name} with one such as {wanted}; got {condition!r}.")
-    return str(found)
+    return str(begin)
 
 
 def of_documents(store: Store, where: Sequence[str]) -> tuple[str, list[Any]]:
@@ -114,6 +121,7 @@ def of_documents(store: Store, where: Sequence[str]) -> tuple[str, list[Any]]:
         if name in OF_USE:
             continue
         column = column_of(store, name, "where")
+        # Dates are compared by their beginning (`holds`).
         kind = "'date'" if column in _DATED.values() else "NULL"
         if column.startswith("CASE"):
             kind = f"json_type(d.meta, {_path(name)})"
@@ -130,18 +138,22 @@ def limits(store: Store, where: Sequence[str], *, of_use: bool = True) -> tuple[
     tokens, read = store.tokens, [each for each in _read(store, where) if of_use or each[0] not in OF_USE]
     texts: Mask | None = None
     forms: Mask | None = None
+    # Conditions on documents in SQL, spread over their texts.
     if any(name not in OF_USE for name, *_ in read):
         condition, values = of_documents(store, where)
         docs = np.zeros(len(tokens.doc_text), np.bool_)
         docs[[id for (id,) in store.rows(f"SELECT id FROM doc d WHERE {condition}", values)]] = True
         texts = np.append(False, np.repeat(docs[1:], np.diff(tokens.doc_text)))
     for name, sign, value in read:
+        # Conditions on the text itself.
         if name == "text":
             own = np.zeros(len(tokens.text_first), np.bool_)
             rows = store.rows("SELECT id FROM text WHERE says(body, NULL, ?, ?)", [sign, value])
             own[[id for (id,) in rows]] = True
             texts = own if texts is None else texts & own
         elif name in OF_USE:
+            # Negations are taken of the whole mask: a form fits "!=" where neither it nor a word within
+            # fits "=".
             positive = sign.replace("!=", "=").removeprefix("!")
             column = "word" if name == "form" else name
             query = (
@@ -157,9 +169,11 @@ def limits(store: Store, where: Sequence[str], *, of_use: bool = True) -> tuple[
 def column_of(store: Store, name: str, argument: str) -> str:
     """The SQL of what a name stands for: a field of the corpus, or what every use has."""
     field = name.removeprefix("meta.")
+    # A field of the corpus goes before the names that regard has, but for a few.
     if field in store.manifest.get("fields", []) and name not in (*_OWN, *OF_USE, "date"):
         path = _path(name)
         return (
+            # SQLite has 1 and 0 for true and false: they are put back into words.
             f"CASE json_type(d.meta, {path}) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' "
             f"ELSE json_extract(d.meta, {path}) END"
         )

@@ -2,7 +2,11 @@
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Self
+
+OnProgress = Callable[[int, int], object] | None
+"""What long work calls with (done, total), now and then; None for nothing."""
 
 
 class Bar:

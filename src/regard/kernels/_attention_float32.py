@@ -80,7 +80,7 @@ def _transposed_keys(module: Any, target: Target, head_dim: int) -> Any:
     # rows.
     lanes, floats = target.lanes, vector(F32, target.lanes)
     function, b = internal(module, "transpose", PTR, I64, I64, I64, PTR)
-    keys, step, length, padded, made = function.args
+    keys, step, length, padded, columns = function.args
     last = b.sub(length, whole(1))
     with (
         loop(b, whole(0), padded, whole(lanes)) as first,
@@ -93,7 +93,7 @@ def _transposed_keys(module: Any, target: Target, head_dim: int) -> Any:
             key = b.select(b.icmp_signed("<", key, last), key, last)
             rows.append(load(b, place(b, keys, b.mul(key, step), F32), entry, floats))
         for number, row in enumerate(transposed(b, rows)):
-            store(b, row, made, b.add(b.mul(b.add(entry, whole(number)), padded), first))
+            store(b, row, columns, b.add(b.mul(b.add(entry, whole(number)), padded), first))
     b.ret_void()
     return function
 
@@ -127,12 +127,12 @@ def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
                     own = spread(b, load(b, row, entry, F32), floats)
                     for column in columns:
                         added.append(fma(module, b, own, column, sums[len(added)]))
-            made = iter(added)
+            results = iter(added)
             # Behind the last key stands -inf, whose weight is 0.
             for place_of, most in zip(of_row, before, strict=True):
                 for each in keys_of:
                     left = spread(b, b.trunc(b.sub(length, each), I32), numbers.type)
-                    score = b.select(b.icmp_signed("<", numbers, left), next(made), nothing)
+                    score = b.select(b.icmp_signed("<", numbers, left), next(results), nothing)
                     store(b, score, place_of, each)
                     most = larger(b, most, score)
                 out_highest.append(most)
@@ -166,10 +166,10 @@ def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
                 weight = spread(b, load(b, place_of, key, F32), floats)
                 for column in columns:
                     added.append(fma(module, b, weight, column, sums[len(added)]))
-        made = iter(added)
+        results = iter(added)
         for row, share in enumerate(shares):
             for part in parts:
-                context = b.fmul(next(made), share)
+                context = b.fmul(next(results), share)
                 store(b, context, out, b.add(b.mul(whole(row), width), whole(part)))
     b.ret_void()
     return function

@@ -152,10 +152,10 @@ def _prepared(module: Any, target: Target, head_dim: int) -> Any:
     per_value = [b.fdiv(filled(floats, float(_VALUE)), each) for each in most]
     # Queries, as bytes without a sign.
     with loop(b, whole(0), length, whole(1)) as token:
-        made = place(b, of_queries, b.mul(token, whole(head_dim)), I8)
+        codes_at = place(b, of_queries, b.mul(token, whole(head_dim)), I8)
         for part, own in zip(parts, entries(queries, token), strict=True):
             # The instruction takes codes without a sign: 128 stands for 0.
-            store(b, b.trunc(codes(own, per_query, 128), bytes_of), made, whole(part))
+            store(b, b.trunc(codes(own, per_query, 128), bytes_of), codes_at, whole(part))
     with loop(b, whole(0), padded, whole(lanes)) as first:
         # A panel of keys, of so many as a register has lanes.
         rows = []
@@ -171,12 +171,12 @@ def _prepared(module: Any, target: Target, head_dim: int) -> Any:
         # An odd number of tokens: behind the last value stands 0.
         is_last = b.icmp_signed("==", first, last)
         pair = entries(values, first), entries(values, b.select(is_last, last, b.add(first, whole(1))))
-        made = place(b, of_values, b.mul(first, whole(head_dim)), I16)
+        codes_at = place(b, of_values, b.mul(first, whole(head_dim)), I16)
         for part, one, other, per_one in zip(parts, *pair, per_value, strict=True):
             # The first token's code in the low half of 32 bits, the second's in the high half.
             low = b.and_(codes(one, per_one), filled(wholes, 0xFFFF))
             high = b.select(is_last, zeros(wholes), b.shl(codes(other, per_one), filled(wholes, 16)))
-            store(b, b.or_(low, high), place(b, made, whole(2 * part), I16), whole(0))
+            store(b, b.or_(low, high), place(b, codes_at, whole(2 * part), I16), whole(0))
     b.ret_void()
     return function
 
@@ -201,16 +201,16 @@ def _largest(
     def larger(b: Any, one: Any, other: Any) -> Any:
         return b.call(larger_of, [one, other])
 
-    with summing(b, length, 1, [zeros(wholes)] * (2 + parts)) as (token, found, out):
+    with summing(b, length, 1, [zeros(wholes)] * (2 + parts)) as (token, largest, out):
         # 0x7FFFFFFF takes the sign off.
         sizes = [
             [b.and_(b.bitcast(own, wholes), filled(wholes, 0x7FFFFFFF)) for own in each]
             for each in entries(token)
         ]
         out += [
-            reduce(partial(larger, b), own, before) for before, own in zip(found, sizes[:2], strict=False)
+            reduce(partial(larger, b), own, before) for before, own in zip(largest, sizes[:2], strict=False)
         ]
-        out += [larger(b, before, own) for before, own in zip(found[2:], sizes[2], strict=True)]
+        out += [larger(b, before, own) for before, own in zip(largest[2:], sizes[2], strict=True)]
     query, key = (b.bitcast(over_lanes(b, each, larger), F32) for each in out[:2])
     return query, key, [b.bitcast(each, vector(F32, lanes)) for each in out[2:]]
 

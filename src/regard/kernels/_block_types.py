@@ -172,7 +172,7 @@ def _q8_0(block: Block) -> list[Any]:
 
 # 256 entries, 84 bytes: 16 bytes of scales, 64 of codes with 2 bits, d, the least.
 def _q2_k(block: Block) -> list[Any]:
-    d, least, made = block.half(80), block.half(82), []
+    d, least, entries = block.half(80), block.half(82), []
     for part in range(16):  # of sixteen entries each
         # A byte has the scale of its part in the low 4 bits, and its offset in the high 4.
         byte = block.byte(part)
@@ -180,13 +180,13 @@ def _q2_k(block: Block) -> list[Any]:
         added = block.times(least, block.real(block.b.lshr(byte, ir.Constant(I32, 4))))
         # Four parts lie over each other in the same bytes, 2 bits apart; two times eight parts in all.
         codes = block.codes(16 + 32 * (part // 8) + 16 * (part % 2))
-        made += block.shifted(block.low(codes, 2, part // 2 % 4 * 2), scale, block.times(added, -1.0))
-    return made
+        entries += block.shifted(block.low(codes, 2, part // 2 % 4 * 2), scale, block.times(added, -1.0))
+    return entries
 
 
 # 256 entries, 110 bytes: 32 of third bits, 64 of low twos, 12 of scales, d.
 def _q3_k(block: Block) -> list[Any]:
-    b, d, made = block.b, block.half(108), []
+    b, d, entries = block.b, block.half(108), []
     for part in range(16):
         # A scale of 6 bits: the low 4 in bytes 96 to 103, the high 2 in bytes 104 to 107; 32 stands for
         # 0.
@@ -199,8 +199,8 @@ def _q3_k(block: Block) -> list[Any]:
         # The third bit of each code: bit `part // 2` of the 32 bytes at the beginning.
         mask = block.low(block.codes(16 * (part % 2)), 1, part // 2)
         # 4 is taken off where the bit is not set.
-        made += block.shifted(block.joined(codes, mask, 2), scale, block.times(scale, -4.0))
-    return made
+        entries += block.shifted(block.joined(codes, mask, 2), scale, block.times(scale, -4.0))
+    return entries
 
 
 def _scales_of_k(block: Block, part: int) -> tuple[Any, Any]:
@@ -222,20 +222,20 @@ def _scales_of_k(block: Block, part: int) -> tuple[Any, Any]:
 
 # 256 entries, 144 bytes: d, the least, 12 bytes of scales, 128 of codes. w = d scale code - least offset
 def _q4_k(block: Block) -> list[Any]:
-    d, least, made = block.half(0), block.half(2), []
+    d, least, entries = block.half(0), block.half(2), []
     for part in range(8):  # of 32 entries each
         scale, added = (block.real(each) for each in _scales_of_k(block, part))
         scale, added = block.times(d, scale), block.times(block.times(least, added), -1.0)
         for at in (0, 16):
             # Two parts share 32 bytes: the low fours, and the high fours.
             codes = block.low(block.codes(16 + part // 2 * 32 + at), shift=part % 2 * 4)
-            made += block.shifted(codes, scale, added)
-    return made
+            entries += block.shifted(codes, scale, added)
+    return entries
 
 
 # 256 entries, 176 bytes: like Q4_K, with 32 bytes of fifth bits behind the scales.
 def _q5_k(block: Block) -> list[Any]:
-    d, least, made = block.half(0), block.half(2), []
+    d, least, entries = block.half(0), block.half(2), []
     for part in range(8):
         scale, added = (block.real(each) for each in _scales_of_k(block, part))
         scale, added = block.times(d, scale), block.times(block.times(least, added), -1.0)
@@ -243,14 +243,14 @@ def _q5_k(block: Block) -> list[Any]:
             codes = block.low(block.codes(48 + part // 2 * 32 + at), shift=part % 2 * 4)
             # Bit `part` of those bytes is the fifth of the part's codes.
             codes = block.joined(codes, block.low(block.codes(16 + at), 1, part), 4)
-            made += block.shifted(codes, scale, added)
-    return made
+            entries += block.shifted(codes, scale, added)
+    return entries
 
 
 # 256 entries, 210 bytes: 128 of low fours, 64 of high twos, 16 scales of a byte, d. w = d scale (code -
 # 32)
 def _q6_k(block: Block) -> list[Any]:
-    b, d, made = block.b, block.half(208), []
+    b, d, entries = block.b, block.half(208), []
     for part in range(16):
         # Two halves of 128 entries; in each, four quarters of 32; `at` is the first or last sixteen of
         # these.
@@ -259,8 +259,8 @@ def _q6_k(block: Block) -> list[Any]:
         high = block.low(block.codes(128 + 32 * half + at), 2, 2 * quarter)
         codes = b.sub(block.joined(low, high, 4), filled(_CODES, 32))
         scale = block.b.sext(load(b, block.at, whole(192 + part), I8), I32)
-        made += block.scaled(codes, block.times(d, block.real(scale)), signed=True)
-    return made
+        entries += block.scaled(codes, block.times(d, block.real(scale)), signed=True)
+    return entries
 
 
 # The sixteen levels of IQ4: denser around 0, where most weights are. They are ggml's `kvalues_iq4nl`.
@@ -287,14 +287,14 @@ def _iq4_nl(block: Block) -> list[Any]:
 
 # 256 entries, 136 bytes: d, the high twos and the low fours of eight scales, then codes.
 def _iq4_xs(block: Block) -> list[Any]:
-    b, d, made = block.b, block.half(0), []
+    b, d, entries = block.b, block.half(0), []
     for part in range(8):
         low = b.and_(b.lshr(block.byte(4 + part // 2), ir.Constant(I32, part % 2 * 4)), ir.Constant(I32, 15))
         high = b.and_(b.lshr(block.byte(2 + part // 4), ir.Constant(I32, part % 4 * 2)), ir.Constant(I32, 3))
         # 6 bits of which 32 stands for 0.
         scale = b.sub(b.or_(low, b.shl(high, ir.Constant(I32, 4))), ir.Constant(I32, 32))
-        made += _looked_up(block, _IQ4, 8 + 16 * part, block.times(d, block.real(scale)))
-    return made
+        entries += _looked_up(block, _IQ4, 8 + 16 * part, block.times(d, block.real(scale)))
+    return entries
 
 
 # 32 entries, 17 bytes: an exponent, then 32 codes of 4 bits.

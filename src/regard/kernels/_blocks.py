@@ -64,13 +64,13 @@ def unpack(target: Target, kind: BlockType) -> Any:
     module = ir.Module()
     function, b = exported(module, "unpack", PTR)
     (job,) = function.args
-    told = _told(b, job, UNPACK)
-    blocks, out = b.inttoptr(told["blocks"], PTR), b.inttoptr(told["out"], PTR)
+    job_of = _told(b, job, UNPACK)
+    blocks, out = b.inttoptr(job_of["blocks"], PTR), b.inttoptr(job_of["out"], PTR)
     # One branch a block: the numbers are worked out in one way, and stored in one of two.
-    rounds = b.icmp_signed("!=", told["half"], whole(0))
-    with _taking(b, job, told["rows"]) as (start, stop):
+    rounds = b.icmp_signed("!=", job_of["half"], whole(0))
+    with _taking(b, job, job_of["rows"]) as (start, stop):
         # Rows become blocks: they lie one after the other without gaps.
-        first, last = (b.mul(each, told["count"]) for each in (start, stop))
+        first, last = (b.mul(each, job_of["count"]) for each in (start, stop))
         with loop(b, first, last, whole(1)) as number:
             at = place(b, blocks, b.mul(number, whole(kind.size)), I8)
             entry = b.mul(number, whole(kind.entries))
@@ -98,9 +98,9 @@ def product(target: Target, kind: BlockType) -> Any:
     function, b = exported(module, "product", PTR)
     (job,) = function.args
     # The job is one array of whole numbers, so that a thread gets one argument.
-    told = _told(b, job, PRODUCT)
-    x, blocks, bias, out = (b.inttoptr(told[name], PTR) for name in ("x", "blocks", "bias", "out"))
-    width, count = told["width"], told["count"]
+    job_of = _told(b, job, PRODUCT)
+    x, blocks, bias, out = (b.inttoptr(job_of[name], PTR) for name in ("x", "blocks", "bias", "out"))
+    width, count = job_of["width"], job_of["count"]
     depth = b.mul(count, whole(kind.entries))
     # A column of the result is a row of the weight.
     with _taking(b, job, width) as (start, stop), loop(b, start, stop, whole(1)) as column:
@@ -113,7 +113,7 @@ def product(target: Target, kind: BlockType) -> Any:
             to = place(b, out, b.add(b.mul(row, width), column), F32)
             b.call(tile_of[rows], [given, own, begun, to, width, count])
 
-        tiles(b, told["rows"], _ROWS, tile)
+        tiles(b, job_of["rows"], _ROWS, tile)
     b.ret_void()
     return module
 
@@ -130,13 +130,13 @@ def _tile(module: Any, target: Target, kind: BlockType, rows: int) -> Any:
         at = place(b, blocks, b.mul(number, whole(kind.size)), I8)
         entry = b.mul(number, whole(kind.entries))
         # (rows, 2): the sums of even and of odd registers.
-        made = list(sums)
+        added = list(sums)
         for turn, each in enumerate(kind.numbers(Block(module, b, target.lanes, at))):
             place_of = b.add(entry, whole(turn * target.lanes))
             for row in range(rows):
                 mine = 2 * row + turn % 2
-                made[mine] = fma(module, b, each, load(b, of_x[row], place_of, floats), made[mine])
-        out_sums += made
+                added[mine] = fma(module, b, each, load(b, of_x[row], place_of, floats), added[mine])
+        out_sums += added
     for row in range(rows):
         # Even and odd, then lanes, then the bias.
         total = over_lanes(b, b.fadd(*out_sums[2 * row : 2 * row + 2]), lambda b, *two: b.fadd(*two))

@@ -123,14 +123,14 @@ def kernels(target: Target, stored: Stored) -> Any:
         is_first = b.icmp_signed("==", begin, whole(0))
 
         def tile(of: int, row: Any) -> None:
-            given = place(b, x, b.add(b.mul(row, depth), begin), stored.given)
+            rows_of_x = place(b, x, b.add(b.mul(row, depth), begin), stored.given)
             to = place(b, out, b.add(b.mul(row, width), first), F32)
             base = b.select(is_first, place(b, bias, first, F32), to)  # or what there is of the sum
             step, at = b.select(is_first, whole(0), width), place(b, scales, first, F32)
             # Many rows: only the first tile has the next columns brought, not each tile again.
             asks = b.or_(b.icmp_signed("<=", rows, whole(_ASKING)), b.icmp_signed("==", row, whole(0)))
             ahead = b.select(asks, b.mul(depth, whole(count)), whole(0))
-            b.call(tile_of[of, count], [given, own, at, base, to, step, width, depth, size, ahead])
+            b.call(tile_of[of, count], [rows_of_x, own, at, base, to, step, width, depth, size, ahead])
 
         tiles(b, rows, most, tile)
 
@@ -167,7 +167,7 @@ def _tile(module: Any, target: Target, stored: Stored, rows: int, columns: int) 
     """`rows` of x by `columns` rows of the weight, each `size` long, added to what stands at `base`."""
     read = stored.in_lane * target.lanes
     line = 64 // WIDTH[stored.element]  # entries of a cache line
-    given, entries = vector(stored.given, read), vector(stored.element, read)
+    of_x_type, entries = vector(stored.given, read), vector(stored.element, read)
     # One row and one column: several sums, so that an addition does not wait for the one before.
     parts = PARTS // stored.in_lane if rows == columns == 1 else 1
     turns = 16 // target.lanes if parts == 1 else 1  # a cache line of floats is asked for once
@@ -181,16 +181,16 @@ def _tile(module: Any, target: Target, stored: Stored, rows: int, columns: int) 
     with summing(b, size, turns * parts * read, starts) as (first, sums, added):
         for turn, part in product(range(turns), range(parts)):
             at = b.add(first, whole((turn + part) * read))
-            factors = [load(b, each, at, given) for each in of_x]
-            for each in of_weight:
+            factors = [load(b, row_of_weight, at, of_x_type) for row_of_weight in of_x]
+            for row_of_weight in of_weight:
                 if columns > 1 and turn == 0:
                     # Several rows at a time are not what the processor foresees: the next ones are asked for.
-                    fetch(module, b, place(b, each, b.add(at, ahead), stored.element))
+                    fetch(module, b, place(b, row_of_weight, b.add(at, ahead), stored.element))
                 elif rows == columns == 1 and part * read % line == 0:
                     # One row it foresees, but not far enough.
-                    fetch(module, b, place(b, each, b.add(at, whole(stored.ahead)), stored.element))
+                    fetch(module, b, place(b, row_of_weight, b.add(at, whole(stored.ahead)), stored.element))
                 # What is stored in fewer bits becomes float32 here, in registers.
-                wide = load(b, each, at, entries)
+                wide = load(b, row_of_weight, at, entries)
                 wide = wide if stored.widened is None else stored.widened(b, wide)
                 for row in factors:
                     added.append(stored.added(module, b, wide, row, sums[len(added)]))

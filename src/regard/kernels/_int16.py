@@ -107,7 +107,7 @@ def _codes(module: Any, target: Target) -> Any:
     with loop(b, whole(0), rows, whole(1)) as row:
         # Two registers at a time, with sums and largest of their own: neither waits for the other.
         entries = place(b, x, b.mul(row, depth), F32)
-        made = place(b, codes, b.mul(row, depth), I16)
+        codes_at = place(b, codes, b.mul(row, depth), I16)
         # squares: sums of x^2; top, other: the largest |x|.
         with summing(b, depth, 2 * lanes, [zeros(floats)] * 4) as (k, (*squares, top, other), out):
             here = [load(b, place(b, entries, k, F32), whole(lanes * half), floats) for half in range(2)]
@@ -141,7 +141,7 @@ def _codes(module: Any, target: Target) -> Any:
             # Rounded to whole numbers in the lowest bits; the upper half of them is cut off.
             numbers = fma(module, b, load(b, entries, k, floats), steps, filled(floats, ROUNDS))
             bits = b.bitcast(numbers, vector(I32, lanes))
-            store(b, b.trunc(bits, vector(I16, lanes)), made, k)
+            store(b, b.trunc(bits, vector(I16, lanes)), codes_at, k)
     b.ret_void()
     return function
 

@@ -183,7 +183,7 @@ def _tile(module: Any, target: Target, count: int) -> Any:
         load(b, base, b.add(b.mul(whole(row), step), half), floats) for row in range(count) for half in halves
     ]
     # Blocks along the depth; each has scales of its own.
-    with summing(b, blocks, 1, starts) as (k, totals, made):
+    with summing(b, blocks, 1, starts) as (k, totals, results):
         # A block of the panel: starts, scales, then codes in fours.
         here = place(b, panel, b.mul(k, whole(bytes_of(target))), I8)
         begin = [load(b, here, half, sums_of) for half in halves]
@@ -212,10 +212,10 @@ def _tile(module: Any, target: Target, count: int) -> Any:
                 # sum * scale of the row's block
                 value = fma(module, b, shifted, scale, begun)
                 # + that * scale of the column's block
-                made.append(fma(module, b, value, column_scales[half], totals[2 * row + half]))
+                results.append(fma(module, b, value, column_scales[half], totals[2 * row + half]))
     for row in range(count):
         for number, half in enumerate(halves):
-            store(b, made[2 * row + number], out, b.add(b.mul(whole(row), out_step), half))
+            store(b, results[2 * row + number], out, b.add(b.mul(whole(row), out_step), half))
     b.ret_void()
     return function
 

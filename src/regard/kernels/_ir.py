@@ -77,7 +77,7 @@ def picked(b: Any, one: Any, other: Any, lanes: Sequence[int]) -> Any:
 
 def transposed(b: Any, rows: Sequence[Any]) -> list[Any]:
     """So many rows, a power of two, of as many numbers, column by column; of longer rows each part."""
-    lanes, made, distance = rows[0].type.count, list(rows), 1
+    lanes, turned, distance = rows[0].type.count, list(rows), 1
     # Like a butterfly: in each round, rows `distance` apart swap blocks of `distance` lanes.
     while distance < len(rows):
         # What the first of two rows keeps: its own lanes where the bit is 0, else the other's lane
@@ -87,13 +87,13 @@ def transposed(b: Any, rows: Sequence[Any]) -> list[Any]:
         high = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
         for number in range(len(rows)):
             if not number & distance:
-                one, other = made[number], made[number + distance]
-                made[number], made[number + distance] = (
+                one, other = turned[number], turned[number + distance]
+                turned[number], turned[number + distance] = (
                     picked(b, one, other, low),
                     picked(b, one, other, high),
                 )
         distance *= 2
-    return made
+    return turned
 
 
 def larger(b: Any, one: Any, other: Any) -> Any:

@@ -145,12 +145,12 @@ def _laid_out(template: str, messages: Any, roles: Mapping[str, str | None], spe
     `roles` are the special tokens that the template may name, as `bos_token`; `special` has all.
     """
     # Longest first: a token that begins another must not hide it.
-    given, spelled = _checked(messages), sorted(special, key=len, reverse=True)
-    seam, marked = _marked(given, spelled)
+    plain, spelled = _checked(messages), sorted(special, key=len, reverse=True)
+    seam, marked = _marked(plain, spelled)
     # A second rendering with an answer shows what the template puts behind it.
-    answered = [*given, {"role": "assistant", "content": _ANSWER}]
+    answered = [*plain, {"role": "assistant", "content": _ANSWER}]
     # A third one with contents that are known shows where contents begin and end.
-    bare = [{**each, "content": _CONTENT.format(place)} for place, each in enumerate(given)]
+    bare = [{**each, "content": _CONTENT.format(place)} for place, each in enumerate(plain)]
     # All three in one process, which costs a start of Python.
     prompt, whole, frames = _rendered(
         template,
@@ -174,14 +174,14 @@ def _laid_out(template: str, messages: Any, roles: Mapping[str, str | None], spe
     _, _, behind = whole.get("text", "").rpartition(_ANSWER)
     end = [each for each in spelled if behind.lstrip().startswith(each)][:1]
     text = "".join(parts)
-    return Chat(text, given, places, end, _placed(text, frames.get("text", ""), given, spelled))
+    return Chat(text, plain, places, end, _placed(text, frames.get("text", ""), plain, spelled))
 
 
 def _placed(
     text: str, frames: str, messages: Sequence[dict[str, Any]], special: Sequence[str]
 ) -> list[tuple[str, int, int, int]]:
     """Where the messages stand in a text; `frames` is what the template makes of other contents."""
-    found, at = [], 0
+    places, at = [], 0
     # The last place is that of the answer to come, which has no content yet.
     for place, message in enumerate([*messages, {"role": "assistant", "content": ""}]):
         frame, _, frames = frames.partition(_CONTENT.format(place))
@@ -197,21 +197,21 @@ def _placed(
         at = begin + len(whole)
         if text[begin:at] != whole:
             return []
-        found.append((message["role"], head - len(before), begin, at))
-    return found if at == len(text) else []
+        places.append((message["role"], head - len(before), begin, at))
+    return places if at == len(text) else []
 
 
 def _checked(messages: Any) -> list[dict[str, Any]]:
     """The messages as plain values; what is None counts as left out."""
-    given = [] if isinstance(messages, str) or not isinstance(messages, Iterable) else list(messages)
-    if not given or not all(
-        isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in given
+    listed = [] if isinstance(messages, str) or not isinstance(messages, Iterable) else list(messages)
+    if not listed or not all(
+        isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in listed
     ):
         got = printable(repr(messages)[:80])
         raise InputError(f"messages must be a list of messages, each with a role, {_SUCH_AS}; got {got}.")
     try:
         # As transformers' own data, None stands for a field that is not there.
-        plain = [{name: each for name, each in message.items() if each is not None} for message in given]
+        plain = [{name: each for name, each in message.items() if each is not None} for message in listed]
         # Through JSON and back: what the template's process will get.
         said = json.dumps(plain, ensure_ascii=False).encode()
     except (RecursionError, TypeError, ValueError) as error:

@@ -85,9 +85,9 @@ class Table:
         for column in columns:
             key = key * (int(column.max()) + 1) + column
         # first: where each class occurs first; of: the class of each code point.
-        _, first, of = np.unique(key, return_index=True, return_inverse=True)
+        _, first, class_of = np.unique(key, return_index=True, return_inverse=True)
         # Where the class changes: runs are few, since neighbours resemble each other.
-        cuts = np.flatnonzero(np.diff(of)) + 1
+        cuts = np.flatnonzero(np.diff(class_of)) + 1
         starts = np.concatenate(([0], cuts))
         lengths = np.diff(np.concatenate((starts, [_COUNT])))
         # Properties that are 0 are left out.
@@ -96,7 +96,7 @@ class Table:
         ]
         return {
             "classes": classes,
-            "runs": np.stack((lengths, of[starts]), axis=1).ravel().tolist(),
+            "runs": np.stack((lengths, class_of[starts]), axis=1).ravel().tolist(),
             **self._maps,
         }
 
@@ -203,14 +203,14 @@ def ranks() -> npt.NDArray[np.int64]:
     # NFD sorts by class and keeps the order of equals.
     forward, backward = nfd("a" + marks)[1:], nfd("a" + marks[::-1])[1:]
     place = {one: at for at, one in enumerate(backward)}
-    found = np.zeros(_COUNT, np.int64)
+    rank_of = np.zeros(_COUNT, np.int64)
     rank = 1
     for before, one in itertools.pairwise(("", *forward)):
         # Equal marks come out in reverse when they went in so: where they do not, a new class begins.
         if before and place[before] < place[one]:
             rank += 1
-        found[ord(one)] = rank
-    return found
+        rank_of[ord(one)] = rank
+    return rank_of
 
 
 @cache

@@ -88,20 +88,20 @@ def _parts(step: _Json) -> list[str | _Atom]:
     folding = [False]
     at = 0
     while at < len(pattern):
-        found = _PART.match(pattern, at)
-        if found is None:
+        part = _PART.match(pattern, at)
+        if part is None:
             raise InputError(f"its pre-tokenizer cuts by {pattern!r}, of which {pattern[at:]!r} is not known")
-        at = found.end()
+        at = part.end()
         # A set, a class or a character: an atom.
-        if found["set"]:
-            parts.append(_Atom(found["set"], folding[-1]))
-        elif found["open"]:
+        if part["set"]:
+            parts.append(_Atom(part["set"], folding[-1]))
+        elif part["open"]:
             # A group inherits folding; (?i: turns it on, and its i is not written, since signs are
             # folded already.
-            folding.append(folding[-1] or "i" in found["open"])
-            parts.append(found["open"].replace("i", ""))
+            folding.append(folding[-1] or "i" in part["open"])
+            parts.append(part["open"].replace("i", ""))
         else:
             # A closing bracket ends its group's folding.
-            folding = folding[: -1 if found["close"] else None]
-            parts.append(found[0])
+            folding = folding[: -1 if part["close"] else None]
+            parts.append(part[0])
     return parts

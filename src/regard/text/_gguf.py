@@ -173,14 +173,14 @@ def _numbers(said: Settings, name: str, count: int) -> npt.NDArray[np.float64]:
 
 def _add(backend: tokenizers.Tokenizer, file: _File, *, takes_blank: bool) -> None:
     """Has the tokens found that stand for themselves wherever a text has them."""
-    special, given = file.special(), file.said.fields["tokenizer.ggml.tokens"]
+    special, spelled = file.special(), file.said.fields["tokenizer.ggml.tokens"]
     ids = sorted({*special, *file.of_type(_USER_DEFINED)})
     tokens = [
         AddedToken(
             file.pieces[id],
             special=id in special,
             # One that is spelled anew is found in the text as the normaliser leaves it.
-            normalized=id not in special and file.pieces[id] != given[id],
+            normalized=id not in special and file.pieces[id] != spelled[id],
             lstrip=takes_blank and id == file.roles.get("mask"),
         )
         for id in ids

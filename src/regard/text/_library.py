@@ -139,22 +139,22 @@ def _words(backend: Any, texts: Sequence[str | None]) -> Iterator[str]:
 
 def encode(backend: Any, source: str, *texts: str | None, add_special_tokens: bool) -> Row:
     """What a tokenizer makes of a text, or of a pair."""
-    given = [text for text in texts if text is not None]
+    present = [text for text in texts if text is not None]
     # A pair must be cut into words on both sides, or on none.
-    cut = [text for text in given if isinstance(text, Words)]
-    if cut and len(cut) < len(given):
+    cut = [text for text in present if isinstance(text, Words)]
+    if cut and len(cut) < len(present):
         raise InputError("pair must be cut into words where the text is, or neither: give both as Words.")
-    chats = [text for text in given if isinstance(text, Chat)]
-    if chats and len(given) > 1:
+    chats = [text for text in present if isinstance(text, Chat)]
+    if chats and len(present) > 1:
         raise InputError("pair must be None with a chat, which is read alone.")
-    with failing_on(backend, source, given):
+    with failing_on(backend, source, present):
         row: Row
         if cut:
             row = _of_words(backend, cut, add_special_tokens)
         elif chats:
             row = _of_chat(backend, chats[0])
         else:
-            row = backend.encode(*given, add_special_tokens=add_special_tokens)
+            row = backend.encode(*present, add_special_tokens=add_special_tokens)
     # A template whose ids and tokens differ in number would shift all that follows.
     if len(row.tokens) != len(row.ids):
         raise CheckpointError(

@@ -231,7 +231,7 @@ def _take_apart(table: Table) -> None:
 def _added(backend: tokenizers.Tokenizer, source: str, parts: _Json) -> list[dict[str, Any]]:
     """The tokens that are found in a text before anything else; `find` is what is looked for."""
     normalizer = backend.normalizer
-    found = []
+    added = []
     for token in parts["added_tokens"]:
         content = token["content"]
         if token["single_word"]:
@@ -243,13 +243,13 @@ def _added(backend: tokenizers.Tokenizer, source: str, parts: _Json) -> list[dic
         if not find:
             raise _refused(source, f"nothing is left of its added token {content!r} after the normalizer")
         kept = {name: token[name] for name in ("id", "content", "special", "normalized", "lstrip", "rstrip")}
-        found.append(kept | {"find": find, "folded": content.casefold()})
+        added.append(kept | {"find": find, "folded": content.casefold()})
     # The page finds tokens by what they look like: two alike could not be told apart.
-    looked_for = [(token["normalized"], token["find"]) for token in found]
-    for index, token in enumerate(found):
+    looked_for = [(token["normalized"], token["find"]) for token in added]
+    for index, token in enumerate(added):
         if looked_for.index(looked_for[index]) != index:
             raise _refused(source, f"its added token {token['content']!r} looks like another in a text")
-    return found
+    return added
 
 
 _Around = list[tuple[int | str, int]]

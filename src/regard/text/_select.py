@@ -105,7 +105,7 @@ def _between(span: tuple[int, ...], texts: Sequence[str], tokens: Sequence[Token
     if not (0 <= sequence < len(texts) and 0 <= start < end <= len(texts[sequence])):
         of = " and ".join(f"{len(text)} characters" for text in texts) or "no text, since it was given as ids"
         raise InputError(f"selector must be a span (start, end) of tokens, within {of}; got {span}")
-    told = f"span {start}:{end}, {shown(texts[sequence][start:end])},"
+    asked = f"span {start}:{end}, {shown(texts[sequence][start:end])},"
     inside = []
     for token in tokens:
         first, last = token.span or (0, 0)
@@ -115,12 +115,12 @@ def _between(span: tuple[int, ...], texts: Sequence[str], tokens: Sequence[Token
             # A token is shown or it is not: a part of one cannot be asked for.
             if first < start or end < last:
                 raise InputError(
-                    f"{told} has only a part of token {token.index}, {shown(token.surface)}; "
+                    f"{asked} has only a part of token {token.index}, {shown(token.surface)}; "
                     f"give {first}:{last} in full"
                 )
             inside.append(token.index)
     if not inside:
-        raise InputError(f"{told} has no token; give another")
+        raise InputError(f"{asked} has no token; give another")
     return tuple(inside)
 
 

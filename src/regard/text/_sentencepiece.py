@@ -190,8 +190,8 @@ def lay_out(
         # By U+0020 alone, as SentencePiece does; its own table made blanks of the others.
         steps.append(normalizers.Replace(Regex("^ +| +$"), ""))
         steps.append(normalizers.Replace(Regex(" {2,}"), " "))
-    # Metaspace marks words as SentencePiece does where blanks were collapsed, or behind special tokens
-    # nothing is put.
+    # Metaspace fits where no text begins with a blank (they were collapsed), or where only the very first
+    # text gets one (not legacy).
     if prefix and (collapses or not legacy):
         scheme = "always" if legacy else "first"
         backend.pre_tokenizer = pre_tokenizers.Metaspace(BLANK, prepend_scheme=scheme, split=False)

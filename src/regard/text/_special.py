@@ -87,7 +87,7 @@ class Settings:
 
     def extra(self) -> list[AddedToken]:
         """Special tokens without a role."""
-        found = []
+        tokens = []
         # transformers has renamed the setting; both may stand in files.
         for name in ("additional_special_tokens", "extra_special_tokens"):
             value = self.fields.get(name) or []
@@ -96,8 +96,8 @@ class Settings:
                 token = _token(each)
                 if token is None:
                     raise self.error(name, "a list of tokens", value)
-                found.append(token)
-        return found
+                tokens.append(token)
+        return tokens
 
     def error(self, name: str, wanted: str, value: object) -> CheckpointError:
         """The error of a setting that is not what it should be."""

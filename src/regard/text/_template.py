@@ -63,17 +63,17 @@ def _main() -> None:
 
         # Memory that the process may have at all: a template cannot take the machine's.
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    told = []
+    answers = []
     for values in asked["values"]:
         try:
-            told.append({"text": rendered(asked["template"], values)})
+            answers.append({"text": rendered(asked["template"], values)})
         except MemoryError:
-            told.append({"failed": f"it takes more than {MOST_BYTES >> 20} MiB"})
+            answers.append({"failed": f"it takes more than {MOST_BYTES >> 20} MiB"})
         except Exception as error:
             # What raise_exception raises speaks of the messages; anything else is the template's fault.
             kind = "refused" if type(error).__name__ == "TemplateError" else "failed"
-            told.append({kind: str(error)[:300] or type(error).__name__})
-    json.dump(told, sys.stdout)
+            answers.append({kind: str(error)[:300] or type(error).__name__})
+    json.dump(answers, sys.stdout)
 
 
 if __name__ == "__main__":

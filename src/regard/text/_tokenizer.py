@@ -469,7 +469,6 @@ class Tokenizer(Chats):
             >>> [(token.text, token.span, token.sequence) for token in tokens]
             [('river', (0, 5), 0), ('?', (0, 3), 1), ('bank', (4, 8), 1)]
         """
-        # Checked before the library sees them: half a surrogate pair ends its process.
         texts: tuple[str, ...] = (checked("text", text),)
         if pair is not None:
             texts = (*texts, checked("pair", pair))

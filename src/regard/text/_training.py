@@ -145,8 +145,8 @@ def train_tokenizer(
 def _read(texts: Iterable[str], on_texts: Callable[[int], object] | None) -> Iterator[str]:
     if isinstance(texts, str):
         raise InputError("texts must be several texts, such as a list; got one string.")
-    # `found`: whether any text has something but white space.
-    number, found = 0, False
+    # Whether any text has something but white space: asked of the first only.
+    number, has_words = 0, False
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise InputError(f"texts[{number - 1}] must be a string; got {type(text).__name__}.")
@@ -158,9 +158,9 @@ def _read(texts: Iterable[str], on_texts: Callable[[int], object] | None) -> Ite
         # Every thousand texts: a bar need not move more often.
         if on_texts is not None and number % _TOLD == 0:
             on_texts(number)
-        found = found or not (not text or text.isspace())
+        has_words = has_words or not (not text or text.isspace())
         yield text
-    if not found:
+    if not has_words:
         raise InputError("texts must hold at least one word; there is none.")
     if on_texts is not None:
         on_texts(number)

@@ -150,13 +150,13 @@ def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
     # A dict keeps the order; numbers go into one flat array, 4 bytes each, since the number of rows is
     # not known.
     words: dict[str, None] = {}
-    flat, found = array("f"), 0
+    flat, count_read = array("f"), 0
     try:
         for word, numbers in rows:
-            if found == count:
+            if count_read == count:
                 raise _not_so(path, count, "and there are more")
             # `found` counts every row, also words that came again.
-            found += 1
+            count_read += 1
             if word not in words:
                 words[word] = None
                 flat.extend(numbers)
@@ -165,26 +165,26 @@ def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
                 break
         # No break: the file has ended by itself.
         else:
-            if count is not None and found < count:
+            if count is not None and count_read < count:
                 raise EOFError
     except EOFError as error:
         if count is None:
             raise
-        raise _not_so(path, count, f"and ends after {found:,}") from error
+        raise _not_so(path, count, f"and ends after {count_read:,}") from error
     except ValueError as error:
-        raise CheckpointError(f"{path}: word {found + 1:,} cannot be read: {reason(error)}") from error
-    return Read(list(words), np.frombuffer(flat, np.float32).reshape(-1, size), None, found - len(words))
+        raise CheckpointError(f"{path}: word {count_read + 1:,} cannot be read: {reason(error)}") from error
+    return Read(list(words), np.frombuffer(flat, np.float32).reshape(-1, size), None, count_read - len(words))
 
 
 def _until(file: io.BufferedReader, end: bytes) -> bytes:
     """What comes before a byte, which is read too; EOFError where it does not come."""
-    found = b""
+    before = b""
     while ahead := file.peek():
         place = ahead.find(end)
         # The buffer may end before the byte comes: then the next piece.
         if place >= 0:
-            return found + file.read(place + 1)[:-1]
-        found += file.read(len(ahead))
+            return before + file.read(place + 1)[:-1]
+        before += file.read(len(ahead))
     raise EOFError
 
 

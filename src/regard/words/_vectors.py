@@ -212,13 +212,13 @@ class WordVectors:
         if limit is not None:
             whole("limit", limit, least=1)
         try:
-            made = cls(**read_file(Path(path), limit)._asdict())
+            vectors = cls(**read_file(Path(path), limit)._asdict())
         except InputError as error:
             raise CheckpointError(f"{path}: {error}") from error
-        if made.repeated:
-            told = f"{made.repeated:,} {'word' if made.repeated == 1 else 'words'} came again"
+        if vectors.repeated:
+            told = f"{vectors.repeated:,} {'word' if vectors.repeated == 1 else 'words'} came again"
             warnings.warn(f"{path}: {told}; the first of each is kept.", stacklevel=2)
-        return made
+        return vectors
 
     @cached_property
     def _units(self) -> Floats:

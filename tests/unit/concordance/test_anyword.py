@@ -61,7 +61,7 @@ def test_all_vectors_are_those_that_are_computed_one_by_one(found: Concordance, 
     one = Concordance(make(tmp_path), found.vectors.embed)
     for word in ("bank", "words", "stand", "stream"):
         uses = select(one._store, word)
-        assert np.abs(one.vectors.of(uses) - found.vectors.of(uses)).max() < 1e-3  # float16
+        assert np.abs(one.vectors.vectors_of(uses) - found.vectors.vectors_of(uses)).max() < 1e-3  # float16
     words = len(found._store.tokens.words)
     assert found._store.one("SELECT count(*) FROM vector") == words
 
@@ -101,7 +101,7 @@ def test_other_words_under_conditions_and_by_examples(found: Concordance) -> Non
     assert [line.place.use for line in lines] == [use for use in order if use in wanted][:5]
     bank = select(found._store, "bank")
     lines = found.find("bank", more=bank.uses[:1].tolist(), any_word=True, k=3)
-    assert [line.place.use for line in lines] == exact(found, found.vectors.of(bank)[0], {"bank"})[:3]
+    assert [line.place.use for line in lines] == exact(found, found.vectors.vectors_of(bank)[0], {"bank"})[:3]
     assert found.find("brook", sentence="by the brook", any_word=True, k=2).total > 0  # not in the corpus
 
 
@@ -130,7 +130,7 @@ def test_numbers_of_uses_are_checked_before_anything_is_computed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, any_word: bool
 ) -> None:
     concordance = Concordance(make(tmp_path))
-    monkeypatch.setattr(vectors.VectorCache, "of", lambda *_, **__: pytest.fail("it was computed"))
+    monkeypatch.setattr(vectors.VectorCache, "vectors_of", lambda *_, **__: pytest.fail("it was computed"))
     other = select(concordance._store, "river").uses[0]
     for uses in ({"more": [-1]}, {"more": [10**6]}, {"more": [], "sentence": SENTENCE, "less": [2**70]}):
         with pytest.raises(InputError, match=r"(more|less) must be a whole number, from 0 to"):
@@ -174,4 +174,4 @@ def test_many_rows_have_an_index_that_finds_nearly_all(
     query = found.vectors.embed([span_of(SENTENCE, "bank")])[0]
     near = concordance._any.nearest(query, concordance._any.own("bank"), 10).tolist()
     assert len(set(near) & set(exact(found, query, {"bank"})[:10])) >= 9
-    assert len(concordance.vectors.of(single(near))) == 10
+    assert len(concordance.vectors.vectors_of(single(near))) == 10
