@@ -86,6 +86,18 @@ def test_words_at_layers(run: Run) -> None:
         assert TEXTS[row][start:end] == word
 
 
+def test_paragraphs_and_whole_files(run: Run) -> None:
+    assert run("embed", "a.txt", "-o", "out", "--unit", "paragraph").code == 0
+    vectors = np.array(pq.read_table("out").column("vector").to_pylist(), np.float32)
+    np.testing.assert_array_equal(vectors, embedded(["\n".join(TEXTS[:2]), "\n".join(TEXTS[3:])]))
+    message = refused(run("embed", "a.txt", "-o", "out", "--unit", "file"), 2)
+    assert "unit is 'paragraph' there and 'file' here" in message
+    message = refused(run("embed", "a.txt", "-o", "out"), 2)
+    assert "unit is 'paragraph' there and not stated here" in message
+    assert run("embed", "a.txt", "a.txt", "-o", "whole.npy", "--unit", "file").code == 0
+    np.testing.assert_array_equal(np.load("whole.npy"), embedded(["\n".join(TEXTS)] * 2))
+
+
 def test_numpy_files(run: Run) -> None:
     assert run("embed", "a.txt", "-o", "v.npy", "--layer", "3", "--pooling", "max").code == 0
     found = np.load("v.npy")

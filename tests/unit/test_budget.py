@@ -10,10 +10,10 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 BUDGET = {
     "blocks": (1_680, 16),
     "checkpoints": (2_020, 0),
-    "cli": (2_828, 0),
+    "cli": (2_831, 0),
     "concordance": (3_106, 12),
     "core": (2_806, 29),
-    "data": (910, 3),
+    "data": (890, 3),
     "decoding": (1_810, 31),
     "embedding": (3_666, 13),
     "kernels": (2_010, 0),

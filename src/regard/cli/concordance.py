@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -31,6 +31,7 @@ from regard.core.wording import printable
 
 if TYPE_CHECKING:
     from regard.concordance import Line
+    from regard.data import Unit
 
 INDEX_MODEL = option("--model -m MODEL", "By default that of INDEX, or the usual one.")
 INDEX = argument("INDEX", "The folder of an index, as regard index makes it.")
@@ -97,7 +98,7 @@ def index(
             date_order=date_order,
             meta=tuple(meta or ()),
             document=document,
-            unit=unit,
+            unit=cast("Unit", unit),
             format=format,
             columns=tuple(columns.split(",")),
             lemmas=lemmas,

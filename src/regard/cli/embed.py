@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -30,6 +30,7 @@ from regard.core.progress import duration, left
 from regard.core.wording import printable
 
 if TYPE_CHECKING:
+    from regard.data import Unit
     from regard.embedding import job
     from regard.embedding.job import Inputs, RayWorkers, Summary, Work
 
@@ -81,6 +82,7 @@ def embed(
         "--format NAME",
         "The format of IN: text, jsonl, csv, tsv, parquet; by default from its name and contents.",
     ),
+    unit: str = option("--unit WHAT", "A text of plain text: line, paragraph or file.", "line"),
     delimiter: str | None = DELIMITER,
     escape: str | None = ESCAPE,
     no_header: bool = NO_HEADER,
@@ -147,6 +149,7 @@ def embed(
             format=format,
             csv=Csv(delimiter=delimiter, escape=escape, header=not no_header),
             encoding=encoding,
+            unit=cast("Unit", unit),
             copies=None if output is None or to_stdout else output.absolute().parent,
         )
     open_work = _opener(model, wanted)

@@ -8,7 +8,7 @@ from functools import cache, partial
 from hashlib import file_digest
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import regex  # type: ignore[import-untyped, unused-ignore]
 
@@ -21,15 +21,16 @@ from regard.core.extras import optional
 from regard.data import (
     FORMATS,
     Csv,
+    Files,
     Parts,
     Source,
     Tagged,
     TextSource,
+    Unit,
     Word,
     conllu,
     no_text,
     open_sources,
-    paragraphs,
     vrt,
 )
 from regard.text import fold, split_words
@@ -61,7 +62,7 @@ class Reading:
         columns: of VRT, what its columns are, of word, pos, lemma and _.
         lemmas: the language of the texts ("en"), whose lemmas are looked up where the corpus has none.
         apostrophes: the language, "en", "fr" or "it", by which words are parted there: *nation's*, *l'homme*.
-        csv, encoding: as of `regard.data.open_sources`.
+        csv, encoding: as of `regard.data.Rows`.
     """
 
     text: str = "text"
@@ -69,7 +70,7 @@ class Reading:
     date_order: str | None = None
     meta: tuple[str, ...] = ()
     document: str | None = None
-    unit: str = "line"
+    unit: Unit = "line"
     format: str | None = None
     columns: tuple[str, ...] = ("word", "pos", "lemma")
     lemmas: str | None = None
@@ -79,7 +80,7 @@ class Reading:
 
     # Names are checked here, so that a mistake ends before a file is read.
     def __post_init__(self) -> None:
-        one_of("unit", self.unit, ("line", "paragraph", "file"))
+        one_of("unit", self.unit, get_args(Unit))
         if self.format is not None:
             one_of("format", self.format, (*FORMATS, *dict.fromkeys(ANNOTATED.values())))
         for name, value, known in (
@@ -112,7 +113,8 @@ class Reading:
         # Annotated formats are read as lines of text, and put together in `entries`.
         format = "text" if self.format in ANNOTATED.values() else self.format
         sources = []
-        for source in open_sources(named, format=format, csv=self.csv, encoding=self.encoding):
+        files = Files(named, format=format, csv=self.csv, encoding=self.encoding, unit=self.unit)
+        for source in open_sources(files):
             # The last ending that is no compression.
             ends = Path(source.opened.label.lower()).suffixes
             ending = next((each for each in reversed(ends) if each not in _PACKED), "")
@@ -144,21 +146,14 @@ class Reading:
             lines, date = _lines(source), self.date or "date"
             yield from conllu(lines, date) if kind == "conllu" else vrt(lines, self.columns, date)
             return
-        # A whole file as one text.
-        if isinstance(source, TextSource) and self.unit == "file":
-            try:
-                yield Tagged(source.whole(), None, "line 1")
-            except InputError as error:
-                put_aside("all", str(error))
-            return
         names = self._names
-        records = source.records((self.text,), names[1:])
-        for record in paragraphs(records) if kind == "text" and self.unit == "paragraph" else records:
+        for record in source.records((self.text,), names[1:]):
             place = f"{source.unit} {record.line}"
             reason = record.reason or no_text(f"column {self.text!r}", record.values[0])
             body = str(record.values[0])
             if reason is not None:
-                put_aside(place, reason)
+                whole = kind == "text" and self.unit == "file"
+                put_aside(*(("all", f"{place}: {reason}") if whole else (place, reason)))
             elif body.strip():
                 # The first value is the text; the others are known of it.
                 known = dict(zip(names[1:], record.values[1:], strict=True))
@@ -212,10 +207,11 @@ def _lemmatised(language: str) -> Callable[[str], str]:
 
 
 def _lines(source: Source) -> Iterator[str]:
-    for record in source.records(("text",)):
-        if record.reason is not None:
-            raise InputError(f"line {record.line} of {source.opened.name}: {record.reason}.")
-        yield str(record.values[0])
+    assert isinstance(source, TextSource)
+    for text, reason, line in source.lines():
+        if reason is not None:
+            raise InputError(f"line {line} of {source.opened.name}: {reason}.")
+        yield str(text)
 
 
 # Texts of a transaction: so much is lost where the process is killed.

@@ -4,7 +4,6 @@ import csv
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from regard.core.errors import InputError
 from regard.data._opening import Opened
@@ -13,37 +12,6 @@ from regard.data._records import BOM, LONGEST, Record, check_columns, lines, too
 # Beyond so many lines a record whose every line reads as one is taken for several.
 _LINES = 20
 _STRAY = "a quotation mark in the line is not closed, or not at the end of its field"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Csv:
-    r"""How CSV and TSV are written, where not as RFC 4180 says.
-
-    Args:
-        delimiter: the character between fields; also "\t", these two characters, for a tab. None is a comma,
-            for TSV a tab.
-        escape: the character that takes a quotation mark, a delimiter, a line end or itself into the field,
-            such as the backslash of Spark and MySQL. Before any other it stands for itself. A field of it and
-            an N is null. Doubled quotation marks are read too.
-        header: whether the first record names the columns. Else they are called "1", "2", and so on.
-
-    Raises:
-        InputError: a delimiter or an escape that cannot be one.
-    """
-
-    delimiter: str | None = None
-    escape: str | None = None
-    header: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("delimiter", "escape"):
-            value = getattr(self, name)
-            value = {r"\t": "\t", r"\\": "\\"}.get(value, value)  # as they are typed
-            object.__setattr__(self, name, value)
-            if value is not None and (len(value) != 1 or value in '"\r\n'):
-                raise InputError(f"{name} must be one character, no quote or line end; got {value!r}.")
-        if self.escape == (self.delimiter or ","):
-            raise InputError(f"escape must not be the delimiter; got {self.escape!r} for both.")
 
 
 class CsvSource:
@@ -57,8 +25,9 @@ class CsvSource:
 
     unit = "line"
 
-    def __init__(self, opened: Opened, form: Csv) -> None:
-        self.opened, self._form = opened, form
+    def __init__(self, opened: Opened) -> None:
+        self.opened, self._form = opened, opened.files.csv
+        form = self._form
         self._delimiter = form.delimiter or ("\t" if opened.format == "tsv" else ",")
         first = self._read_first(opened)
         self._header = first if form.header else [str(place + 1) for place in range(len(first))]
@@ -83,7 +52,7 @@ class CsvSource:
         return re.sub(rf"{re.escape(sign)}([{own}])?", lambda found: found[0] if found[1] else 2 * sign, line)
 
     def _read_first(self, opened: Opened) -> list[str]:
-        head = opened.head.removeprefix(BOM).decode(opened.encoding, "surrogateescape")
+        head = opened.head.removeprefix(BOM).decode(opened.files.encoding, "surrogateescape")
         try:
             with _long_fields():
                 rows = self._reader(f"{line}\n" for line in head.split("\n"))
@@ -98,7 +67,7 @@ class CsvSource:
         """All records but a header; an empty field is an empty text."""
         places = [self._header.index(name) for name in (*names, *also)]
         with self.opened.reading() as file:
-            feed = _Feed(lines(file), self.opened.encoding)
+            feed = _Feed(lines(file), self.opened.files.encoding)
             found = self._records(feed)
             if self._form.header:
                 next(found, None)

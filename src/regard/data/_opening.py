@@ -10,7 +10,7 @@ import stat
 import sys
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob
@@ -21,9 +21,7 @@ from typing import IO, cast
 
 from regard.core.errors import InputError, OutputError, RegardError
 from regard.core.extras import pyarrow
-
-FORMATS = ("text", "jsonl", "csv", "tsv", "parquet")
-"""What an input can be."""
+from regard.data._files import Files
 
 BROKEN = (OSError, EOFError, lzma.LZMAError, zlib.error)
 """What is raised where a file, or its compression, is broken."""
@@ -63,7 +61,7 @@ class Opened:
         name: as in messages: the path as given, "stdin" for "-".
         path: of the file; None where it was copied, from stdin or a pipe.
         format: one of `FORMATS`.
-        encoding: of its text.
+        files: among which it is, with how they are read.
         packed: how it is compressed; None where it is not.
         head: the first bytes, unpacked; at most a mebibyte.
         whole: whether these are all.
@@ -73,7 +71,7 @@ class Opened:
     name: str
     path: Path | None
     format: str
-    encoding: str
+    files: Files
     packed: str | None
     head: bytes
     whole: bool
@@ -94,10 +92,10 @@ class Opened:
             raise unreadable(self.name, error) from error
 
 
-def files(paths: Iterable[Path], format: str | None) -> list[Path]:
+def paths_of(files: Files) -> list[Path]:
     """The files that paths stand for: those of a folder, and those that fit a pattern, by name."""
     found: list[Path] = []
-    for path in paths:
+    for path in map(Path, files.paths):
         name = str(path)
         if path.is_dir():
             try:
@@ -108,7 +106,7 @@ def files(paths: Iterable[Path], format: str | None) -> list[Path]:
             if not here:
                 raise InputError(f"{name!r} is a folder without files of texts.")
             kinds = {each.name: _named(each) for each in here}
-            if format is None and len(set(kinds.values())) > 1:
+            if files.format is None and len(set(kinds.values())) > 1:
                 one, other = next((a, b) for a, b in pairwise(kinds) if kinds[a] != kinds[b])
                 raise InputError(
                     f"{name!r} holds files of several formats, such as {one!r} and {other!r}; name the files "
@@ -125,34 +123,32 @@ def files(paths: Iterable[Path], format: str | None) -> list[Path]:
     return found
 
 
-def look_into(
-    path: Path, *, format: str | None = None, encoding: str = "utf-8", copies: Path | None = None
-) -> Opened:
-    """Finds out what an input is; arguments as of `open_sources`, `format` being what it is said to be."""
+def look_into(path: Path, files: Files) -> Opened:
+    """Finds out what an input is."""
     if str(path) == "-":
         if sys.stdin is None:
             raise InputError("- reads stdin, but stdin is closed.")
-        return _copied("stdin", sys.stdin.buffer, format, encoding, copies)
+        return _copied("stdin", sys.stdin.buffer, files)
     try:
         if stat.S_ISREG(path.stat().st_mode):
-            return _looked(str(path), path, None, format, encoding)
+            return _looked(str(path), path, None, files)
         with path.open("rb") as pipe:
-            return _copied(str(path), pipe, format, encoding, copies)
+            return _copied(str(path), pipe, files)
     except (OSError, ValueError) as error:
         if isinstance(error, RegardError):
             raise
         raise unreadable(str(path), error) from error
 
 
-def _copied(name: str, stream: IO[bytes], said: str | None, encoding: str, folder: Path | None) -> Opened:
+def _copied(name: str, stream: IO[bytes], files: Files) -> Opened:
     """Copies a pipe, which can be read only once, to a file without a name that ends with the process."""
-    where = "the folder for temporary files" if folder is None else repr(str(folder))
+    where = "the folder for temporary files" if files.copies is None else repr(str(files.copies))
     try:
-        copy = cast(IO[bytes], TemporaryFile(dir=folder))  # noqa: SIM115 - it lives as long as `opened`
+        copy = cast(IO[bytes], TemporaryFile(dir=files.copies))  # noqa: SIM115 - it lives as long as `opened`
         try:
             shutil.copyfileobj(stream, copy, _BUFFER)
             copy.flush()
-            opened = _looked(name, None, copy, said, encoding)
+            opened = _looked(name, None, copy, files)
         except BaseException:
             copy.close()
             raise
@@ -175,7 +171,7 @@ def _from_start(path: Path | None, copy: IO[bytes] | None) -> Iterator[IO[bytes]
         yield file
 
 
-def _looked(name: str, path: Path | None, copy: IO[bytes] | None, said: str | None, encoding: str) -> Opened:
+def _looked(name: str, path: Path | None, copy: IO[bytes] | None, files: Files) -> Opened:
     try:
         with _from_start(path, copy) as file:
             packed = _packing(file.read(16))
@@ -185,16 +181,16 @@ def _looked(name: str, path: Path | None, copy: IO[bytes] | None, said: str | No
         raise unreadable(name, error) from error
     if not head:
         raise InputError(f"{name} is empty; give a file with texts.")
-    found = said or _format(path, head)
+    found = files.format or _format(path, head)
     if found == "parquet":
-        _check_parquet(name, packed, head, said)
+        _check_parquet(name, packed, head, files.format)
     else:
         _check_text(name, found, head)
     return Opened(
         name=name,
         path=path,
         format=found,
-        encoding=encoding,
+        files=files,
         packed=packed,
         head=head,
         whole=len(head) < _HEAD,

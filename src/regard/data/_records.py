@@ -1,7 +1,7 @@
 """What sources of all formats share (records, columns, what is text), and sources of lines: text and JSON."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import IO, Any, NamedTuple
 
@@ -104,20 +104,6 @@ def undecodable(what: str, encoding: str, line: bytes, error: UnicodeDecodeError
     return f"{what} is not {encoding.upper()}: {byte}; name its encoding"
 
 
-def paragraphs(records: Iterable[Record]) -> Iterator[Record]:
-    """Lines joined up to a blank one, each with the number of its first line; broken lines as they are."""
-    held, first = list[str](), 1
-    for record in chain(records, [Record([""], None, 0)]):
-        if record.reason is not None:
-            yield record
-        elif (line := str(record.values[0])).strip():
-            first = first if held else record.line
-            held.append(line)
-        elif held:
-            yield Record(["\n".join(held)], None, first)
-            held = []
-
-
 def no_text(what: str, value: object) -> str | None:
     """Why a value is no text; None where it is one. `what` is its name in the message.
 
@@ -147,6 +133,9 @@ def _a(value: object) -> str:
 _SAMPLE = 1000
 
 
+_Texts = Iterator[tuple[str | None, str | None, int]]
+
+
 class TextSource:
     """Plain text: its lines are the column "text".
 
@@ -170,29 +159,44 @@ class TextSource:
             raise InputError(f"{self.opened.name} is plain text, which has no columns, and so no {other!r}.")
 
     def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
-        """All lines, without their ends."""
+        """All rows: lines, paragraphs, or the whole of it, as `Files.unit` says."""
+        read = {"line": self.lines, "paragraph": self._paragraphs, "file": self._whole}
+        for text, reason, line in read[self.opened.files.unit]():
+            yield Record([*[text] * len(names), *[None] * len(also)], reason, line)
+
+    def lines(self) -> _Texts:
+        """All lines, without their ends: each with why it is no good, and its number."""
         with self.opened.reading() as file:
             for number, line in enumerate(lines(file), 1):
-                text, reason = decoded(line, self.opened.encoding)
+                text, reason = decoded(line, self.opened.files.encoding)
                 if text is not None and "\0" in text:
-                    reason = "the line holds a NUL"
-                good: object = None if text is None or reason is not None else text.rstrip("\r\n")
-                yield Record([good] * len(names) + [None] * len(also), reason, number)
+                    text, reason = None, "the line holds a NUL"
+                yield None if text is None else text.rstrip("\r\n"), reason, number
 
-    def whole(self) -> str:
-        """All of it, with the line ends that it has.
+    def _paragraphs(self) -> _Texts:
+        """Lines joined up to a blank one, with the number of the first; broken lines as they are."""
+        held, first = list[str](), 1
+        for text, reason, number in chain(self.lines(), [("", None, 0)]):
+            if text is None:
+                yield text, reason, number
+            elif text.strip():
+                first = first if held else number
+                held.append(text)
+            elif held:
+                yield "\n".join(held), None, first
+                held = []
 
-        Raises:
-            InputError: it is not in its encoding.
-        """
+    def _whole(self) -> _Texts:
+        """All of it, with the line ends that it has; or its first line that is not in its encoding."""
+        encoding = self.opened.files.encoding
         with self.opened.reading() as file:
             data = file.read().removeprefix(BOM)
         try:
-            return data.decode(self.opened.encoding)
+            yield data.decode(encoding), None, 1
         except UnicodeDecodeError as error:
             start, line = data.rfind(b"\n", 0, error.start) + 1, data.count(b"\n", 0, error.start) + 1
-            _, reason = decoded(data[start : start + LONGEST].split(b"\n", 1)[0], self.opened.encoding)
-            raise InputError(f"line {line} of {self.opened.name}: {reason or error}.") from error
+            _, reason = decoded(data[start : start + LONGEST].split(b"\n", 1)[0], encoding)
+            yield None, reason or str(error), line
 
 
 class JsonSource:
@@ -232,7 +236,7 @@ class JsonSource:
         self, line: bytes, names: Sequence[str], also: Sequence[str]
     ) -> tuple[list[object], str | None]:
         none: list[object] = [None] * (len(names) + len(also))
-        text, reason = decoded(line, self.opened.encoding)
+        text, reason = decoded(line, self.opened.files.encoding)
         if text is None:
             return none, reason
         if not text.strip():
@@ -260,7 +264,7 @@ def _first_objects(opened: Opened) -> Iterator[dict[str, Any]]:
         del head[-1]  # cut off
     for line in head[:_SAMPLE]:
         try:
-            found = json.loads(line.decode(opened.encoding))
+            found = json.loads(line.decode(opened.files.encoding))
         except (ValueError, RecursionError):
             continue
         if isinstance(found, dict):

@@ -1,17 +1,16 @@
 """Files opened as what they hold, and their rows: one after the other, or of several files side by side."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol
 
-from regard.core.arguments import one_of
 from regard.core.errors import InputError
-from regard.data._csv_source import Csv, CsvSource
-from regard.data._opening import FORMATS, Opened, files, look_into
+from regard.data._csv_source import CsvSource
+from regard.data._files import Files
+from regard.data._opening import Opened, look_into, paths_of
 from regard.data._parquet_source import ParquetSource
-from regard.data._records import TEXT, JsonSource, Record, TextSource, no_text, paragraphs
+from regard.data._records import TEXT, JsonSource, Record, TextSource, no_text
 
 
 class Source(Protocol):
@@ -28,68 +27,22 @@ class Source(Protocol):
         ...
 
 
-def open_sources(
-    paths: Sequence[str | Path],
-    *,
-    format: str | None = None,
-    csv: Csv | None = None,
-    encoding: str = "utf-8",
-    copies: Path | None = None,
-) -> list[Source]:
-    """Opens inputs, in the order given. It reads no more than their beginnings, but copies stdin and pipes.
+_KINDS: Mapping[str, Callable[[Opened], Source]] = {
+    "text": TextSource,
+    "jsonl": JsonSource,
+    "parquet": ParquetSource,
+}
 
-    Plain text, JSON lines, CSV, TSV and Parquet; all but the last also compressed by gzip, zstd, bz2 or xz.
-    In JSON lines and Parquet the name of a column may be a path to a field within a field (doc.body), unless
-    a column has that very name.
 
-    Args:
-        paths: the files; "-" is stdin. A folder stands for its files, and a pattern such as "*.csv" for those
-            that it fits, in the order of their names.
-        format: one of `FORMATS`; None goes by the name of each file and by what it holds.
-        csv: how CSV and TSV are written; None is `Csv()`.
-        encoding: of text, JSON lines and CSV; one whose lines end in the byte 0x0A.
-        copies: the folder for copies of stdin and pipes; None is the system's for temporary files.
+def open_sources(files: Files) -> list[Source]:
+    """Opens files, in the order given. It reads no more than their beginnings, but copies stdin and pipes.
 
     Raises:
         InputError: one cannot be read, or is not what its name says.
         MissingExtraError: pyarrow is needed and not installed.
     """
-    if isinstance(paths, str | Path):
-        paths = [paths]
-    if not paths:
-        raise InputError("no file is given; give at least one, or - for stdin.")
-    if [str(path) for path in paths].count("-") > 1:
-        raise InputError("- can stand for one input only: stdin is read once.")
-    if format is not None:
-        one_of("format", format, FORMATS)
-    if not _has_lines(encoding):
-        raise InputError(
-            f"encoding must be one that Python knows and whose lines end in the byte 0x0A, such as cp1252; "
-            f"got {encoding!r}."
-        )
-    return [
-        _source(look_into(path, format=format, encoding=encoding, copies=copies), csv or Csv())
-        for path in files(map(Path, paths), format)
-    ]
-
-
-def _source(opened: Opened, csv: Csv) -> Source:
-    if opened.format == "parquet":
-        return ParquetSource(opened)
-    if opened.format in ("csv", "tsv"):
-        return CsvSource(opened, csv)
-    return JsonSource(opened) if opened.format == "jsonl" else TextSource(opened)
-
-
-def _has_lines(encoding: str) -> bool:
-    try:
-        return b"a\n".decode(encoding) == "a\n"
-    except (LookupError, UnicodeError):
-        return False
-
-
-Unit = Literal["line", "paragraph", "file"]
-"""What is a row of plain text."""
+    opened = [look_into(path, files) for path in paths_of(files)]
+    return [_KINDS.get(each.format, CsvSource)(each) for each in opened]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +70,22 @@ class Row:
         return str(value)
 
 
-class Rows:
+@dataclass(eq=False)
+class Rows(Files):
     """The rows of files, in the order given: read as they are asked for, and again for each `iter`.
 
     Args:
-        paths, format, csv, encoding, copies: as of `open_sources`.
+        paths: the files; "-" is stdin. A folder stands for its files, and a pattern such as "*.csv" for those
+            that it fits, in the order of their names.
         columns: those that are read; plain text has the one column "text".
+        format: "text", "jsonl", "csv", "tsv" or "parquet"; None goes by the name of each file and by what it
+            holds.
+        csv: how CSV and TSV are written.
+        encoding: of text, JSON lines and CSV; one whose lines end in the byte 0x0A.
         unit: what is a row of plain text: a line; a paragraph, which ends at a blank line; or a whole file.
             Blank lines are rows, without text; there are no blank paragraphs. Only a whole file is all in
             memory.
+        copies: the folder for copies of stdin and pipes; None is the system's for temporary files.
 
     Raises:
         InputError: an input cannot be read or lacks a column; while they are read, a row is broken (not
@@ -143,27 +103,17 @@ class Rows:
         {'text': 'A bank loan.', 'year': '2001'} line 3 of .../texts.csv
     """
 
-    def __init__(
-        self,
-        paths: Sequence[str | Path],
-        columns: Sequence[str] = (TEXT,),
-        *,
-        unit: Unit = "line",
-        format: str | None = None,
-        csv: Csv | None = None,
-        encoding: str = "utf-8",
-        copies: Path | None = None,
-    ) -> None:
-        one_of("unit", unit, get_args(Unit))
-        self.columns = tuple(columns)
-        self._unit = unit
-        self._sources = open_sources(paths, format=format, csv=csv, encoding=encoding, copies=copies)
+    columns: Sequence[str] = (TEXT,)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._sources = open_sources(self)
         for source in self._sources:
             source.check(self.columns)
-            if unit != "line" and not isinstance(source, TextSource):
+            if self.unit != "line" and not isinstance(source, TextSource):
                 raise InputError(
                     f"unit must be 'line' except for plain text: {source.opened.name} has rows of its own; "
-                    f"got {unit!r}."
+                    f"got {self.unit!r}."
                 )
 
     @property
@@ -174,22 +124,12 @@ class Rows:
 
     def __iter__(self) -> Iterator[Row]:
         for source in self._sources:
-            if isinstance(source, TextSource) and self._unit == "file":
-                yield Row({TEXT: source.whole()}, source.opened.name)
-            else:
-                yield from self._rows(source)
-
-    def _rows(self, source: Source) -> Iterator[Row]:
-        records = source.records(self.columns)
-        for record in paragraphs(records) if self._unit == "paragraph" else records:
-            place = f"{source.unit} {record.line} of {source.opened.name}"
-            yield Row(dict(zip(self.columns, _sound(record, place), strict=True)), place)
-
-
-def _sound(record: Record, place: str) -> list[object]:
-    if record.reason is not None:
-        raise InputError(f"{place}: {record.reason}.")
-    return record.values
+            for record in source.records(self.columns):
+                place = f"{source.unit} {record.line} of {source.opened.name}"
+                if record.reason is not None:
+                    raise InputError(f"{place}: {record.reason}.")
+                values = dict(zip(self.columns, record.values, strict=True))
+                yield Row(values, source.opened.name if self.unit == "file" else place)
 
 
 class ParallelRows:

@@ -12,7 +12,7 @@ from typing import Any
 from regard.core.errors import CheckpointError, InputError
 from regard.core.files import folder_to_disk, plain_file, read_object, write_whole
 from regard.core.wording import reason
-from regard.data import ParallelRows, Row, Rows, TextSource, Unit, open_sources
+from regard.data import Files, ParallelRows, Row, Rows, TextSource, Unit, open_sources
 from regard.models import family_of, load_checkpoint
 from regard.text import Tokenizer, train_tokenizer, write_tokenizer
 from regard.training._batch import Examples
@@ -129,10 +129,9 @@ def splits_of(settings: Settings, kind: type[Task], unit: Unit | None = None) ->
 def _unit_of(settings: Settings, kind: type[Task]) -> Unit:
     """What one text is: as the settings say, else the objective's own, which only plain text can have."""
     data = settings.data
-    train, valid = (
-        all(isinstance(one, TextSource) for one in open_sources(files, csv=data.csv, encoding=data.encoding))
-        for files in (data.train, data.valid or data.train)
-    )
+    read = (data.train, data.valid or data.train)
+    files = (Files(paths, csv=data.csv, encoding=data.encoding) for paths in read)
+    train, valid = (all(isinstance(one, TextSource) for one in open_sources(each)) for each in files)
     if "target" in kind.reads and not data.train_target and train:
         raise InputError(
             f"data.train_target must name the other side of the texts: {settings.objective} reads pairs. Or "

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from regard.core.errors import InputError, OutputError
-from regard.data._opening import look_into
+from regard.data import Files, open_sources
 from regard.embedding.job import Columns, Inputs
 from unit.embedding.job.reading import rows
 
@@ -40,7 +40,7 @@ def parquet(path: Path) -> bytes:
 )
 def test_formats(tmp_path: Path, name: str, content: bytes, format: str) -> None:
     (tmp_path / name).write_bytes(content)
-    assert look_into(tmp_path / name).format == format
+    assert open_sources(Files([tmp_path / name]))[0].opened.format == format
 
 
 def test_what_is_said_goes_before_the_name(tmp_path: Path) -> None:
@@ -188,4 +188,5 @@ def test_a_file_that_changes(tmp_path: Path) -> None:
 def test_a_text_may_begin_as_an_archive_does(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("BZh9 is how an archive of bzip2 begins.\n", "utf-8")
     (tmp_path / "packed").write_bytes(bz2.compress(b"a river bank\n"))
-    assert [look_into(tmp_path / name).packed for name in ("notes", "packed")] == [None, "bz2"]
+    sources = open_sources(Files([tmp_path / name for name in ("notes", "packed")]))
+    assert [source.opened.packed for source in sources] == [None, "bz2"]

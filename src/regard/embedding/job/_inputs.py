@@ -1,18 +1,17 @@
 """All inputs, as one sequence of rows, and the blocks of them that are embedded together."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
-from regard.data import Csv, Opened, open_sources, unreadable
+from regard.data import Files, Opened, open_sources, unreadable
 from regard.embedding.job._chunks import Carried, Chunk, Columns, chunks, fields
 
 BLOCK_ROWS = 2048
@@ -121,11 +120,12 @@ def _weight(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8"))
 
 
-class Inputs:
+@dataclass(eq=False)
+class Inputs(Files):
     """Files of texts, and perhaps stdin, in the order given. Plain text is one text a line.
 
     Args:
-        paths, format, csv, encoding, copies: as of `regard.data.open_sources`.
+        paths, format, csv, encoding, unit, copies: as of `regard.data.Rows`.
         columns: which columns are used.
 
     Raises:
@@ -143,18 +143,11 @@ class Inputs:
         [['A river bank.', 'A bank loan.']]
     """
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        columns: Columns,
-        *,
-        format: str | None = None,
-        csv: Csv | None = None,
-        encoding: str = "utf-8",
-        copies: Path | None = None,
-    ) -> None:
-        self.columns, self.csv, self.encoding = columns, csv or Csv(), encoding
-        self._sources = open_sources(paths, format=format, csv=csv, encoding=encoding, copies=copies)
+    columns: Columns
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._sources = open_sources(self)
         self.fields = self._shared_fields()
         self._identities = [_identity(each.opened) for each in self._sources]
 
@@ -178,7 +171,7 @@ class Inputs:
                     "sha256": digest,
                 }
             )
-            by_lines = opened.packed is None and opened.format in ("text", "jsonl")
+            by_lines = opened.packed is None and opened.format in ("text", "jsonl") and self.unit == "line"
             rows.append(lines if by_lines else getattr(source, "rows", None))
         return found, None if None in rows else sum(filter(None, rows))
 

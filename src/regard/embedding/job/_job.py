@@ -258,6 +258,7 @@ def _settings(inputs: Inputs, work: Work, shard_rows: int, form: Form) -> dict[s
         "kept_columns": list(columns.keep),
         "encoding": inputs.encoding,
         "csv": asdict(inputs.csv),
+        **({} if inputs.unit == "line" else {"unit": inputs.unit}),
         "types": {field.name: field.stated for field in inputs.fields},
         "versions": {"regard": __version__, **dict([form.library])},
     }
