@@ -16,7 +16,9 @@ from regard.lenses._lens import LensNetwork
 from regard.models import Loaded, UnknownFamilyError, check_depth, load_checkpoint
 from regard.text import Tokenizer
 
-_LAYERS_AT_MOST = 1000  # of one set of tensors, which some types run through again and again
+# Some types run through one set of tensors again and again: layers are bounded by this, or by the
+# tensors.
+_LAYERS_AT_MOST = 1000
 
 
 def load(
@@ -41,6 +43,7 @@ def load(
     fields = read_config(folder).values
     transformers = library(f"{folder}: {kind!r} is no family of regard's own; the lens, for others, needs")
     if kind not in transformers.CONFIG_MAPPING:
+        # Code of a stranger is for the user to run, not for regard.
         way = _by_hand(folder, "AutoModel", ", trust_remote_code=True") if "auto_map" in fields else "."
         raise CheckpointError(
             f"{unknown} transformers {transformers.__version__} has no such type either{way}"
@@ -48,9 +51,11 @@ def load(
     if leave_out:
         raise InputError(f"leave_out must be empty for {kind!r}, which transformers reads, not regard.")
     try:
+        # transformers' own warnings would say what is said below.
         with silent():
             hf_model, left_out = _built(transformers, folder, fields, dtype or "auto")
             network = LensNetwork(hf_model.to(device))
+    # The lens speaks of hf_model, which the user of a folder has not seen.
     except InputError as error:
         raise CheckpointError(f"{folder}: {str(error).removeprefix('hf_model ')}") from error
     names = transformers.models.auto.tokenization_auto.TOKENIZER_MAPPING_NAMES
@@ -73,23 +78,28 @@ def _built(
     It gets numbers and settings, never the folder: there it would look for code, adapters and other files.
     """
     reader, ways = read_tensors(folder), folder / "generation_config.json"
+    # A config may ask for any number of layers: more than this would be built in vain.
     check_depth(folder, fields, max(_LAYERS_AT_MOST, len(reader.names())))
     writing = read_object(ways) if ways.exists() else None
     named = fields.get("architectures")
+    # The class that wrote the weights; its base model where it is none.
     architecture = str(named[0]) if isinstance(named, list) and named else "AutoModel"
     try:
         config = transformers.CONFIG_MAPPING[fields["model_type"]].from_dict(_without_kernels(dict(fields)))
+        # A name from a file: only a class of models is taken.
         found = getattr(transformers, architecture, None)
         is_model = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
         cls: Any = found if is_model else transformers.MODEL_MAPPING[type(config)]
-        hf_model, told = cls.from_pretrained(
+        hf_model, loading = cls.from_pretrained(
             None,
             config=config,
+            # Tensors as they are: transformers compares names and shapes.
             state_dict={name: reader.read(name) for name in reader.names()},
             dtype=dtype,
             generation_config=None if writing is None else transformers.GenerationConfig(**writing),
             local_files_only=True,
-            ignore_mismatched_sizes=True,  # they are refused below, by their names
+            # Shapes that do not fit are refused below, by their names.
+            ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
     except CheckpointError:
@@ -97,23 +107,25 @@ def _built(
     except Exception as error:  # whatever a file that does not fit runs into there
         why = f"transformers cannot load it ({type(error).__name__}: {reason(error)[:300]})"
         raise CheckpointError(f"{folder}: {why}{_by_hand(folder, architecture)}") from error
+    # Whatever would have been drawn at random.
     unfit = {
-        *told["missing_keys"],
-        *told.get("error_msgs", ()),
-        *(each[0] for each in told["mismatched_keys"]),
+        *loading["missing_keys"],
+        *loading.get("error_msgs", ()),
+        *(each[0] for each in loading["mismatched_keys"]),
     }
     if unfit:
         raise CheckpointError(
             f"{folder}: the weights do not fit the network; not stored in this shape, so that transformers "
             f"would draw them at random: {joined(sorted(unfit), 5)}{_by_hand(folder, architecture)}"
         )
-    return hf_model, tuple(sorted(told["unexpected_keys"]))
+    return hf_model, tuple(sorted(loading["unexpected_keys"]))
 
 
 def _without_kernels(value: Any) -> Any:
     """The fields without those that choose how the same is computed: transformers would fetch a kernel."""
     if not isinstance(value, dict):
         return value
+    # Fields such as `_attn_implementation` and `experts_implementation`.
     kept = {name: each for name, each in value.items() if "_implementation" not in name}
     return {name: _without_kernels(each) for name, each in kept.items() if name != "fusion_config"}
 

@@ -45,6 +45,7 @@ class StandIn(str):
         key.name = name
         return key
 
+    # Equal to itself, and to the name that it stands for.
     def __eq__(self, other: object) -> bool:
         return str.__eq__(self, other) is True or self.name == other
 
@@ -59,6 +60,7 @@ class StandIn(str):
         return (self.name,)
 
 
+# One for each implementation, for as long as the process lives.
 _KEYS = {name: StandIn(name) for name in SEEN}
 
 
@@ -97,7 +99,9 @@ class Call:
     def is_causal(self) -> bool:
         """Whether the call is causal although it has no mask: transformers' rule for sdpa; eager has none."""
         if self.name != "sdpa" or self.arguments.get("attention_mask") is not None or self.q.shape[2] <= 1:
+            # A call with a mask, or with one query, is not causal by itself.
             return False
+        # None asks the module, which is causal unless it says otherwise.
         asked = self.arguments.get("is_causal")
         return bool(getattr(self.module, "is_causal", True) if asked is None else asked)
 
@@ -151,6 +155,7 @@ def _attention_for(name: str) -> AttentionFunction:
     ) -> tuple[Tensor, Tensor | None]:
         arguments["attention_mask"] = attention_mask
         call = Call(name, module, query, key, value, arguments)
+        # Without a listener in this thread the call goes through.
         listener = _LISTENER.get()
         return call.original() if listener is None else listener.attention(call)
 
@@ -163,6 +168,7 @@ def _mask_for(name: str) -> Callable[..., Tensor | None]:
         values: Tensor | None = masking.ALL_MASK_ATTENTION_FUNCTIONS[name](*args, **kwargs)
         listener = _LISTENER.get()
         if listener is not None and values is not None:
+            # Positional arguments are older transformers: then the rule is not read.
             listener.made(values, None if args else read_rule(masking, values, kwargs))
         return values
 
@@ -170,6 +176,7 @@ def _mask_for(name: str) -> Callable[..., Tensor | None]:
 
 
 def _original_of(name: str, module: nn.Module) -> AttentionFunction:
+    # The names in the file of the module's class, as they are now.
     home = _home_of(type(module).forward)
     # A file of models may keep a registry of its own, in which a name means something else.
     registry = home.get("ALL_ATTENTION_FUNCTIONS")
@@ -196,25 +203,29 @@ def _eager_of(kind: type) -> AttentionFunction:
     """The eager attention that a module's code names: it is a function of its file, and in no registry."""
     if kind in _EAGER:
         return _EAGER[kind]
-    found: dict[Any, None] = {}
+    # A dict as an ordered set: functions by their identity.
+    functions: dict[Any, None] = {}
     for cls in kind.__mro__:
         for member in vars(cls).values():
             function: Any = inspect.unwrap(member) if callable(member) else None
             code = getattr(function, "__code__", None)
             if code is None:
                 continue
+            # Names that the code refers to; eager functions end so by convention.
             for global_name in code.co_names:
                 if global_name.endswith("eager_attention_forward"):
-                    found[function.__globals__.get(global_name)] = None
-        if found:  # of the class that is nearest
+                    functions[function.__globals__.get(global_name)] = None
+        # Of the class that is nearest in the order of inheritance.
+        if functions:
             break
-    found.pop(None, None)
-    if len(found) != 1:
+    # A name that the file does not have (any more).
+    functions.pop(None, None)
+    if len(functions) != 1:
         raise InputError(
             f"hf_model runs eager attention in {kind.__name__}, whose eager function is unknown; "
             "call hf_model.set_attn_implementation('sdpa') first."
         )
-    _EAGER[kind] = next(iter(found))
+    _EAGER[kind] = next(iter(functions))
     return _EAGER[kind]
 
 
@@ -224,18 +235,19 @@ def configs_of(model: nn.Module) -> list[Any]:
     Encoder and decoder often have copies of their own, and so have the text and vision halves.
     """
     base = sys.modules["transformers"].PreTrainedConfig
-    found: dict[int, Any] = {}
+    configs: dict[int, Any] = {}
 
     def visit(value: Any) -> None:
-        if isinstance(value, base) and id(value) not in found:
-            found[id(value)] = value
+        # By identity: a config compares by content, and copies are separate objects.
+        if isinstance(value, base) and id(value) not in configs:
+            configs[id(value)] = value
             for inner in vars(value).values():
                 visit(inner)
 
     for module in model.modules():
         for value in vars(module).values():
             visit(value)
-    return list(found.values())
+    return list(configs.values())
 
 
 class _Placed:
@@ -247,6 +259,7 @@ class _Placed:
 
     def put(self, config: Any) -> None:
         with self.lock:
+            # How many runs use the config now, and the name it had before the first.
             runs, before, _ = self.runs.get(id(config), (0, _fields(config).get(_FIELD), None))
             if before in SEEN:
                 assert before is not None
@@ -259,8 +272,10 @@ class _Placed:
                 return
             runs, before, _ = self.runs.pop(id(config))
             if runs > 1:
+                # Another run still needs the stand-in.
                 self.runs[id(config)] = (runs - 1, before, config)
-            elif isinstance(_fields(config).get(_FIELD), StandIn):  # else somebody chose another meanwhile
+            # Unless somebody chose another implementation meanwhile.
+            elif isinstance(_fields(config).get(_FIELD), StandIn):
                 _fields(config)[_FIELD] = before
 
 
@@ -290,6 +305,7 @@ def listening(configs: list[Any], listener: Listener) -> Iterator[None]:
     placed = []
     token = _LISTENER.set(listener)
     try:
+        # One after the other: if one fails, only those placed before are put back.
         for config in configs:
             _PLACED.put(config)
             placed.append(config)
@@ -305,13 +321,16 @@ def read_rule(masking: Any, values: Tensor, arguments: dict[str, Any]) -> Mask |
     `transformers.masking_utils`; None where that cannot be told.
     """
     q_offset, kv_offset = arguments.get("q_offset", 0), arguments.get("kv_offset", 0)
+    # Offsets that are tensors, and rules that only vmap evaluates, cannot be read as a mask.
     if arguments.get("use_vmap") or not (isinstance(q_offset, int) and isinstance(kv_offset, int)):
-        return None  # a rule that only vmap can evaluate
+        return None
+    # Rules joined by "and" become masks joined by &.
     rule = arguments.get("mask_function", masking.causal_mask_function)
     parts: list[Mask] = []
     for part in _conjuncts(masking, rule):
         if part is not masking.bidirectional_mask_function:
             parts.append(
+                # A rule of a known kind as the mask of that kind; any other is asked.
                 _plain(masking, part, q_offset - kv_offset) or _asked(part, values, q_offset, kv_offset)
             )
     padding = arguments.get("attention_mask")
@@ -319,6 +338,7 @@ def read_rule(masking: Any, values: Tensor, arguments: dict[str, Any]) -> Mask |
         # transformers pads what is missing with False, and leaves out what is before kv_offset.
         real = padding[:, kv_offset : kv_offset + values.shape[3]].bool()
         real = torch.nn.functional.pad(real, (0, values.shape[3] - real.shape[1]))
+        # Padding that hides nothing would only make another mask.
         if not bool(real.all()):
             parts.append(Padding(real))
     if not parts:
@@ -326,11 +346,13 @@ def read_rule(masking: Any, values: Tensor, arguments: dict[str, Any]) -> Mask |
     mask = parts[0]
     for other in parts[1:]:
         mask = mask & other
+    # Whatever was read must be the tensor that the model got.
     return mask if _agrees(mask, values) else None
 
 
 def _agrees(mask: Mask, values: Tensor) -> bool:
     """Whether a mask is the tensor in some rows: a newer transformers may mean something else by a rule."""
+    # First, middle and last row.
     rows = torch.tensor([0, values.shape[2] // 2, values.shape[2] - 1], device=values.device)
     keys = torch.arange(values.shape[3], device=values.device)
     theirs = TensorMask(values).block(rows, keys)
@@ -342,6 +364,7 @@ _Rule = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def _conjuncts(masking: Any, rule: _Rule) -> list[_Rule]:
+    # `and_masks` returns a closure over the rules.
     if _is_made_by(masking.and_masks, rule):
         return [inner for part in _held(rule)["mask_functions"] for inner in _conjuncts(masking, part)]
     return [rule]
@@ -350,10 +373,12 @@ def _conjuncts(masking: Any, rule: _Rule) -> list[_Rule]:
 def _plain(masking: Any, rule: _Rule, offset: int) -> Mask | None:
     if rule is masking.causal_mask_function:
         return Causal(offset)
+    # A causal window counts the query itself, a symmetric one does not.
     one_way = _is_made_by(masking.sliding_window_overlay, rule)
     if not one_way and not _is_made_by(masking.sliding_window_bidirectional_overlay, rule):
         return None
     width = _held(rule)["sliding_window"]
+    # A window of width 0 or of a tensor is nothing that `Window` can say.
     if not isinstance(width, int) or width < one_way:
         return None
     return Window(left=width - one_way, right=None if one_way else width, offset=offset)
@@ -361,6 +386,7 @@ def _plain(masking: Any, rule: _Rule, offset: int) -> Mask | None:
 
 def _asked(rule: _Rule, values: Tensor, q_offset: int, kv_offset: int) -> Mask:
     """The rule itself, asked as transformers asks it."""
+    # vmap would hand over single numbers; broadcasting axes give the same for whole blocks.
     batch = torch.arange(values.shape[0], device=values.device)[:, None, None, None]
     head = torch.zeros(1, 1, 1, 1, dtype=torch.int64, device=values.device)
 
@@ -372,6 +398,7 @@ def _asked(rule: _Rule, values: Tensor, q_offset: int, kv_offset: int) -> Mask:
 
 def _is_made_by(maker: Any, rule: Any) -> bool:
     """Whether a rule is the closure that this function returns, told by its code."""
+    # Closures of one function share the code object that is among its constants.
     return getattr(rule, "__code__", None) in maker.__code__.co_consts
 
 

@@ -52,11 +52,14 @@ class Run:
         self._taps = taps
         self._batch = batch
         self._masks = Masks()
+        # Sites by the execution in which they were seen; what is left at the end was not called.
         self._sites = {site.execution: site for site in layout.sites}
         self._left = set(self._sites)
         self._counts: dict[nn.Module, int] = defaultdict(int)
+        # Input and output of a module are counted apart: hooks of either may be missing.
         self._executed: dict[tuple[nn.Module, str], int] = defaultdict(int)
         self._points: dict[nn.Module, dict[tuple[int, str], list[Point]]] = {}
+        # Hooks only on modules at which somebody listens.
         for point in layout.points.values():
             if taps.wants(point.name):
                 at = (point.execution.occurrence, point.side)
@@ -65,6 +68,7 @@ class Run:
     @contextmanager
     def listening(self, configs: list[Any]) -> Iterator[None]:
         """For the time of the forward pass; everything is put back at the end, also after an exception."""
+        # All hooks are taken off, also where the pass fails half way.
         handles = []
         try:
             for module, points in self._points.items():
@@ -78,6 +82,7 @@ class Run:
         finally:
             for handle in handles:
                 handle.remove()
+        # The model went another way than on the first look: layers would be missing.
         if self._left:
             missing = ", ".join(sorted(self._sites[key].name for key in self._left))
             raise RegardError(
@@ -94,29 +99,37 @@ class Run:
         site = self._next(call.module)
         taps = self._taps.at(site.name)
         wanted = {name for name in OF_ATTENTION if taps.wants(name)}
+        # Nobody listens here: the call is untouched.
         if not wanted:
             return call.original()
+        # What is written to q, k or v goes into the model's own kernel.
         if not wanted.isdisjoint("qkv"):
             q, k, v = taps.offer("q", call.q), taps.offer("k", call.k), taps.offer("v", call.v)
             call = replace(call, q=q, k=k, v=v)
+        # Scores and weights are in no kernel: they are worked out beside it.
         step_by_step = "scores" in wanted or "weights" in wanted
         inputs = None
         if step_by_step or "inputs" in wanted:
             inputs = read_inputs(call, self._masks)
             taps.offer_readonly("inputs", inputs)
         context, weights = call.original()
+        # The kernel first: its result stands unless somebody writes.
         if step_by_step:
             assert inputs is not None
             watch = _Watch(taps)
             written = reference_attention(inputs, watch.listeners())
             # Looking alone leaves the kernel's own result, bit for bit.
             if watch.written:
+                # transformers has (batch, queries, heads, v_dim).
                 context = written.context.transpose(1, 2).contiguous()
                 if weights is not None:
+                    # A sink's weight is a column more, which the model's own weights lack.
                     weights = written.weights[..., : call.k.shape[2]].to(weights.dtype)
+        # (batch, heads, queries, v_dim), as taps have it.
         if "context" in wanted:
             by_head = context.transpose(1, 2)
             offered = taps.offer("context", by_head)
+            # Only what was written goes back.
             if offered is not by_head:
                 context = offered.transpose(1, 2).contiguous()
         return context, weights
@@ -135,6 +148,7 @@ class Run:
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> Any:
         if kwargs is None:  # a pass of another thread; see `_Watcher.enter`
             return None
+        # None where nobody listens at this execution.
         points = self._points_at(module, "input")
         value = main_input(args, kwargs) if points else None
         offered = None if value is None else self._offer(points, value)
@@ -157,6 +171,7 @@ class Run:
     def _offer(self, points: list[Point], value: Tensor) -> Tensor:
         is_flat = points[0].is_flat
         if is_flat:
+            # Some modules get (batch x positions, size): taps see (batch, positions, size).
             value = value.view(self._batch, -1, value.shape[-1])
         for point in points:
             value = self._taps.offer(point.name, value)
@@ -179,6 +194,7 @@ class _Watch:
         # Inference tensors count no versions; a listener may write in place all the same.
         before = value.clone() if value.is_inference() else value._version
         offered = self._taps.offer(name, value)
+        # Written in place, or another tensor was given back.
         in_place = not torch.equal(before, value) if isinstance(before, Tensor) else before != value._version
         self.written = self.written or in_place or offered is not value
         return offered
@@ -206,6 +222,7 @@ class LensNetwork(Network):
 
     def __init__(self, hf_model: Any) -> None:
         super().__init__()
+        # Refused before anything of the model is touched.
         check_model(hf_model)
         _implementations.register()
         self.hf_model = hf_model
@@ -213,13 +230,16 @@ class LensNetwork(Network):
         self.foreign = type(hf_model).__name__
         self._accepted = accepted(hf_model)
         self._configs = configs_of(hf_model)
+        # Ids of images and sounds, which cannot be given here.
         self._placeholders = placeholders(self._configs)
         self._look = look_at(hf_model, self._configs)
+        # The logits of all positions are only made where somebody wants them.
         self.spares_logits = not self._look.has_logits or "logits_to_keep" in self._accepted
         self.config, self.layout, self.parity = self._look.config, self._look.layout, self._look.parity
         self.prefixes = self.layout.prefixes
+        # Only an encoder-decoder needs a token to start with.
         self.start_id = _start_id(hf_model) if len(self.prefixes) == 2 else None
-        # Once: a trace asks for them at every call.
+        # Worked out once: a trace asks for them at every call.
         self._tap_names = (*self.layout.tap_names(), *(["logits"] if self._look.has_logits else []))
 
     def depth(self, kind: StackKind) -> int:
@@ -275,6 +295,7 @@ class LensNetwork(Network):
         self, first: Input, second: Input | None, token_types: Tensor | None, logits: bool, taps: Taps | None
     ) -> Output:
         """Masks are bool tensors here, of which the model makes its own."""
+        # The user may have called train() since.
         check_mode(self.hf_model)
         if self._placeholders:
             self._check_placeholders(first.ids)
@@ -287,9 +308,11 @@ class LensNetwork(Network):
             padding = _padding("decoder_mask", second)
             self._add(arguments, "decoder_attention_mask", "decoder_mask", padding)
             self._add(arguments, "decoder_position_ids", "decoder_positions", second.positions)
+        # One position, which is the least that transformers takes.
         if not logits and "logits_to_keep" in self._accepted:
             arguments["logits_to_keep"] = 1
         ends: dict[str, Tensor] = {}
+        # The outputs of stacks are listened to by every pass.
         seen = {f"{prefix}output": partial(ends.__setitem__, kind) for kind, prefix in self.prefixes.items()}
         listeners = Taps(seen) if taps is None else taps.then(Taps(seen))
         with Run(self.layout, listeners, len(first.ids)).listening(self._configs):
@@ -313,6 +336,7 @@ class LensNetwork(Network):
         arguments[theirs] = value
 
     def _output(self, result: Any, ends: dict[str, Tensor], logits: bool, taps: Taps | None) -> Output:
+        # The last stack's output; where it was not seen, what the model names as such.
         last = ends.get(list(self.prefixes)[-1])
         if last is None:
             last = main_output(result)
@@ -320,6 +344,8 @@ class LensNetwork(Network):
             raise RegardError(f"{self.foreign} gives no last hidden state; hand in its base model instead.")
         encoded = ends.get("encoder")
         if encoded is None and "encoder" in self.prefixes:
+            # Where the encoder's end was not seen: as the model returns it, or the only output that
+            # there is.
             encoded = result.get("encoder_last_hidden_state", last if len(self.prefixes) == 1 else None)
         scores = result.get("logits") if logits else None
         if scores is not None and taps is not None:
@@ -335,6 +361,7 @@ class LensNetwork(Network):
 
 
 def _start_id(hf_model: Any) -> int | None:
+    # The settings for writing go before the config.
     for config in (getattr(hf_model, "generation_config", None), hf_model.config):
         value = getattr(config, "decoder_start_token_id", None)
         if isinstance(value, int):
@@ -345,6 +372,7 @@ def _start_id(hf_model: Any) -> int | None:
 def _padding(name: str, given: Input) -> Tensor | None:
     mask, token_ids = given.mask, given.ids
     if mask is None:
+        # A mask of regard's is an object; the model makes its own from padding.
         return None
     if isinstance(mask, Mask):
         raise InputError(
@@ -359,6 +387,7 @@ def _padding(name: str, given: Input) -> Tensor | None:
             f"{name} must be bool of the shape of the token ids, {tuple(token_ids.shape)}, True for a token; "
             f"got {got}. Convert 0/1 with .bool()."
         )
+    # transformers wants 0 and 1.
     return mask.long()
 
 
@@ -381,6 +410,7 @@ def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Lo
         (torch.Size([1, 3, 6]), torch.Size([1, 3, 3, 3]))
     """
     network = LensNetwork(hf_model)
+    # As the user says, else where it came from, else its class.
     shown = name or getattr(hf_model, "name_or_path", "") or type(hf_model).__name__
     read = _read_tokenizer(tokenizer)
     try:
@@ -399,6 +429,7 @@ def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Lo
 def _read_tokenizer(tokenizer: Any) -> Tokenizer | None:
     if tokenizer is None or isinstance(tokenizer, Tokenizer):
         return tokenizer
+    # A fast tokenizer of transformers holds one of the tokenizers library.
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(backend, "to_str"):
         raise InputError(
@@ -406,6 +437,7 @@ def _read_tokenizer(tokenizer: Any) -> Tokenizer | None:
             f"{type(tokenizer).__name__}. Load it with AutoTokenizer.from_pretrained(..., use_fast=True)."
         )
     named = {each.name: getattr(tokenizer, f"{each.name}_token", None) for each in fields(SpecialIds)}
+    # Only roles whose piece is in the vocabulary.
     known = {role: str(piece) for role, piece in named.items() if piece in backend.get_vocab()}
     template = template_of(getattr(tokenizer, "chat_template", None), "tokenizer")
     return Tokenizer.from_str(backend.to_str(), roles=known, chat_template=template)

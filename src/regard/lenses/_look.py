@@ -67,28 +67,33 @@ class Look:
 def look_at(hf_model: Any, configs: list[Any]) -> Look:
     """Run a model on a few tokens, find where its attention and its tensors are, and check them."""
     name = type(hf_model).__name__
+    # In this order: what cannot be seen at all first, then the numbers.
     _check_implementations(configs, name)
     vocab_size = _vocabulary(hf_model)
+    # Untouched: the model's own output, before anything listens.
     arguments, untouched = _first_run(hf_model, vocab_size, name)
-    found = survey(hf_model, configs, arguments)
-    _check_seen(hf_model, found, name)
-    layout = lay_out(found, arguments["input_ids"], arguments.get("decoder_input_ids"), name)
-    parity = _compare(layout, found, untouched)
+    seen = survey(hf_model, configs, arguments)
+    _check_seen(hf_model, seen, name)
+    layout = lay_out(seen, arguments["input_ids"], arguments.get("decoder_input_ids"), name)
+    # Records against what the model computed, layer by layer.
+    parity = _compare(layout, seen, untouched)
     parity.check(f"lens on {name}")
     return Look(
-        config=_sizes(hf_model, layout, found, vocab_size, name),
+        config=_sizes(hf_model, layout, seen, vocab_size, name),
         layout=layout,
-        norms={kind: _find_norm(layout, found, kind) for kind in layout.prefixes},
-        readers=find_readers(layout, found),
-        head=_find_head(hf_model, layout, found),
+        norms={kind: _find_norm(layout, seen, kind) for kind in layout.prefixes},
+        readers=find_readers(layout, seen),
+        head=_find_head(hf_model, layout, seen),
         takes_batches=len(arguments["input_ids"]) > 1,
-        has_logits=isinstance(found.result.get("logits"), Tensor),
+        has_logits=isinstance(seen.result.get("logits"), Tensor),
         parity=parity,
     )
 
 
 def _check_seen(hf_model: Any, found: Survey, name: str) -> None:
+    # Modules that look like attention, but made no call.
     hidden = unseen(found, {id(module): each for each, module in hf_model.named_modules()})
+    # Neither calls nor anything named attention: a state-space model, say.
     if not found.calls and not attends(found):
         raise InputError(f"hf_model {name} has no attention: no part of it is called so, or calls any.")
     if not found.calls:
@@ -107,6 +112,7 @@ def _check_seen(hf_model: Any, found: Survey, name: str) -> None:
 def _sizes(hf_model: Any, layout: Layout, found: Survey, vocab_size: int, name: str) -> LensConfig:
     text = hf_model.config.get_text_config()
     longest = getattr(text, "max_position_embeddings", None)
+    # None for models whose config has no such table.
     types = getattr(text, "type_vocab_size", None)
     last = _last_state(layout, found)
     if last is None:
@@ -122,6 +128,7 @@ def _sizes(hf_model: Any, layout: Layout, found: Survey, vocab_size: int, name: 
         num_layers=layout.depth(next(iter(layout.prefixes))),
         num_heads=layout.sites[0].num_heads,
         max_seq_len=longest if isinstance(longest, int) and longest > 0 else None,
+        # The config may name types that forward does not take.
         num_token_types=types if "token_type_ids" in accepted(hf_model) and isinstance(types, int) else 0,
         architecture=name,
     )
@@ -139,6 +146,7 @@ def _compare(layout: Layout, found: Survey, untouched: Any) -> Parity:
     for call in found.calls:
         site = sites[call.execution]
         point = layout.points.get(f"{site.name}.output")
+        # By projecting the recorded context, the layer's output is checked too.
         layers.append(
             layer_parity(
                 site.kind,
@@ -163,8 +171,10 @@ def _find_norm(layout: Layout, found: Survey, kind: StackKind) -> nn.Module | No
     if end is None or last is None:
         return None
     before, after = (found.outputs[each.execution] for each in (last, end))
+    # Equal: nothing stands between.
     if not _same(before, after):
         for execution in found.order:
+            # The module whose input is the one and whose output the other, number for number.
             given, made = (each.get(execution) for each in (found.inputs, found.outputs))
             if _same(given, before) and _same(made, after):
                 return execution.module
@@ -176,6 +186,7 @@ def _find_head(hf_model: Any, layout: Layout, found: Survey) -> nn.Linear | None
     state = _last_state(layout, found)
     if head is None or state is None or not is_linear(head):
         return None
+    # The output layer runs once, on the last hidden state itself.
     given, made = (each.get(Execution(head, 0)) for each in (found.inputs, found.outputs))
     return head if _same(given, state) and _same(made, found.result.get("logits")) else None
 
@@ -187,6 +198,7 @@ def _same(one: Tensor | None, other: Tensor | None) -> bool:
 def check_model(hf_model: Any) -> None:
     """Refuse what is no model of transformers that reads token ids, in evaluation mode, with its weights."""
     modeling, _ = _implementations.transformers_modules()
+    # A wrapper or a compiled model has other modules than it runs.
     if not isinstance(hf_model, modeling.PreTrainedModel):
         raise InputError(
             "hf_model must be a transformers PreTrainedModel, as AutoModel.from_pretrained gives it; got "
@@ -212,6 +224,7 @@ def _check_implementations(configs: list[Any], name: str) -> None:
     others = {
         str(config._attn_implementation)
         for config in configs
+        # Kernels such as flash attention hide their mask.
         if getattr(config, "_attn_implementation", None) not in (None, *SEEN)
     }
     if others:
@@ -234,6 +247,7 @@ def _vocabulary(hf_model: Any) -> int:
         weight = getattr(hf_model.get_input_embeddings(), "weight", None)
     except NotImplementedError:
         weight = None
+    # A table of one row an id; quantised ones and hashes are none.
     if isinstance(weight, Tensor) and weight.ndim == 2:
         return len(weight)
     size = getattr(hf_model.config.get_text_config(), "vocab_size", None)
@@ -251,12 +265,14 @@ def _first_run(hf_model: Any, vocab_size: int, name: str) -> tuple[dict[str, Any
     for texts in (2, 1):
         try:
             arguments, result = _within_tables(hf_model, vocab_size, texts)
+        # A reason of ours is not retried with one text.
         except InputError:
             raise
         # Whatever a model of unknown make raises when it is given tokens and nothing else.
         except Exception as error:
             failed = failed or error
             continue
+        # NaN compares as equal to nothing: every check below would fail without saying why.
         if any(bool(value.isnan().any()) for value in _tensors(result) if value.is_floating_point()):
             raise RegardError(
                 f"hf_model {name} gives NaN on a few tokens: its weights are damaged, or overflow in their "
@@ -265,6 +281,7 @@ def _first_run(hf_model: Any, vocab_size: int, name: str) -> tuple[dict[str, Any
         return arguments, result
     assert failed is not None
     what, way_out = "token ids alone", ""
+    # The likeliest reasons, with a way out.
     if "decoder_input_ids" in accepted(hf_model) and hf_model.config.is_encoder_decoder:
         what = "a text and a shorter target, by whose lengths the lens tells the encoder from the decoder"
     base = getattr(hf_model, "base_model_prefix", "")
@@ -280,6 +297,7 @@ def _tensors(result: Any) -> list[Tensor]:
     if isinstance(result, Tensor):
         return [result]
     if isinstance(result, dict):
+        # Caches of keys and values are no results.
         return [each for name, value in result.items() if "past" not in name for each in _tensors(value)]
     if isinstance(result, tuple | list):
         return [each for value in result for each in _tensors(value)]
@@ -304,16 +322,17 @@ class _WithinTables(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        given = kwargs or {}
+        # Looked up rows are checked before the kernel is called.
+        named_args = kwargs or {}
         if func is torch.nn.functional.embedding:
-            named = dict(zip(("input", "weight"), args, strict=False)) | given
+            named = dict(zip(("input", "weight"), args, strict=False)) | named_args
             _check_rows(named["input"], len(named["weight"]))
         elif func in _PICKING:
-            named = dict(zip(("input", "dim", "index"), args, strict=False)) | given
+            named = dict(zip(("input", "dim", "index"), args, strict=False)) | named_args
             _check_rows(named["index"], named["input"].shape[named["dim"]])
         elif func is Tensor.__getitem__ and isinstance(args[1], Tensor) and args[1].dtype == torch.int64:
             _check_rows(args[1], len(args[0]))
-        return func(*args, **given)
+        return func(*args, **named_args)
 
 
 _PICKING = (torch.gather, Tensor.gather, torch.index_select, Tensor.index_select)
@@ -328,6 +347,7 @@ def _check_rows(ids: Tensor, rows: int) -> None:
 def _within_tables(model: Any, vocab_size: int, texts: int) -> tuple[dict[str, Any], Any]:
     """Arguments that a model runs with, as long as its tables allow, and what it makes of them."""
     limits = (getattr(config, "max_position_embeddings", None) for config in configs_of(model))
+    # Lengths that the config allows, up to 13 tokens.
     length = min([_LENGTH, *(limit for limit in limits if isinstance(limit, int) and limit > 1)])
     while True:
         arguments = _probe(model, vocab_size, texts, length)
@@ -336,6 +356,7 @@ def _within_tables(model: Any, vocab_size: int, texts: int) -> tuple[dict[str, A
                 return arguments, model(**arguments)
         except _TooMany as error:
             # RoBERTa's table begins after the padding's id: fewer rows are tokens' than its config says.
+            # As many tokens fewer as the row was beyond the table.
             length -= error.excess
             if length < 2:
                 raise InputError(
@@ -355,12 +376,15 @@ def _probe(model: Any, vocab_size: int, texts: int, length: int) -> dict[str, An
     arguments: dict[str, Any] = {"input_ids": ids}
     if "attention_mask" in names:
         pad = _number(model, "pad_token_id")
+        # Two texts of different lengths show padding.
         lengths = torch.tensor([[length], [max(1, length - 2)]][:texts], device=device)
         real = torch.arange(length, device=device)[None] < lengths
         arguments["attention_mask"] = real.long()
         if pad is not None and 0 <= pad < vocab_size:
+            # Padding's own id at the end of the shorter text.
             arguments["input_ids"] = ids.masked_fill(~real, pad)
     if "decoder_input_ids" in names and model.config.is_encoder_decoder:
+        # A shorter target: lengths tell the encoder, the decoder and cross-attention apart.
         target = min(_TARGET, length - 1)
         arguments["decoder_input_ids"] = _ids(model, vocab_size, (texts, target), device)
     return arguments | quiet(names)
@@ -374,9 +398,9 @@ def quiet(names: frozenset[str]) -> dict[str, Any]:
 
 def _ids(model: Any, vocab_size: int, shape: tuple[int, int], device: torch.device) -> Tensor:
     taken = _special(model)
-    # Of the first ones alone: a list of a whole vocabulary takes longer than the look.
+    # Only the first 2,048: a list of a whole vocabulary takes longer than the look.
     free = [each for each in range(min(vocab_size, 2048)) if each not in taken] or [0]
-    # Of its own: looking at a model must not change anybody's random numbers.
+    # A generator of its own: looking at a model must not change anybody's random numbers.
     generator = torch.Generator().manual_seed(0)
     picked = torch.randint(len(free), shape, generator=generator)
     return torch.tensor(free, dtype=torch.int64)[picked].to(device)
@@ -384,13 +408,14 @@ def _ids(model: Any, vocab_size: int, shape: tuple[int, int], device: torch.devi
 
 def _special(model: Any) -> set[int]:
     """Every id that a config, or one inside it, gives a name."""
-    found: set[int] = set()
+    special: set[int] = set()
     for config in configs_of(model):
         for name, value in vars(config).items():
+            # Any field with "token" in its name: special ids, images, sounds.
             if "token" in name:
                 values = value if isinstance(value, list | tuple) else [value]
-                found |= {each for each in values if isinstance(each, int)}
-    return found
+                special |= {each for each in values if isinstance(each, int)}
+    return special
 
 
 _PLACEHOLDER = re.compile(r"(audio|image|speech|video|vision)_(token|patch)_(id|index)")
@@ -403,6 +428,7 @@ def placeholders(configs: list[Any]) -> dict[int, str]:
 
 
 def _number(model: Any, name: str) -> int | None:
+    # The config itself, or that of its text half.
     for config in (model.config, model.config.get_text_config()):
         value = getattr(config, name, None)
         if isinstance(value, int):

@@ -60,6 +60,7 @@ class Layout:
         """In the order of the forward pass, logits aside."""
         names: list[str] = []
         for prefix in self.prefixes.values():
+            # The sites of this stack, cross-attention among the decoder's.
             own = [site for site in self.sites if site.name.startswith(f"{prefix}layers.")]
             names.append(f"{prefix}embeddings.tokens")
             for layer in range(1 + max(site.layer for site in own)):
@@ -68,6 +69,7 @@ class Layout:
                     names += [f"{site.name}.{name}" for name in OF_ATTENTION] + [f"{site.name}.output"]
                 names += [f"{prefix}layers.{layer}.{name}" for name in ("ffn.hidden", "ffn.output", "output")]
             names.append(f"{prefix}output")
+        # Only what was found: a tap may exist in theory and not in this model.
         inside = {f"{site.name}.{name}" for site in self.sites for name in OF_ATTENTION}
         return [name for name in names if name in inside or name in self.points]
 
@@ -78,6 +80,7 @@ OF_ATTENTION = ("q", "k", "v", "inputs", "scores", "weights", "context")
 def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, name: str) -> Layout:
     """Name what a survey of these tokens saw; `name` is the model's, for messages."""
     kinds = [_kind(call, token_ids, decoder_token_ids, name) for call in found.calls]
+    # One stack is a decoder where every call is causal.
     if decoder_token_ids is None:
         kind: StackKind = "decoder" if all(_is_causal(call) for call in found.calls) else "encoder"
         kinds = [kind] * len(kinds)
@@ -90,7 +93,9 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
     for stack, prefix in prefixes.items():
         ids = token_ids if stack == "encoder" or decoder_token_ids is None else decoder_token_ids
         own = [call for call, each in zip(found.calls, kinds, strict=True) if each == stack]
+        # Cross-attention belongs to the decoder's layers.
         cross = [call for call, each in zip(found.calls, kinds, strict=True) if each == "cross"]
+        # The last attention of each layer: the feed-forward follows it.
         last = dict(enumerate(own))
         placed: list[tuple[Kind, int, SeenCall]] = [(stack, layer, call) for layer, call in last.items()]
         if stack == "decoder" and cross:
@@ -100,12 +105,14 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
         for each, layer, call in placed:
             at = f"{prefix}layers.{layer}.{attention_name(each)}"
             sites.append(Site(each, layer, at, call.execution, call.inputs.num_heads))
+            # The output projection's output, where it is a state of the residual stream.
             made = None if call.projection is None else found.outputs.get(call.projection)
             if call.projection is not None and _is_state(made, ids):
                 points.append(Point(f"{at}.output", call.projection, "output"))
         points += _around(found, prefix, own, ids)
         for layer, call in last.items():
             block = block_of(found, call)
+            # The feed-forward that follows the layer's last attention, within its block.
             down = None if block is None else _find_ffn(found, call, block, ids.shape)
             if down is not None:
                 at = f"{prefix}layers.{layer}.ffn"
@@ -114,11 +121,13 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
                 points.append(Point(f"{at}.output", down, "output", is_flat))
         limits[stack] = _limit(found, own)
     order = {call.execution: index for index, call in enumerate(found.calls)}
+    # Sorted into the order of the forward pass, since stacks were gone through one by one.
     sites.sort(key=lambda site: order[site.execution])
     return Layout(prefixes, tuple(sites), {point.name: point for point in points}, limits)
 
 
 def _kind(call: SeenCall, ids: Tensor, target: Tensor | None, name: str) -> Kind:
+    # Batch, queries and keys; the probe has three different lengths.
     shape = (call.inputs.q.shape[0], call.inputs.q_len, call.inputs.k_len)
     wanted: dict[tuple[int, int, int], Kind] = {(len(ids), ids.shape[1], ids.shape[1]): "encoder"}
     if target is not None:
@@ -136,15 +145,18 @@ def _kind(call: SeenCall, ids: Tensor, target: Tensor | None, name: str) -> Kind
 
 def _is_causal(call: SeenCall) -> bool:
     mask = call.inputs.mask
+    # Only a bias: causal where it forbids the future.
     if mask is None:
         bias = call.inputs.bias
         if bias is None:
             return False
         positions = torch.arange(call.inputs.k_len, device=call.inputs.q.device)
         values = bias.block(positions, positions)  # type: ignore[union-attr]
+        # Biases forbid by the lowest number of their type, or half of it where two are added.
         allowed = values > torch.finfo(values.dtype).min / 2
     else:
         allowed = mask.dense(call.inputs.q_len, call.inputs.k_len, call.inputs.q.device)
+    # True above the diagonal: keys after the query.
     future = torch.ones(call.inputs.q_len, call.inputs.k_len, dtype=torch.bool, device=allowed.device).triu(1)
     # In the row without padding: the first.
     return not bool((allowed[0] & future).any())
@@ -154,6 +166,7 @@ def _layers_of(found: Survey, cross: list[SeenCall], own: list[SeenCall]) -> lis
     """The decoder layer of each cross-attention: its block's self-attention's, or by order."""
     blocks = {block_of(found, call): layer for layer, call in enumerate(own)}
     layers = [blocks.get(block_of(found, call), -1) for call in cross]
+    # Blocks that cannot be told apart: by the order of calls.
     if -1 in layers or len(set(layers)) < len(layers) or len(blocks) < len(own):
         return list(range(len(cross)))
     return layers
@@ -175,6 +188,7 @@ def _around(found: Survey, prefix: str, own: list[SeenCall], ids: Tensor) -> Ite
                 yield Point(f"{prefix}embeddings.tokens", execution, "output")
                 break
     blocks = [block_of(found, call) for call in own]
+    # Layers without blocks of their own have no inputs and outputs that could be named.
     if None in blocks or len(set(blocks)) < len(blocks):
         blocks = []
     for layer, block in enumerate(blocks):
@@ -183,6 +197,7 @@ def _around(found: Survey, prefix: str, own: list[SeenCall], ids: Tensor) -> Ite
             yield Point(f"{prefix}layers.{layer}.input", block, "input")
         if _is_state(found.outputs.get(block), ids):
             yield Point(f"{prefix}layers.{layer}.output", block, "output")
+    # What the modules around all calls hand on, from the outermost.
     states = [
         (execution, value)
         for execution in _common(found, own)
@@ -199,6 +214,7 @@ def _around(found: Survey, prefix: str, own: list[SeenCall], ids: Tensor) -> Ite
 
 
 def _is_state(value: Tensor | None, ids: Tensor) -> TypeGuard[Tensor]:
+    # (batch, positions, d_model), for these ids.
     return (
         value is not None and value.ndim == 3 and value.shape[:2] == ids.shape and value.is_floating_point()
     )
@@ -207,12 +223,14 @@ def _is_state(value: Tensor | None, ids: Tensor) -> TypeGuard[Tensor]:
 def _common(found: Survey, own: list[SeenCall]) -> list[Execution]:
     """The executions around all the calls of a stack, from the outside in."""
     common: list[Execution] = []
+    # Level by level, while all calls are within the same execution.
     for level in zip(*(call.around for call in own), strict=False):
         if len(set(level)) > 1:
             break
         common.append(level[0])
     # A stack of one layer has the layer, and more, around all its calls.
     block = block_of(found, own[0]) if len(own) == 1 else None
+    # Up to the layer itself, which is no longer common.
     return list(takewhile(lambda execution: execution != block, common))
 
 
@@ -223,11 +241,13 @@ def _limit(found: Survey, own: list[SeenCall]) -> int | None:
     stop = at[own[0].around[-1]]
     before = [at[call.around[-1]] for call in found.calls if call not in own]
     start = max((index for index in before if index < stop), default=0)
+    # The first table that consecutive numbers are looked up in.
     for execution in found.order[start:stop]:
         module = execution.module
         if not isinstance(module, nn.Embedding):
             continue
         first = _first_position(found.inputs.get(execution), own[0].inputs.q_len)
+        # OPT's and BART's tables begin with rows for padding: `offset` says how many.
         if "position" in type(module).__name__.lower():
             first = int(getattr(module, "offset", 0) or 0)
         if first is not None:
@@ -254,14 +274,17 @@ def _find_ffn(found: Survey, last: SeenCall, block: Execution, shape: tuple[int,
     """
     if last.projection is None:
         return None
+    # What runs after the output projection.
     start = found.order.index(last.projection) + 1
     linear: list[Execution] = []
     for execution in found.order[start:]:
+        # Within the block, and with parameters of its own.
         own = list(execution.module.parameters(recurse=False))
         if block not in found.around[execution] or not own:
             continue
         if is_linear(execution.module):
             linear.append(execution)
+        # A matrix that is no linear layer: an expert, a convolution.
         elif any(parameter.ndim > 1 for parameter in own):
             return None
     if len(linear) not in (2, 3):
@@ -271,6 +294,7 @@ def _find_ffn(found: Survey, last: SeenCall, block: Execution, shape: tuple[int,
     made = [found.outputs.get(each) for each in linear]
     tokens = (shape, (math.prod(shape),))  # OPT puts the batch's tokens in one row
     states = [value for value in (*given, *made) if value is not None and value.shape[:-1] in tokens]
+    # Up and gate must read the very same tensor.
     if len(states) < 2 * len(linear) or any(value is not given[0] for value in given[: len(ups)]):
         return None
     wide = [value.shape[-1] for value in states]

@@ -29,16 +29,20 @@ def _readers(found: Survey, call: SeenCall) -> Readers | None:
     block = block_of(found, call)
     if block is None or call.projection is None:
         return None
+    # What runs within the layer, up to the output projection.
     inside = [each for each in found.order if block in found.around[each]]
     before = inside[: inside.index(call.projection)]
     linear = [each for each in before if is_linear(each.module)]
     x, read = (found.inputs.get(each) for each in (block, linear[0] if linear else block))
-    made = [value for each in linear if (value := found.outputs.get(each)) is not None]
-    if x is None or read is None or len(made) < max(1, len(linear)):
+    outputs = [value for each in linear if (value := found.outputs.get(each)) is not None]
+    # Every linear layer must have been seen with input and output.
+    if x is None or read is None or len(outputs) < max(1, len(linear)):
         return None
+    # All of them read the same tensor.
     if any(found.inputs.get(each) is not read for each in linear):
         return None
     norm = None
+    # A norm stands between where the layer's input is not what they read.
     if not torch.equal(read, x):
         norms = (
             each.module
@@ -49,9 +53,11 @@ def _readers(found: Survey, call: SeenCall) -> Readers | None:
             return None
     recorded = call.inputs.q, call.inputs.k
     heads, head_dim = [each.shape[1] for each in recorded], recorded[0].shape[3]
-    rows, start = torch.cat(made, dim=-1), 0
+    # Rows of all linear layers side by side: queries first, then keys.
+    rows, start = torch.cat(outputs, dim=-1), 0
     for count, values in zip(heads, recorded, strict=True):
         own = rows[..., start : (start := start + count * head_dim)]
+        # Other layers in between would leave too few rows.
         if own.shape[-1] < count * head_dim:
             return None
         # A turn keeps lengths; a norm or a scale of its own would not.

@@ -21,6 +21,7 @@ from regard.core import AttentionInputs, Bias, Causal, DenseBias, Mask, TensorMa
 from regard.core.errors import InputError
 from regard.lenses._implementations import Call, listening
 
+# Arguments that enter the record.
 _READ = {"attention_mask", "scaling", "dropout", "is_causal", "softcap", "position_bias", "s_aux"}
 
 IGNORED_FIELDS = {
@@ -58,6 +59,7 @@ def read_inputs(call: Call, masks: "Masks") -> AttentionInputs:
     """The record of one attention call."""
     where, arguments = type(call.module).__name__, call.arguments
     q, k, v = call.q, call.k, call.v
+    # An argument that is neither read nor known to be harmless is refused: it might change the weights.
     for name, value in arguments.items():
         if name not in _READ and name not in IGNORED_FIELDS and not _is_empty(value):
             raise InputError(
@@ -74,6 +76,7 @@ def read_inputs(call: Call, masks: "Masks") -> AttentionInputs:
         q, k, v = (each.to(torch.get_autocast_dtype(q.device.type)) for each in (q, k, v))
     bias = arguments.get("position_bias")
     causal = call.is_causal
+    # A causal call without a mask: transformers' rule for sdpa.
     mask: Mask | None = Causal() if causal else None
     added: Bias | None = None
     values = arguments.get("attention_mask")
@@ -85,12 +88,14 @@ def read_inputs(call: Call, masks: "Masks") -> AttentionInputs:
         _check_mask(values, where)
         mask, added = masks.read(values, zero_rows=call.name == "sdpa" and bias is None)
     if bias is not None:
+        # Two biases are one: their sum.
         summed = bias if added is None else bias + added.learned()[0]
         added = DenseBias(summed)
     sinks = arguments.get("s_aux")
     if sinks is not None and not torch.is_grad_enabled():
         sinks = sinks.detach()  # a parameter: what is computed from the record later wants no gradient either
     return AttentionInputs(
+        # One text's queries for several texts' keys.
         q=q if q.shape[0] == k.shape[0] else q.expand(k.shape[0], -1, -1, -1),
         k=k,
         v=v,
@@ -115,9 +120,11 @@ class Masks:
 
     def read(self, values: Tensor, *, zero_rows: bool) -> tuple[Mask | None, Bias | None]:
         """See `read_tensor`."""
+        # Layers share one tensor: the first reading serves all.
         for seen, version, zero, result in self._read:
             if zero == zero_rows and _same(seen, version, values):
                 return result
+        # A tensor that was made of a known rule is that rule.
         mask = next((mask for seen, version, mask in self.known if _same(seen, version, values)), None)
         result = read_tensor(values, mask, zero_rows=zero_rows)
         self._read.append((values, _version(values), zero_rows, result))
@@ -128,6 +135,7 @@ def _same(seen: Tensor, version: int, values: Tensor) -> bool:
     """Whether two are the same numbers at the same place, not written to since."""
     return version == _version(values) and (
         seen is values
+        # Another view of the same numbers.
         or (seen.data_ptr(), seen.shape, seen.stride(), seen.dtype)
         == (values.data_ptr(), values.shape, values.stride(), values.dtype)
     )
@@ -174,11 +182,13 @@ def read_tensor(values: Tensor, known: Mask | None, *, zero_rows: bool) -> tuple
     zeros, as only a bool mask can. `known` is the object that means the same, if there is one.
     """
     if values.dtype == torch.bool:
+        # Rows that allow nothing: the lowest number, which softmax turns into equal weights.
         if not zero_rows and bool((~values.any(dim=-1)).any()):
             lowest = torch.zeros(values.shape, device=values.device)
             return None, DenseBias(lowest.masked_fill(~values, torch.finfo(torch.float32).min))
         return known or TensorMask(values), None
     forbids = TensorMask.forbids(values)
+    # Numbers other than 0 and "forbidden", or whole forbidden rows, make it a bias.
     if bool(forbids.all(dim=-1).any()) or bool(((values != 0) & ~forbids).any()):
         return None, DenseBias(values)
     return known or TensorMask(values), None
@@ -222,6 +232,7 @@ class _Watcher:
     def __init__(self) -> None:
         self.survey = Survey()
         self.masks = Masks()
+        # The executions that run now, from the outside in.
         self._running: list[Execution] = []
         self._counts: dict[nn.Module, int] = defaultdict(int)
         self._attention_counts: dict[nn.Module, int] = defaultdict(int)
@@ -246,26 +257,29 @@ class _Watcher:
             return
         execution = Execution(module, self._counts[module])
         self._counts[module] += 1
+        # What it runs within, before it is added itself.
         self.survey.around[execution] = frozenset(self._running)
         self._running.append(execution)
         self.survey.order.append(execution)
-        given = main_input(args, kwargs)
-        if given is None:
+        taken = main_input(args, kwargs)
+        if taken is None:
             return
-        self.survey.inputs[execution] = given
+        self.survey.inputs[execution] = taken
+        # Only the last attention call still looks for its projection.
         last = self.survey.calls[-1] if self.survey.calls else None
         if last is None or last.projection is not None:
             return
         # The output projection is the first module with a weight that is given the joined heads, bit for bit.
         if isinstance(getattr(module, "weight", None), Tensor):
             joined = last.context.transpose(1, 2)
-            if given.shape[:2] == joined.shape[:2] and torch.equal(given.flatten(2), joined.flatten(2)):
+            if taken.shape[:2] == joined.shape[:2] and torch.equal(taken.flatten(2), joined.flatten(2)):
                 last.projection = execution
 
     def leave(self, module: nn.Module, output: Any) -> None:
         if threading.get_ident() != self._thread:
             return
         execution = self._running.pop()
+        # Modules end in the order in which they began.
         assert execution.module is module
         given = main_output(output)
         if given is not None:
@@ -277,6 +291,7 @@ def survey(model: nn.Module, configs: list[Any], arguments: dict[str, Any]) -> S
     watcher = _Watcher()
     with torch.no_grad(), listening(configs, watcher), _watched(model, watcher):
         watcher.survey.result = model(**arguments)
+    # Layers stand in lists, whatever they are called.
     watcher.survey.listed = frozenset(
         id(child)
         for container in model.modules()
@@ -319,10 +334,12 @@ def unseen(found: Survey, names: dict[int, str]) -> list[str]:
             and not _WITHOUT_WEIGHTS.search(kind)
             and any(True for _ in execution.module.parameters())
         ):
+            # By name, so that a module that runs twice is named once.
             hidden[names.get(id(execution.module), "?")] = kind
     return [
         f"{name} ({kind})"
         for name, kind in hidden.items()
+        # The innermost of nested ones: the others only hold it.
         if not any(other.startswith(f"{name}.") for other in hidden)
     ]
 

@@ -65,6 +65,7 @@ def _with_fields(method: Any) -> Any:
     own = inspect.signature(method)
     level, *fields = inspect.signature(Request).parameters.values()
     *named, _ = own.parameters.values()
+    # The method's own arguments, then those of a request, then **options.
     method.__signature__ = own.replace(parameters=[*named[:-1], level, *fields, named[-1]])
     return method
 
@@ -142,30 +143,35 @@ class Embedding(HasNetwork):
             >>> bool((words.vectors[2, 0] == words.vectors[4, 0]).all())  # "bank", not yet in its context
             True
         """
-        if options.get("window", ...) is None:  # as if it were not given: a request has windows then
+        # As if it were not given: a request has windows then.
+        if options.get("window", ...) is None:
             del options["window"]
         check_names(options, Request.__dataclass_fields__)
         request = Request(**options)
         check_function("progress", progress, "of what is done and what there is", optional=True)
         embedder = self._embedder.of(self.loaded, request)
+        # Portions of 8,192 texts, each with the number of its first.
         portions = ((n * _AT_ONCE, each) for n, each in enumerate(_portions(texts)))
         with Bar("texts", patience=3.0) as bar:
 
             def told(first: int, count: int) -> Callable[[int], object]:
+                # An iterator has no length: the total is what was read so far.
                 total = len(texts) if isinstance(texts, Sized) else first + count
                 return lambda done: (progress or bar)(first + done, total)
 
             if request.level == "sentence":
-                made = [
+                parts = [
                     embedder.sentences(part, first=first, told=told(first, len(part)))
                     for first, part in portions
                 ]
-                report = Report.joined([each.report for each in made])
-                scales = [each.scales for each in made if each.scales is not None]
+                # One report and one array over all portions.
+                report = Report.joined([each.report for each in parts])
+                # Only int8 vectors have scales.
+                scales = [each.scales for each in parts if each.scales is not None]
                 return SentenceVectors.of(
-                    np.concatenate([each.vectors for each in made]),
+                    np.concatenate([each.vectors for each in parts]),
                     report,
-                    layers=made[0].layers,
+                    layers=parts[0].layers,
                     scales=np.concatenate(scales) if scales else None,
                 )
             return Embeddings.joined(
@@ -178,6 +184,7 @@ def _portions(texts: Iterable[str | Sequence[str]]) -> Iterator[list[str]]:
     stream = each_text("texts", texts)
     for first in count(0, _AT_ONCE):
         portion = list(islice(stream, _AT_ONCE))
+        # The first portion also where it is empty: vectors of no rows have a shape, too.
         if portion or not first:
             yield portion
         if len(portion) < _AT_ONCE:

@@ -93,10 +93,13 @@ class HasNetwork:
             >>> parity.largest <= parity.bound
             True
         """
-        network = self.network.plain  # edits change what is computed, not how
+        # Edits change what is computed, not how.
+        network = self.network.plain
         if isinstance(network, lenses.LensNetwork):
             return network.parity
+        # As many ids as the shortest table of positions takes, 13 at most.
         limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]
+        # The first ids of the table, over and over where it is small.
         ids = [place % self.config.vocab_size for place in range(min([_PROBE_TOKENS, *limits]))]
         plain = replace(self.loaded, network=network)
         read = Encoding.from_ids(ids)
@@ -116,6 +119,7 @@ class HasNetwork:
         limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]
         tokens = min([512, *limits]) if num_tokens is None else num_tokens
         both = tokens if len(self.network.prefixes) == 2 else None
+        # None where something of it cannot be traced.
         traced = self.network.untraced is None
         return {
             "name": self.name,
@@ -147,19 +151,22 @@ class HasNetwork:
             InputError: ids that cannot be read alone: with padding and no mask, with two texts and no types.
         """
         if isinstance(token_ids, Mapping):
+            # A tokenizer's output first, then what is given by name.
             others, token_ids = {**token_ids, **others}, None
-        given = as_named({"token_ids": token_ids} | others, _OF_A_PASS, **_THEIRS)
-        if "token_ids" not in given:
+        # Names of transformers become those of `Network.forward`.
+        named = as_named({"token_ids": token_ids} | others, _OF_A_PASS, **_THEIRS)
+        if "token_ids" not in named:
             raise InputError("token_ids must be given: int64 (batch, N).")
         # Texts packed into one row have positions of their own, and a mask that is made for them.
-        if "positions" not in given and not isinstance(given.get("mask"), Mask):
-            types = "token_types" in given
-            check_alone(self.loaded, given["token_ids"], mask=given.get("mask"), has_types=types)
-        output: Output = self.loaded.network(**given)
+        if "positions" not in named and not isinstance(named.get("mask"), Mask):
+            types = "token_types" in named
+            check_alone(self.loaded, named["token_ids"], mask=named.get("mask"), has_types=types)
+        output: Output = self.loaded.network(**named)
         return output
 
 
 def _sizes(config: NetworkConfig) -> dict[str, Any]:
     """The config's fields that are plain values; rotations and the kinds of layers are told in words."""
     plain = asdict(config)  # type: ignore[call-overload]
+    # Nested settings are told in words elsewhere.
     return {name: value for name, value in plain.items() if not isinstance(value, dict | tuple)}

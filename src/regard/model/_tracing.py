@@ -98,10 +98,13 @@ class Tracing(HasNetwork):
             >>> trace.weights(layer=5, head=0).shape
             torch.Size([7, 7])
         """
+        # Checked before the text is read.
         keeping = tracing.KeepPolicy(keep=keep, layers=layers, dtype=dtype)
         if isinstance(text, Mapping):
+            # A tokenizer's output in the place of a text.
             tokenized, text = {**text, **tokenized}, None
         ids = as_named({"token_ids": token_ids, "target_ids": target_ids, **tokenized})
+        # One of the two, and not both.
         if (text is None) == ("token_ids" not in ids):
             raise InputError(
                 f"text or token_ids must be given, and not both; got {'neither' if text is None else 'both'}."
@@ -113,6 +116,7 @@ class Tracing(HasNetwork):
             return traces[0] if len(traces) == 1 else traces
         if ids:
             raise InputError(f"{next(iter(ids))} must be None with a text; it is read with token_ids.")
+        # A string first: it is an iterable of strings, too.
         if isinstance(text, str):
             return tracing.trace_text(self.loaded, text, pair, target=target, keeping=keeping)
         try:
@@ -168,6 +172,7 @@ class Tracing(HasNetwork):
 
         from regard.tracing.record import Trace as Recorded
 
+        # A trace that was made already.
         if isinstance(text, Recorded):
             return text
         text = Words.of(text)

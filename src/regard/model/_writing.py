@@ -122,16 +122,18 @@ class Writing(HasNetwork):
             2
         """
         single = isinstance(texts, str)
-        given = [texts] if isinstance(texts, str) else list(each_text("texts", texts))
-        if single and not given[0].strip():
+        # One text is a batch of one.
+        prompts = [texts] if isinstance(texts, str) else list(each_text("texts", texts))
+        if single and not prompts[0].strip():
             raise InputError("texts must hold a text to go on from; got a blank one.")
+        # Recording shows one text, and one way of writing it.
         if trace is not False:
             if not single or count is not None or not isinstance(prefix, str):
                 raise InputError("trace must be False with several texts or a count: it is of one text.")
             return watch_text(
                 self.loaded,
                 self.tokenizer,
-                given[0],
+                prompts[0],
                 choice=choice,
                 stop=stop,
                 rules=Rules.of(self.loaded, **rules),
@@ -143,14 +145,15 @@ class Writing(HasNetwork):
         with Bar("texts", patience=3.0) as bar:
 
             def advance(more: int) -> None:
+                # Texts end one by one: the number that is done is counted here.
                 nonlocal done
                 done += more
-                (progress or bar)(done, len(given))
+                (progress or bar)(done, len(prompts))
 
-            found = decode_texts(
+            written = decode_texts(
                 self.loaded,
                 self.tokenizer,
-                given,
+                prompts,
                 choice=choice,
                 count=1 if count is None else count,
                 stop=stop,
@@ -160,9 +163,10 @@ class Writing(HasNetwork):
                 advance=advance,
             )
         if count is None:
-            firsts = [ways[0] for ways in found]
+            # Without a count each text has one continuation, which is not wrapped in a list.
+            firsts = [ways[0] for ways in written]
             return firsts[0] if single else firsts
-        return found[0] if single else found
+        return written[0] if single else written
 
     @overload
     def chat(self, messages: Messages, *, trace: Literal[True] | Keep, **how: Unpack[_How]) -> Watched: ...

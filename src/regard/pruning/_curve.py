@@ -77,6 +77,7 @@ class PruningCurve(Displayable):
 
     def _cells(self) -> list[dict[str, Any]]:
         """Heads as words such as `3.5`, layer and head, or `cross.3.5` where there are several kinds."""
+        # The last point has lost most, and so shows every kind that there is.
         several = len(self.points[-1].removed) > 1
         return [
             row
@@ -127,10 +128,13 @@ def pruning_curve(
     every = whole("every", every, least=1)
     check_function("metric", metric, "from a model to one number")
     check_function("progress", progress, "of what is done and what there is", optional=True)
+    # The whole order first: importances are those of the full model.
     steps = removal_order(loaded.network, importance, evenly=evenly)
+    # The full model, every so many steps, and the last.
     ends = sorted({0, *range(0, len(steps) + 1, every), len(steps)})
     points = []
     for done, end in enumerate(ends, 1):
+        # Always from the full model: cut after cut would number heads anew.
         removed = joined_steps(steps[:end])
         smaller = prune(loaded, removed) if end else loaded
         parameters = list(smaller.network.parameters())

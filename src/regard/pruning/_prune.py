@@ -36,6 +36,7 @@ Step: TypeAlias = tuple[tuple[Part, int, tuple[int, ...]], ...]
 def holds_fewer(network: Network) -> bool:
     """Whether the family's config.json can say that every layer has fewer heads: the head size is in it."""
     config: Any = network.config
+    # A fixed head size in the config leaves the number of heads free.
     return "head_dim" in {field.name for field in fields(config)}
 
 
@@ -86,11 +87,13 @@ def weakest_heads(
         {'encoder': {5: (0, 1, 2)}}
     """
     steps = removal_order(network, importance, evenly=evenly)
+    # All steps together leave one head a layer.
     most = sum(len(heads) for step in steps for _, _, heads in step)
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
         raise InputError(f"number must be from 1 to {most}, which leaves each layer a head; got {number!r}.")
     chosen: list[Step] = []
     for step in steps:
+        # Steps go whole: one that would be too much ends it.
         if sum(len(heads) for each in (*chosen, step) for _, _, heads in each) > number:
             break
         chosen.append(step)
@@ -105,6 +108,7 @@ def joined_steps(steps: Sequence[Step]) -> Heads:
     gone: dict[Part, dict[int, tuple[int, ...]]] = {}
     for step in steps:
         for part, layer, heads in step:
+            # Steps of the same layer add up.
             before = gone.setdefault(part, {}).get(layer, ())
             gone[part][layer] = tuple(sorted((*before, *heads)))
     return {part: dict(sorted(layers.items())) for part, layers in gone.items()}
@@ -125,16 +129,23 @@ def _scores(
         raise InputError(f"importance must have a tensor for each of {', '.join(parts)}; got {got}.")
     scores: dict[Part, list[Tensor]] = {}
     for part, layers in parts.items():
-        given = importance[part]
+        matrix = importance[part]
+        # Layers may have lost heads before: the width is that of the largest.
         wanted = (len(layers), max(each.num_heads for each in layers))
-        if not isinstance(given, Tensor) or not given.is_floating_point() or tuple(given.shape) != wanted:
-            got = f"{given.dtype} {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
+        if not isinstance(matrix, Tensor) or not matrix.is_floating_point() or tuple(matrix.shape) != wanted:
+            got = (
+                f"{matrix.dtype} {tuple(matrix.shape)}"
+                if isinstance(matrix, Tensor)
+                else type(matrix).__name__
+            )
             raise InputError(f"importance must be floating point (layers, heads) = {wanted}; got {got}.")
-        rows = [row[: each.num_heads] for row, each in zip(given.detach().double(), layers, strict=True)]
+        # Each layer's own heads, in float64, where sums of many keep their order.
+        rows = [row[: each.num_heads] for row, each in zip(matrix.detach().double(), layers, strict=True)]
         if not all(bool(row.isfinite().all()) for row in rows):
             raise InputError(
                 "importance must be finite, so that heads have an order; it has NaN or infinity."
             )
+        # Query heads that share a key and value head go together: their importances are added.
         scores[part] = [
             row.view(each.num_kv_heads, -1).sum(dim=1) for row, each in zip(rows, layers, strict=True)
         ]
@@ -142,6 +153,7 @@ def _scores(
 
 
 def _of_group(attention: MultiHeadAttention, group: int) -> tuple[int, ...]:
+    # Query heads that read one key and value head lie side by side.
     size = attention.num_heads // attention.num_kv_heads
     return tuple(range(group * size, (group + 1) * size))
 
@@ -149,12 +161,14 @@ def _of_group(attention: MultiHeadAttention, group: int) -> tuple[int, ...]:
 def _one_by_one(
     parts: Mapping[Part, list[MultiHeadAttention]], scores: Mapping[Part, list[Tensor]]
 ) -> Iterator[Step]:
+    # Sorted by score; of equals by kind, layer and group, so that the order is always the same.
     ordered = sorted(
         (score, place, part, layer, group)
         for place, part in enumerate(parts)
         for layer, row in enumerate(scores[part])
         for group, score in enumerate(row.tolist())
     )
+    # What each layer still has: the last one stays.
     left = {(part, layer): len(row) for part in parts for layer, row in enumerate(scores[part])}
     for _, _, part, layer, group in ordered:
         if left[part, layer] > 1:
@@ -167,6 +181,7 @@ def _evenly(
     parts: Mapping[Part, list[MultiHeadAttention]],
     scores: Mapping[Part, list[Tensor]],
 ) -> Iterator[Step]:
+    # Heads, and key and value heads, of every layer.
     sizes = {(each.num_heads, each.num_kv_heads) for layers in parts.values() for each in layers}
     if len(sizes) > 1:
         told = ", ".join(str(heads) for heads, _ in sorted(sizes))
@@ -177,9 +192,12 @@ def _evenly(
     ((_, groups),) = sizes
     orders: dict[Part, list[list[int]]] = {}
     for part, rows in scores.items():
+        # A table has a column for each head, and all layers read it: the same heads go everywhere.
         if has_table(network, part):
             rows = [torch.stack(rows).sum(dim=0)] * len(rows)
+        # Stable: of equals the lower number goes first.
         orders[part] = [row.sort(stable=True).indices.tolist() for row in rows]
+    # All but one.
     for step in range(groups - 1):
         yield tuple(
             (part, layer, _of_group(parts[part][layer], order[step]))
@@ -219,6 +237,7 @@ def prune(loaded: Loaded, heads: "OfLayers | Mapping[Part, OfLayers]") -> Loaded
     removed = check_heads(loaded.network, heads)
     total = sum(each.num_heads for layers in attentions(loaded.network).values() for each in layers)
     number = sum(len(of_layer) for layers in removed.values() for of_layer in layers.values())
+    # A deep copy: nothing is shared between the two models.
     network = copy.deepcopy(our_own(loaded.network))
     cut(network, removed)
     settle(network, loaded.family)
@@ -240,6 +259,7 @@ def loads_in(loaded: Loaded) -> tuple[str, ...]:
         >>> loads_in(prune(load_checkpoint(), {0: [3]}))
         ('regard', 'transformers 5 with trust_remote_code=True', 'transformers 4')
     """
+    # Nothing is missing, so the fields say all.
     if not removed_heads(our_own(loaded.network)):
         return ("everything that takes sizes from config.json",)
     places = ["regard"]

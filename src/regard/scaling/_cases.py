@@ -45,15 +45,17 @@ class Shape:
         draw = torch.Generator().manual_seed(seed)
         shape = 1, self.heads, self.length, self.head_dim
         q, k, v = (torch.randn(shape, generator=draw) for _ in range(3))
+        # A mask only where it is causal: without one the fused kernel is at its best.
         return AttentionInputs(q=q, k=k, v=v, mask=Causal() if self.causal else None)
 
     @property
     def record_bytes(self) -> int:
         """The bytes of q, k, v and the context."""
+        # Four tensors of float32: 4 x 4 bytes.
         return 16 * self.length * self.heads * self.head_dim
 
 
-# torch's own buffers, a block of a mask, and what the C library rounds up to.
+# Numbers for torch's own buffers, a block of a mask, and what the C library rounds up to: 64 MB.
 _ALWAYS = 2**24
 
 
@@ -74,6 +76,7 @@ class Case(ABC):
 
     def numbers(self, shape: Shape) -> int:
         """About as many float32 numbers as it has at one time beside the record; of the matrix no fewer."""
+        # Two more tensors as large as q.
         return 2 * shape.length * shape.heads * shape.head_dim + _ALWAYS
 
     def check(self, *, causal: bool) -> None:
@@ -104,6 +107,7 @@ class Matrix(Case):
         return reference_attention(inputs).context
 
     def numbers(self, shape: Shape) -> int:
+        # Scores, weights, and what softmax and products make of them: six matrices at one time.
         return 6 * shape.heads * shape.length**2 + _ALWAYS
 
 
@@ -137,6 +141,7 @@ class LinformerCase(Case):
 @lru_cache(maxsize=2)
 def _projection(rank: int, length: int) -> Linformer:
     draw = torch.Generator().manual_seed(length)
+    # Columns of norm 1 on average, as the theorem has them.
     return Linformer(torch.randn(rank, length, generator=draw) * rank**-0.5)
 
 
@@ -154,6 +159,7 @@ class WindowCase(Case):
     dilation: int = 1
 
     def context(self, inputs: AttentionInputs) -> Tensor:
+        # To the right, too: a causal mask is added below.
         window: Mask = DilatedWindow(left=self.width, right=self.width, dilation=self.dilation)
         mask = window if inputs.mask is None else inputs.mask & window
         return fused_attention(inputs.changed(mask=mask))
@@ -177,6 +183,7 @@ class ExpireSpanCase(Case):
     ramp: float = 16.0
 
     def context(self, inputs: AttentionInputs) -> Tensor:
+        # Spans between 0 and twice the mean, the same at each call.
         spans = 2 * self.span * torch.rand(1, inputs.k_len, generator=torch.Generator().manual_seed(0))
         mask = Causal() & Unexpired(spans, self.ramp)
         return fused_attention(inputs.changed(mask=mask, bias=Ramp(spans, self.ramp)))

@@ -19,7 +19,8 @@ from regard.tracing.run import TraceOfRun
 LENGTHS = (256, 512, 1024, 2048, 4096)
 """What is measured by default."""
 
-_REPEATS, _ENOUGH = 5, 0.4  # of a pass: at least so many, and until so many seconds have passed
+# A pass is timed at least so often, and until so many seconds have passed.
+_REPEATS, _ENOUGH = 5, 0.4
 
 Advance = Callable[[int, int, str], None]
 """Called with what is done, of how much, and what comes next."""
@@ -61,6 +62,7 @@ def scaling(
     """
     fused = Softmax.name
     wanted = names_of(causal=causal) if names is None else names
+    # Softmax first: the others are compared with it.
     cases = {name: case_named(name) for name in dict.fromkeys((fused, *wanted))}
     asked = _checked(lengths)
     for case in cases.values():
@@ -69,6 +71,7 @@ def scaling(
     whole("head_dim", head_dim, least=2)
     shapes = [Shape(length=each, heads=heads, head_dim=head_dim, causal=causal) for each in asked]
     _check_fits(cases, shapes)
+    # Steps: time and memory at each length, and closeness once, for each attention.
     every, done = len(cases) * (2 * len(shapes) + 1), 0
 
     def step(what: str) -> Callable[[], None]:
@@ -84,6 +87,7 @@ def scaling(
         for name, median in _times(cases, shape, step(f"time at {shape.length:,} tokens")).items():
             seconds[name].append(median)
     every_one = [(name, each.length, heads, head_dim, causal) for name in cases for each in shapes]
+    # In the order in which they were asked for.
     found = iter(peaks(every_one, step("memory")))
     peak = {name: [next(found) for _ in shapes] for name in cases}
     errors = closeness(list(cases), tokens=tokens, causal=causal, advance=step("closeness to softmax"))
@@ -110,7 +114,8 @@ def _check_fits(cases: dict[str, Case], shapes: Sequence[Shape]) -> None:
     for name, case in cases.items():
         # All others are compared with the fused kernel: it is never left out.
         way, out = "give shorter lengths", "" if name == Softmax.name else f", or leave {name} out"
-        for shape in shapes:  # from the shortest to the longest
+        # From the shortest to the longest: the message can name the longest that fits.
+        for shape in shapes:
             needed = shape.record_bytes + 4 * case.numbers(shape)
             check_room(f"{name} at {shape.length:,} tokens", needed, CPU, way + out)
             way = f"give lengths up to {shape.length:,}"
@@ -118,22 +123,25 @@ def _check_fits(cases: dict[str, Case], shapes: Sequence[Shape]) -> None:
 
 def _times(cases: dict[str, Case], shape: Shape, advance: Callable[[], None]) -> dict[str, float]:
     inputs = shape.record()
-    found: dict[str, list[float]] = {name: [] for name in cases}
+    seconds: dict[str, list[float]] = {name: [] for name in cases}
     with torch.no_grad():
+        # A first pass that does not count: allocations, and compilation.
         for case in cases.values():
             case.context(inputs)
         waiting = set(cases)
+        # In turns: a slow spell of the machine falls on all alike.
         while waiting:
             for name, case in cases.items():
                 if name not in waiting:
                     continue
                 start = time.perf_counter()
                 case.context(inputs)
-                found[name].append(time.perf_counter() - start)
-                if len(found[name]) >= _REPEATS and sum(found[name]) >= _ENOUGH:
+                seconds[name].append(time.perf_counter() - start)
+                # Quick ones are timed more often.
+                if len(seconds[name]) >= _REPEATS and sum(seconds[name]) >= _ENOUGH:
                     waiting.remove(name)
                     advance()
-    return {name: statistics.median(times) for name, times in found.items()}
+    return {name: statistics.median(times) for name, times in seconds.items()}
 
 
 TEXT = (
@@ -180,7 +188,9 @@ def closeness(
     cases = {name: case_named(name) for name in names}
     for case in cases.values():
         case.check(causal=causal)
+    # 64 tokens a reading, about, so that there are always enough.
     ids = tokenizer.encode(TEXT * (1 + tokens // 64)).token_ids
+    # Cut, with the closing special token at the end.
     trace = TraceOfRun.of_ids(loaded, [*ids[: tokens - 1], ids[-1]])
     means: dict[str, float] = {}
     kind = trace.kinds[0]
@@ -195,11 +205,14 @@ def closeness(
 
 def _apart(case: Case, inputs: AttentionInputs, causal: bool) -> float:
     """The mean over the heads of one layer."""
+    # Padding and the model's own mask do not count here.
     inputs = inputs.changed(mask=Causal() if causal else None)
     q, k, v = (x.double() for x in (inputs.q, inputs.k, inputs.v))
+    # (1, heads, n, n), in float64.
     scores = inputs.factor * q @ k.mT
     if causal:
         scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
     exact = torch.softmax(scores, dim=3) @ v
+    # Frobenius norms of each head: (1, heads).
     norms = [x.flatten(2).norm(dim=2) for x in (case.context(inputs).double() - exact, exact)]
     return float((norms[0] / norms[1]).mean())

@@ -26,25 +26,28 @@ def peaks(asked: Sequence[Asked], advance: Callable[[], None]) -> list[int | Non
     Raises:
         RegardError: a fork was ended, most often for want of memory.
     """
+    # Without clear_refs the peak of a process cannot begin anew.
     if not os.access(_RESET, os.W_OK):
         return [None] * len(asked)
     command = [sys.executable, "-c", "from regard.scaling._memory import main; main()"]
-    found: list[int | None] = []
+    measured: list[int | None] = []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdin.write(json.dumps(list(asked)))
         child.stdin.close()
+        # A line for each, as soon as it is known.
         for line in child.stdout:
-            found.append(json.loads(line))
+            measured.append(json.loads(line))
             advance()
-    if len(found) < len(asked):
-        name, length, *_ = asked[len(found)]
+    # The child ended early: what it was at is the first without an answer.
+    if len(measured) < len(asked):
+        name, length, *_ = asked[len(measured)]
         raise RegardError(
             f"measuring the memory of {name} at {length:,} tokens was ended from outside, most often for "
             "want of memory; give shorter lengths."
         )
-    return found
+    return measured
 
 
 def _peak(asked: Asked) -> int:
@@ -52,6 +55,7 @@ def _peak(asked: Asked) -> int:
     from regard.scaling._cases import Shape, case_named
 
     reading, writing = os.pipe()
+    # A fork has its own peak; torch is imported in it, not before.
     child = os.fork()
     if child == 0:
         import torch
@@ -59,13 +63,17 @@ def _peak(asked: Asked) -> int:
         name, length, heads, head_dim, causal = asked
         case, shape = case_named(name), Shape(length=length, heads=heads, head_dim=head_dim, causal=causal)
         with torch.no_grad():
+            # A small pass first: libraries and pools that load once are not the attention's.
             case.context(Shape(length=64, heads=heads, head_dim=head_dim, causal=causal).record())
             inputs = shape.record()
             before = _bytes("VmRSS:")
-            _RESET.write_text("5")  # the peak begins anew
+            # 5 in clear_refs: the peak resident size (VmHWM) begins anew.
+            _RESET.write_text("5")
             context = case.context(inputs)
         grown = max(0, _bytes("VmHWM:") - before)
+        # -1 for an answer that is not finite: its memory would mean nothing.
         os.write(writing, str(grown if context.isfinite().all() else -1).encode())
+        # Without Python's clean-up, which belongs to the parent.
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
@@ -77,6 +85,7 @@ def _peak(asked: Asked) -> int:
 
 
 def _bytes(field: str) -> int:
+    # Lines such as "VmRSS:   123456 kB".
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(field))
 

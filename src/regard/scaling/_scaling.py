@@ -110,6 +110,7 @@ class Scaling(Tabular):
                 points=[
                     (length, unit * value)
                     for length, value in zip(self.lengths, getattr(cost, field), strict=True)
+                    # Logarithmic axes have no 0.
                     if value > 0
                 ],
                 is_marked=True,
@@ -146,6 +147,7 @@ def exponent(lengths: Sequence[int], values: Sequence[float], least: float = 0.0
         >>> [round(each, 6) for each in exponent([64, 128, 256, 512], [9.0, 1.0, 2.0, 16.0])]
         [2.0, 1.0]
     """
+    # The longer half, but three lengths at least: short ones show what a call costs, not its growth.
     half = slice(max(0, min(len(lengths) // 2, len(lengths) - 3)), None)
     pairs = [
         (math.log(n), math.log(value))
@@ -154,6 +156,7 @@ def exponent(lengths: Sequence[int], values: Sequence[float], least: float = 0.0
     ]
     if len(pairs) < 2:
         return None
+    # Least squares on logarithms: the slope is the exponent.
     slope = statistics.linear_regression(*zip(*pairs, strict=True)).slope
     apart = [abs((y - b) / (x - a) - slope) for (a, b), (x, y) in pairwise(pairs)]
     return Exponent(slope, max(apart) if len(apart) > 1 else None)
@@ -163,8 +166,10 @@ def between(lengths: Sequence[int], values: Sequence[float], length: float) -> f
     """The value at a length between two, on the straight line of logarithms."""
     right = next(place for place, each in enumerate(lengths) if each >= length)
     left = max(0, right - 1)
+    # The first length: nothing lies before it.
     if left == right:
         return values[right]
+    # Linear in the logarithms.
     share = math.log(length / lengths[left]) / math.log(lengths[right] / lengths[left])
     return math.exp((1 - share) * math.log(values[left]) + share * math.log(values[right]))
 
@@ -178,14 +183,17 @@ def crossing(lengths: Sequence[int], ours: Sequence[float], fused: Sequence[floa
         >>> crossing([100, 200], [2.0, 2.0], [1.0, 1.0]), crossing([100, 200], [1.0, 1.0], [2.0, 2.0])
         (None, 0)
     """
+    # Above 0 where ours is slower.
     gains = [math.log(a / b) for a, b in zip(ours, fused, strict=True)]
     if gains[-1] > 0:
         return None
     place = len(gains)
+    # From the longest down, as long as ours is faster.
     while place and gains[place - 1] <= 0:
         place -= 1
     if not place:
         return 0
+    # Where the line between two gains meets 0.
     share = gains[place - 1] / (gains[place - 1] - gains[place])
     return float(lengths[place - 1] * (lengths[place] / lengths[place - 1]) ** share)
 
@@ -198,10 +206,10 @@ def costs_of(
     fused: str,
 ) -> tuple[Cost, ...]:
     """Everything that follows from what was measured."""
-    found = []
+    costs = []
     for name, times in seconds.items():
         bytes_of = [each for each in peak[name] if each is not None]
-        found.append(
+        costs.append(
             Cost(
                 name=name,
                 seconds=tuple(times),
@@ -212,7 +220,7 @@ def costs_of(
                 crossing=None if name == fused else crossing(lengths, times, seconds[fused]),
             )
         )
-    return tuple(found)
+    return tuple(costs)
 
 
 PAGES = 2**18

@@ -29,11 +29,13 @@ from regard.serving._operations import log
 from regard.serving._service import Service
 from regard.serving._vectors import BUSIEST, EmbeddingsBody, embedded
 
+# Ids of requests: a mark of this process, and a number within it.
 _PROCESS: Final = secrets.token_hex(4)
 _numbers: Final = count(1)
 _KEYED: Final = ("/v1", "/tokenize")  # the paths that ask for a key
 _ID: Final = re.compile(rb"[\w.:/+=-]{1,128}")  # of a client's own X-Request-Id
-_LEFT: Final = 499  # the status, in metrics and logs, of a client that has gone; nginx's
+# What metrics and logs have for a client that has gone; the number is nginx's.
+_LEFT: Final = 499
 
 
 def app_of(
@@ -61,13 +63,15 @@ def app_of(
     settings = settings or Settings()
     named = models if isinstance(models, Mapping) else {model.name: model for model in models}
     service = Service(named, settings)
+    # FastAPI's spans cost time: only where somebody collects them.
     exported = "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ
     app = FastAPI(
         title="regard",
         version=__version__,
         description="Embeddings, attention and the concordance of transformers. Errors are OpenAI's.",
         lifespan=_lifespan,
-        docs_url=None,  # they load scripts from elsewhere
+        # Swagger's and ReDoc's pages load scripts from elsewhere.
+        docs_url=None,
         redoc_url=None,
         # Spans and metrics go where the environment says, if it does; of what is validated nothing is told.
         telemetry={
@@ -84,14 +88,19 @@ def app_of(
     for routes in (_vectors, _completions, _chat, _operations, _traces, _usages, _pages):
         app.include_router(routes.router)
     # The API as it is: FastAPI would promise 422 where the answer is 400, and knows of no key.
-    told = app.openapi()
-    told["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    for path, methods in told["paths"].items():
+    schema = app.openapi()
+    schema["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    for path, methods in schema["paths"].items():
         for operation in methods.values():
+            # FastAPI would promise 422 where the answer is 400.
             operation["responses"].pop("422", None)
             if path.startswith(_KEYED):
+                # A key, or none: the description does not know how the server was started.
                 operation["security"] = [{"key": []}, {}]
-    posts = {path for path, methods in told["paths"].items() if "post" in methods}
+    # Bodies are read by the gate for these paths alone.
+    posts = {path for path, methods in schema["paths"].items() if "post" in methods}
+    # Middleware that is added last is outermost: CORS is before the gate, so that refusals have its
+    # headers, too.
     app.add_middleware(Gate, service=service, posts=posts)
     if settings.origins:
         told_of = ["Retry-After", "X-Regard-Page", "X-Request-Id"]
@@ -105,6 +114,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     service.start()
     yield
+    # The log first: what comes next may take seconds.
     service.requests_log.flush()
     for engine in service.engines.values():
         await asyncio.to_thread(engine.stop)
@@ -115,14 +125,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 async def _invalid(request: Request, error: Any) -> Response:
     """What a schema says, of the first field that is wrong, without what came, which may be long."""
+    # The first error: one at a time can be put right.
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        told = f"the body must be JSON; {first['ctx']['error']}."
-        return ApiError(400, told, code="invalid_json").response()
+        message = f"the body must be JSON; {first['ctx']['error']}."
+        return ApiError(400, message, code="invalid_json").response()
     path = [str(part) for part in first["loc"] if part != "body"]
+    # OpenAI's `param` is a field of the body's top.
     field = path[0] if path else None
-    told = f"{'.'.join(path) or 'the body'}: {first['msg']}."
-    return ApiError(400, told, param=field, code="invalid_body").response()
+    message = f"{'.'.join(path) or 'the body'}: {first['msg']}."
+    return ApiError(400, message, param=field, code="invalid_body").response()
 
 
 async def _plain(request: Request, error: Any) -> Response:
@@ -137,25 +149,31 @@ class Gate:
     def __init__(self, app: ASGIApp, service: Service, posts: Set[str]) -> None:
         self._app, self._service, self._posts = app, service, posts
         self._host = None if (hosts := service.settings.hosts) is None else _names(hosts)
+        # Only hashes of keys are kept in memory.
         self._keys = [sha256(key.encode()).digest() for key in service.settings.keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The lifespan, and web sockets, which there are none of.
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         visit = _Visit(scope, receive, send)
+        # From the cheapest check on; a body is read only after all of them.
         try:
             self._check_host(scope)
             self._check_key(scope)
+            # Only these have a body, and work that is worth ending when the client leaves.
             if scope["method"] == "POST" and scope["path"] in self._posts:
                 await visit.watched(self._answered(visit, await self._body(visit)))
             else:
                 await self._app(scope, receive, visit.send)
         except (ApiError, InputError) as error:
+            # InputError that no route has put into words of its own.
             refusal = error if isinstance(error, ApiError) else ApiError(400, str(error))
             await refusal.response()(scope, receive, visit.send)
         except _Left:
             visit.status = _LEFT
+        # The server stops before the answer: counted, so that `serve` can say so.
         except asyncio.CancelledError:
             self._service.cut_off += 1
             raise
@@ -164,6 +182,7 @@ class Gate:
             places = traceback.extract_tb(error.__traceback__)[-5:]
             at = [f"{place.filename.rpartition('/')[2]}:{place.lineno}" for place in places]
             log.error("failed", extra={"told": {"id": visit.id, "error": type(error).__name__, "at": at}})
+            # Nothing has been sent yet: the client can be told.
             if not visit.status:
                 told = f"the server failed at this request; its log has more under the id {visit.id}."
                 await ApiError(500, told).response()(scope, receive, visit.send)
@@ -174,11 +193,14 @@ class Gate:
         """Let the application answer; embeddings are answered here: FastAPI costs as much as all else."""
         scope, asked = visit.scope, None
         if scope["path"] == BUSIEST and scope["method"] == "POST":
+            # With one model the name in the body does not matter.
             if len(self._service.engines) == 1:
                 # Refused before it is parsed and checked, which costs more than to read it.
                 self._service.engine(None).check_room(1)
+            # Telemetry wants FastAPI to answer, as spans have its names of routes.
             if "fastapi.telemetry" not in scope:  # spans have FastAPI's names
-                with suppress(ValidationError):  # FastAPI says what is wrong
+                # A wrong body goes to FastAPI, which says what is wrong.
+                with suppress(ValidationError):
                     asked = EmbeddingsBody.model_validate_json(body)
         if asked is None:
             await self._app(scope, visit.given(body), visit.send)
@@ -187,6 +209,7 @@ class Gate:
 
     def _check_host(self, scope: Scope) -> None:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        # A page of another site can make its name lead here: then Host has that name.
         if self._host is not None and not all(map(self._host.fullmatch, hosts)):
             told = f"Host must be localhost, an address or a name of --allow-host; got {hosts[0][:100]!r}."
             raise ApiError(400, told, code="unknown_host")
@@ -194,6 +217,7 @@ class Gate:
     def _check_key(self, scope: Scope) -> None:
         if not self._keys or not scope["path"].startswith(_KEYED):
             return
+        # A header twice: the last counts.
         scheme, _, key = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
         came = sha256(key.strip()).digest()
         # All are compared, each in constant time.
@@ -204,15 +228,19 @@ class Gate:
 
     async def _body(self, visit: "_Visit") -> bytes:
         headers, settings = dict(visit.scope["headers"]), self._service.settings
+        # What follows ";" is the character set, which is always UTF-8 in JSON.
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             raise ApiError(415, f"Content-Type must be application/json; got {kind.decode('latin-1')!r}.")
+        # What is announced is refused before it is read; without an announcement, as soon as it is too
+        # long.
         announced = headers.get(b"content-length", b"")
         body, more = bytearray(), True
         try:
             async with asyncio.timeout(settings.body_timeout):
                 while more and max(len(body), int(announced or 0)) <= settings.max_body:
                     message = await visit.receive()
+                    # A client that goes while it sends needs no answer.
                     if message["type"] == "http.disconnect":
                         raise _Left
                     body += message.get("body", b"")
@@ -240,6 +268,7 @@ class _Visit:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope, self.receive, self._send = scope, receive, send
+        # Ids count up within the process; a client's own is taken over where it is harmless.
         self.id, self.status = f"{_PROCESS}-{next(_numbers)}", 0
         if _ID.fullmatch(given := dict(scope["headers"]).get(b"x-request-id", b"")):
             self.id = given.decode()
@@ -247,6 +276,7 @@ class _Visit:
 
     async def send(self, message: Message) -> None:
         """Send, and note the status and the end."""
+        # The answer's head, with the id; then the body, whose last part ends it.
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), (b"x-request-id", self.id.encode())]
@@ -261,6 +291,7 @@ class _Visit:
         async def receive() -> Message:
             if bodies:
                 return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+            # ASGI promises that receive waits until something happens.
             await self._gone.wait()
             return {"type": "http.disconnect"}
 
@@ -272,6 +303,7 @@ class _Visit:
         assert task is not None, "ASGI runs in tasks"
 
         async def watch() -> None:
+            # Whatever else comes after the body is passed over until the client leaves.
             while (await self.receive())["type"] != "http.disconnect":
                 pass
             if not self._ended:
@@ -284,6 +316,7 @@ class _Visit:
         except asyncio.CancelledError:
             if not self._gone.is_set():
                 raise
+            # The cancellation was ours: the task may go on after it.
             task.uncancel()
             raise _Left from None
         finally:
@@ -292,6 +325,7 @@ class _Visit:
     def count(self, service: Service) -> None:
         """Count and log it."""
         path = self.scope["path"]
+        # Unknown paths share one name: metrics must not grow with what strangers ask for.
         route = getattr(self.scope.get("route"), "path", path if path == BUSIEST else "other")
         seconds = time.perf_counter() - self._begun
         requests, durations = service.metrics.answered(route, self.status)

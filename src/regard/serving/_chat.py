@@ -15,6 +15,7 @@ from regard.text import Chat
 
 router = APIRouter()
 
+# Half a million characters; the limit of tokens comes later.
 Text = Annotated[str, Field(max_length=2**19)]
 Most = Annotated[int | None, Field(ge=1, le=2**16, description="Tokens of an answer; by default 256.")]
 
@@ -26,6 +27,7 @@ class TextPart(Body):
     text: Text
 
 
+# Pictures and sounds are refused by their kind, before pydantic lists all that is wrong.
 def _of_text(content: Any) -> Any:
     for part in content if isinstance(content, list) else []:
         if isinstance(part, dict) and (kind := part.get("type")) != "text":
@@ -72,8 +74,11 @@ class ChatBody(WritingBody):
     def completion(self) -> CompletionsBody:
         """The same as of completions; its prompt says how long the messages are."""
         common = {name: getattr(self, name) for name in WritingBody.model_fields}
+        # OpenAI's newer name goes before the older one.
         most = self.max_completion_tokens or self.max_tokens
+        # Built without validation: all fields were checked above.
         return CompletionsBody.model_construct(
+            # Whether max_tokens was given matters: then too much is refused, not lowered.
             {"max_tokens"} if most else set(),
             prompt="\n".join(each.plain()["content"] for each in self.messages),
             max_tokens=most or 256,
@@ -101,6 +106,7 @@ async def chat(body: ChatBody, request: Request) -> Response:
         raise ApiError(400, "top_logprobs must be left out without logprobs.", param="top_logprobs")
 
     def prompts(model: Model) -> list[Chat]:
+        # A broken template is the server's fault, not the client's.
         try:
             return [model.tokenizer.chat(messages)]
         except CheckpointError as error:
@@ -110,6 +116,7 @@ async def chat(body: ChatBody, request: Request) -> Response:
 
 
 def _choice(news: list[Added], whole: bool, first: bool) -> dict[str, Any]:
+    # The first event of a choice names the role.
     role = {"role": "assistant"} if first else {}
     tokens = [
         _token(each.token) | {"top_logprobs": list(map(_token, each.likeliest))}

@@ -76,11 +76,13 @@ class CompletionsBody(WritingBody):
 
     def prompts(self) -> list[str | list[int]]:
         """One or several, as a list."""
+        # A list of numbers is one prompt, in tokens.
         given: Any = self.prompt
         return [given] if isinstance(given, str) or isinstance(given[0], int) else list(given)
 
     def tokens(self) -> int:
         """About how many are read and written."""
+        # Read once for each prompt, written n times for each.
         prompts = self.prompts()
         return sum(map(estimate, prompts)) + self.max_tokens * self.n * len(prompts)
 
@@ -128,14 +130,16 @@ async def answer(
     engine = service.engine(body.model)
     _check(body, service.settings.max_tokens)
     work = partial(written, body=body, form=form, prompts=prompts)
+    # The first piece are the ids that were read: a wrong prompt is an error before the stream begins.
     pieces: AsyncIterator[Any] = engine.stream(work, tokens=body.tokens())
-    read = await anext(pieces)  # a wrong prompt is found here
+    read = await anext(pieces)
     keep = partial(service.answers.keep, model=engine.name, messages=messages)
     writing = _Writing(engine.name, body, form, read, keep)
     if body.stream:
         events = _events(writing, pieces, body.stream_options or StreamOptions())
         headers = {"Cache-Control": "no-cache"} | writing.headers
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+    # Not streamed: all pieces are gathered, and told at once.
     async for step in pieces:
         writing.add(step)
     told = answered(writing.event(writing.told(all=True), all=True) | {"usage": writing.usage})
@@ -146,19 +150,21 @@ async def answer(
 def _check(body: CompletionsBody, most: int) -> None:
     choices, tokens = len(body.prompts()) * body.n, body.tokens()
     if choices > MOST_CHOICES:
-        told = f"n times the prompts must be {MOST_CHOICES} at most; got {choices}."
-        raise ApiError(400, told, param="n")
+        message = f"n times the prompts must be {MOST_CHOICES} at most; got {choices}."
+        raise ApiError(400, message, param="n")
+    # Greedy writing gives the same text n times.
     if body.n > 1 and not body.temperature:
         raise ApiError(400, "n must be 1 with temperature 0, which writes one text.", param="n")
     if tokens > most:
-        told = f"a request may have {most:,} tokens; with max_tokens these are {tokens:,}."
-        raise ApiError(400, told, param="max_tokens")
+        message = f"a request may have {most:,} tokens; with max_tokens these are {tokens:,}."
+        raise ApiError(400, message, param="max_tokens")
 
 
 def written(
     model: Model, body: CompletionsBody, form: Form, prompts: Prompts
 ) -> Generator[list[list[int]] | list[Added], None, None]:
     """The ids of each prompt, then what each step adds."""
+    # A seed of the client's writes the same again; else one at random.
     seed = secrets.randbits(63) if body.seed is None else body.seed % 2**63
     choice = Sampling(temperature=body.temperature, top_p=body.top_p, seed=seed) if body.temperature else None
     try:
@@ -166,13 +172,16 @@ def written(
         begun = partial(along, model.loaded, model.tokenizer, prompts(model), top=body.logprobs or 0, **how)
         rules = Rules.of(model.loaded, max_length=body.max_tokens)
         read, steps = begun(rules=rules)
+        # Too much for the model's context: less is written, unless the request insists.
         if body.max_tokens > (room := _room(model, max(map(len, read)), body, form)):
             read, steps = begun(rules=replace(rules, max_length=room))
-        first = next(steps)  # what is too long for the model is found here
+        # The first step, before the ids are told: what is too long for the model is found here.
+        first = next(steps)
         yield read
         yield first
         yield from steps
     except InputError as error:
+        # Messages name arguments of Python: they get the names of the request.
         told = str(error).replace(*form.texts).replace("max_length", "max_tokens")
         param = form.texts[1].rstrip("[")
         param = "model" if told.startswith("model") else "max_tokens" if "max_tokens" in told else param
@@ -202,6 +211,7 @@ def _room(model: Model, read: int, body: CompletionsBody, form: Form) -> int:
 def context_of(model: Model) -> int | None:
     """The most tokens that a decoder was made for, read and written; None where nothing says so."""
     network = model.network
+    # Rotary positions have no hard limit: then the length of training counts.
     most = network.limit("decoder") or getattr(network.config, "max_seq_len", None)
     return most if len(network.prefixes) == 1 else None  # of two stacks, each has its own
 
@@ -213,6 +223,7 @@ class _Writing:
         self, name: str, body: CompletionsBody, form: Form, read: list[list[int]], keep: Callable[..., None]
     ) -> None:
         self._form, self._logprobs, self._read, self._keep = form, body.logprobs, read, keep
+        # What each choice has gained since it was told; and all ids of each.
         self._news: list[list[Added]] = [[] for _ in range(len(read) * body.n)]
         self._ids: list[list[int]] = [[] for _ in self._news]
         self._ends, self._begun = 0, set[int]()
@@ -230,7 +241,9 @@ class _Writing:
             if added.token is not None:
                 self._ids[added.way].append(added.token.id)
             self._ends += bool(added.end)
+        # Every choice has ended: the page can show prompt and answer.
         if self._form.has_page and self._ends == len(self._ids):
+            # Choices of one prompt follow each other.
             each = len(self._ids) // len(self._read)
             rows = [[*self._read[way // each], *ids] for way, ids in enumerate(self._ids)]
             self._keep(self._id, rows=rows)
@@ -240,9 +253,11 @@ class _Writing:
         choices = []
         for index, news in enumerate(self._news):
             end = next((each.end for each in news if each.end), None)
+            # A step may add no text, as within a character: nothing to tell yet.
             if all or end or any(each.text for each in news):
                 told = {"index": index} | self._form.choice(news, all, index not in self._begun)
                 if self._logprobs is None:
+                    # OpenAI has null where no log probabilities were asked for.
                     told["logprobs"] = None
                 choices.append(told | {"finish_reason": end})
                 self._news[index] = []
@@ -261,6 +276,7 @@ class _Writing:
 
 
 def _choice(news: list[Added], whole: bool, first: bool) -> dict[str, Any]:
+    # A completion tells a whole choice and a part of it alike.
     del whole, first
     added = [each for each in news if each.token is not None]
     tokens = [each.token for each in added if each.token is not None]
@@ -284,11 +300,13 @@ async def _events(
         async for step in pieces:
             writing.add(step)
             for choice in writing.told(all=False):
+                # OpenAI: every event has `usage`, null but in the last one.
                 usage = {"usage": None} if options.include_usage else {}
                 yield _event(writing.event([choice]) | usage)
         if options.include_usage:
             yield _event(writing.event([]) | {"usage": writing.usage})
         yield b"data: [DONE]\n\n"
+    # The status was sent long ago: the error is an event of its own.
     except ApiError as error:
         yield _event(error.body)
     except Exception:

@@ -45,6 +45,7 @@ class Engine:
     model: Model
     embedder: Embedder
     width: int
+    # These exist only while the model is loaded.
     dimensions: list[int]
 
     def __init__(self, name: str, model: Model | str, settings: Settings, metrics: Metrics) -> None:
@@ -56,19 +57,22 @@ class Engine:
         else:
             self.source_name = model
             self.bytes = sum(file.stat().st_size for file in find(model).folder.glob("*.safetensors"))
+        # Of pages and the concordance; emptied in `stop`.
         self.kept: dict[str, Any] = {}
         self.dead: BaseException | None = None
-        self.busy: dict[int, float] = {}  # since when each thread computes, or loads the model
+        # By thread: since when it computes.
+        self.busy: dict[int, float] = {}
         self.is_loaded = False
         self.touched = self.worked = 0.0  # when it was last asked for, and computed
         self._settings = settings
-        self._metrics = metrics.of(name, lambda: self.queue.tokens)
+        self._metrics = metrics.of_model(name, lambda: self.queue.tokens)
         self._open: set[Job] = set()
         self._threads: list[Thread] = []
         self._speed = 0.0  # tokens a second of one thread
 
     def start(self) -> None:
         """Load the model, warm up and wait for work; once."""
+        # Later starts find threads, and do nothing.
         if not self._threads:
             self._begin(self._load)
 
@@ -80,13 +84,16 @@ class Engine:
         """Finish what waits, end the threads, and let go of the model; a later `start` begins anew."""
         if not self._threads:
             return
+        # Threads finish what waits, and then end.
         self.queue.close()
         for thread in self._threads:
+            # A thread that hangs is left behind: it is a daemon.
             thread.join(_PATIENCE)
         self._threads = []
         self.is_loaded = False
         self.queue = Queue(self._settings.max_queue)
         self.kept.clear()
+        # Loaded by name, so it can be loaded again.
         if isinstance(self._source, str):
             self.__dict__.pop("model", None)
             self.__dict__.pop("embedder", None)
@@ -113,6 +120,7 @@ class Engine:
     async def call(self, function: Callable[[Model], T], *, tokens: int) -> T:
         """What `function(model)` gives or raises, run alone; it counts as so many tokens; else as `embed`."""
 
+        # A function is a generator of no step.
         def once(model: Model) -> Generator[None, None, T]:
             yield from ()
             return function(model)
@@ -124,11 +132,13 @@ class Engine:
     ) -> AsyncGenerator[T, None]:
         """What the generator `function(model)` yields, a step a turn; `aclose` closes it; else as `embed`."""
         job = StepJob(function, tokens)
+        # The whole stream has one time limit, not each piece.
         ends = asyncio.get_running_loop().time() + self._settings.timeout
         with self._admitted(job):
             while True:
                 async with asyncio.timeout_at(ends):
                     piece = await job.pieces.get()
+                # The end: the future has the error, if there was one.
                 if piece is END:
                     await job.future
                     return
@@ -144,7 +154,8 @@ class Engine:
     def _admitted(self, job: EmbedJob | StepJob) -> Iterator[None]:
         """Wait with a job: it is lined up, and forgotten at the end."""
         self.start()
-        self._open.add(job)  # first: if the thread dies now, it is told
+        # Before anything can fail: a thread that dies tells all open jobs.
+        self._open.add(job)
         try:
             if self.dead is not None:
                 raise _gone()
@@ -154,6 +165,7 @@ class Engine:
         except TimeoutError as error:
             raise self._late(job) from error
         finally:
+            # Answered, refused or left: nothing waits for it any more.
             job.future.cancel()
             self._open.discard(job)
             self.queue.leave(job)
@@ -175,6 +187,7 @@ class Engine:
 
     def _late(self, job: Job) -> ApiError:
         told = f"no answer within {self._settings.timeout:g} seconds"
+        # It had its turn: the request itself is too much. Else the server is too busy.
         if job.begun:
             return ApiError(504, f"{told}; send or ask for less at once.", code="timeout")
         return ApiError(503, f"{told}: too much waits; try again later.", code="timeout", retry_after=5)
@@ -194,22 +207,28 @@ class Engine:
 
     def check(self) -> None:
         """Count as dead once a computation hangs."""
+        # The longest of the computations that run now.
         busy = min(list(self.busy.values()), default=math.inf)
         if self.dead is None and time.monotonic() - busy > self._settings.stall:
             self._die(TimeoutError(f"a computation has taken more than {self._settings.stall:g} seconds"))
 
     def _load(self) -> None:
-        self.busy[get_ident()] = math.inf  # it may take as long as it takes
+        # Loading may take as long as it takes.
+        self.busy[get_ident()] = math.inf
         if isinstance(self._source, str):
             self.model = load(self._source)
         self.embedder = Embedder(self.model.loaded, Request(precision=self._settings.precision))
+        # The first text compiles kernels and fills pools of memory: it should not be a client's.
         self.width = self.embedder.sentences(["warm up"]).vectors.shape[1]
+        # Sizes that the model was trained to be cut to, and those that the operator allows.
         trained = self.embedder.sentence.dimensions
         shorter = {size for size in (*self._settings.dimensions, *trained) if size < self.width}
         self.dimensions = sorted({self.width, *shorter})
         del self.busy[get_ident()]
+        # As many threads as the embedder found best, one core each.
         self.queue.threads = self.embedder.settled["threads"]
         self.is_loaded = True
+        # This thread is the first worker.
         for _ in range(self.queue.threads - 1):
             self._begin(self._work)
         self._work()
@@ -218,12 +237,14 @@ class Engine:
         while (work := self.queue.take()) is not None and self.dead is None:
             begun = self.busy[get_ident()] = time.monotonic()
             try:
+                # A list of texts from several requests, or one step of something else.
                 if isinstance(work, list):
                     self._embed_some(work, begun)
                 else:
                     self._step(work)
             except BaseException as error:
-                self.dead = error  # before another thread takes what waits
+                # Before another thread takes what waits.
+                self.dead = error
                 raise
             finally:
                 del self.busy[get_ident()]
@@ -231,9 +252,11 @@ class Engine:
                 self.queue.done()
 
     def _embed_some(self, jobs: list[EmbedJob], begun: float) -> None:
+        # Clients that have left, or whose text is wrong, take no part in the turn.
         waiting = [job for job in jobs if not (job.is_left or job.is_ended) and self._is_read(job)]
         if waiting:
             parts = shares(waiting, self.queue.idle)
+            # What is left of a long request waits before those that came later.
             self.queue.put_back([job for job in waiting if job.tokens])
             self._note_wait(*parts)
             self._embed(parts)
@@ -248,7 +271,9 @@ class Engine:
 
     def _measure(self, tokens: int, begun: float) -> None:
         seconds = max(1e-6, time.monotonic() - begun)
-        if tokens > TURN_TOKENS // 2:  # a turn that is hardly filled does not say what can be done
+        # A turn that is hardly filled does not say what can be done.
+        if tokens > TURN_TOKENS // 2:
+            # A moving average; the first measurement counts fully.
             self._speed += (_REMEMBERED if self._speed else 1.0) * (tokens / seconds - self._speed)
         self._metrics.compute.observe(seconds)
         self._metrics.fill.observe(tokens / TURN_TOKENS)
@@ -263,6 +288,7 @@ class Engine:
             job.step(self.model)
         except Exception as error:
             job.fail(error)
+        # A generator that has given a piece waits for its next turn.
         if not job.is_ended:
             self.queue.stepped(job)
 
@@ -274,6 +300,7 @@ class Engine:
         except Exception as error:
             # One request's fault is not another's: each by itself.
             for job, part in parts.items():
+                # It failed by itself: the error is its own.
                 if len(parts) == 1:
                     job.fail(error)
                 else:
@@ -281,10 +308,12 @@ class Engine:
             return
         start, done = 0, dict[Job, Embedded]()
         for job, part in parts.items():
+            # The vectors are in the order of the parts.
             made = job.put(part, vectors[start : start + len(part)])
             start += len(part)
             if made is not None:
                 done[job] = made
+        # All at once: waking a loop costs more than setting a result.
         give_all(done)
 
     def _is_read(self, job: EmbedJob) -> bool:
@@ -296,6 +325,7 @@ class Engine:
         except ApiError as error:
             job.fail(error)
             return False
+        # Truncated as asked: counted for whoever operates it.
         self._metrics.truncated.inc(sum(passage.cut > 0 for passage in job.passages))
         return True
 

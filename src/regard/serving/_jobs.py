@@ -21,15 +21,18 @@ Overlong = Literal["refuse", "truncate", "windows"]
 
 TURN_TOKENS: Final = 512
 """What a thread computes before those who wait are asked again: as many tokens as keep one core busy."""
-_TURN_SCORES: Final = 2**22  # and as many tokens squared: what attention over long texts costs
+# Attention over n tokens costs n squared: a turn has at most so many such pairs.
+_TURN_SCORES: Final = 2**22
 _LEAST: Final = 0.25  # of a turn: half of less than that would be slow
 _SHORT: Final = 0.125  # of a turn: so little need not wait for what is long
 _MOST: Final = 256  # requests in a turn: to look at thousands costs more than to compute some
 
 _UNREAD: Final = 256  # pieces of a stream that may wait for who asked for it
 
+# Sums of parts of a turn may exceed it by rounding.
 _ROUNDING: Final = 1e-9
-_CHARACTERS: Final = 4  # of a token, about
+# Estimates before tokenising: characters of a token, and the special tokens around a text.
+_CHARACTERS: Final = 4
 _FRAME: Final = 2
 
 TOO_LONG: Final = "context_length_exceeded"
@@ -66,10 +69,12 @@ class Job:
         self._tell(self._settle, None, error)
 
     def _tell(self, function: Callable[..., None], *arguments: object) -> None:
+        # A loop that was closed has nobody who waits.
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(function, *arguments)
 
     def _settle(self, result: Any, error: BaseException | None = None) -> None:
+        # It was answered, refused or cancelled meanwhile.
         if self.future.done():
             return
         if error is None:
@@ -101,6 +106,7 @@ class StepJob(Job):
         self._generator: Generator[Any, None, Any] | None = None
         self.pieces: asyncio.Queue[Any] = asyncio.Queue()
         self.unread, self.is_parked = 0, False  # pieces that nobody has taken; whether it waits for that
+        # Whoever reads pieces must wake up at the end, also after an error.
         self.future.add_done_callback(lambda _: self.pieces.put_nowait(END))
 
     def step(self, model: Model) -> None:
@@ -109,6 +115,7 @@ class StepJob(Job):
             self._generator = self._function(model)
         try:
             self._tell(self.pieces.put_nowait, next(self._generator))
+        # What the generator returns is the result.
         except StopIteration as end:
             give_all({self: end.value})
 
@@ -135,6 +142,7 @@ class EmbedJob(Job):
             self.passages = _read(embedder, self._inputs, window)
         except InputError as error:
             raise ApiError(400, str(error), param="input") from error
+        # Tokens of windows count as often as they are read; for the limit each counts once.
         self.tokens = sum(map(sum, (passage.rows for passage in self.passages)))
         self.cost = sum(map(_cost, self.passages))
         tokens = sum(passage.tokens - passage.cut for passage in self.passages)  # windows overlap
@@ -152,6 +160,8 @@ class EmbedJob(Job):
         for passage in self.passages[first:]:
             cost = _cost(passage)
             room -= cost
+            # At least `least` passages are taken even where they do not fit: a long text must get its
+            # turn.
             if room < -_ROUNDING and self._next - first >= least:
                 break
             self._next += 1
@@ -164,6 +174,7 @@ class EmbedJob(Job):
         self._made.append((part.start, vectors))
         if sum(len(each) for _, each in self._made) < len(self.passages):
             return None
+        # By the place of their first passage, since several threads compute them.
         parts = [each for _, each in sorted(self._made, key=itemgetter(0))]
         return Embedded(parts[0] if len(parts) == 1 else np.concatenate(parts), self.passages)
 
@@ -174,13 +185,18 @@ def shares(jobs: Sequence[EmbedJob], threads: int = 1) -> dict[EmbedJob, range]:
     The turn is smaller where less waits than so many threads can do at once.
     """
     parts: dict[EmbedJob, range] = {}
+    # A share of what waits for each thread, but not so little that turns become slow.
     room = min(1.0, max(_LEAST, sum(job.cost for job in jobs) / threads))
     taken = 0.0
+    # Sorting by a flag keeps the order within both groups.
     short_first = sorted(jobs, key=lambda job: job.cost > _SHORT)  # which keeps their order
+    # First round: short requests get up to half; second round: everybody, the oldest first.
     for order, most in ((short_first, room / 2), (jobs, room)):
         for job in order:
             before = job.cost
+            # The first of all takes one passage at least.
             if part := job.take(most - taken, least=0 if parts else 1):
+                # A job that got something in both rounds has one range.
                 parts[job] = range(parts.get(job, part).start, part.stop)
             taken += before - job.cost
     return parts
@@ -216,6 +232,7 @@ def estimate(text: str | Sequence[int]) -> int:
 def _cost(passage: Passage) -> float:
     """The part of a turn that a text takes."""
     rows = passage.rows
+    # By tokens or by pairs of tokens, whichever is the larger part of a turn.
     return max(sum(rows) / TURN_TOKENS, sum(row * row for row in rows) / _TURN_SCORES)
 
 
@@ -235,6 +252,7 @@ class Queue:
 
     def has_room(self, tokens: int) -> bool:
         """Whether so many more may wait."""
+        # One job of any size may come when nothing waits.
         return not self.tokens or self.tokens + tokens <= self._most
 
     def admit(self, job: EmbedJob | StepJob) -> None:
@@ -248,8 +266,10 @@ class Queue:
         """A job waits no more: it is done, or its sender has gone."""
         with self._changed:
             self.tokens -= job.counted
+            # Not counted twice when it leaves twice.
             job.counted = job.tokens = 0
         if isinstance(job, StepJob):
+            # A parked generator must not wait for ever: its pieces count as taken.
             self.taken(job, job.unread)
 
     def stepped(self, job: StepJob) -> None:
@@ -264,6 +284,7 @@ class Queue:
         """Somebody has taken pieces of a job; it goes on once half of them are gone."""
         with self._changed:
             job.unread -= pieces
+            # Half of them: stopping and going on at the same number would alternate with every piece.
             goes_on = job.is_parked and job.unread <= _UNREAD // 2
             job.is_parked = job.is_parked and not goes_on
         if goes_on:
@@ -282,9 +303,12 @@ class Queue:
         """Line up jobs of which texts are left, before those that came in the meantime."""
         with self._changed:
             for job in jobs:
-                if job.counted:  # else its sender has gone
+                # Its sender may have gone while it was computed.
+                if job.counted:
+                    # Tokenised meanwhile: the estimate is replaced by what is left.
                     self.tokens += job.tokens - job.counted
                     job.counted = job.tokens
+            # extendleft turns the order round: hence reversed.
             self._texts.extendleft(reversed(jobs))
             self._changed.notify()
 
@@ -292,10 +316,12 @@ class Queue:
         """Wait for a turn, until `done`: many that want texts embedded, or one of the others; or None."""
         with self._changed:
             self._changed.wait_for(self._is_next)
+            # Closed, and nothing left.
             if not self._texts and not self._others:
                 return None
             self._working += 1
             if self._are_others_next():
+                # Other work runs alone: no thread embeds meanwhile.
                 self._since, self._alone = 0, True
                 return self._others.popleft()
             self._since += 1
@@ -307,7 +333,9 @@ class Queue:
 
     def _is_next(self) -> bool:
         if self._are_others_next():
+            # It waits until all turns of texts have ended.
             return not self._working
+        # Texts wait while other work runs alone.
         return not self._alone if self._texts else self._closed
 
     def done(self) -> None:
@@ -320,6 +348,7 @@ class Queue:
     @property
     def idle(self) -> int:
         """Threads that could share what waits, the asking one among them."""
+        # The asking thread counts itself among those that work.
         return self.threads - self._working + 1
 
     def close(self) -> None:

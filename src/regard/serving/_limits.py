@@ -12,6 +12,7 @@ from regard.core.arguments import whole
 from regard.core.errors import InputError
 from regard.embedding import Precision, Request
 
+# OpenAI's words for the kinds of errors.
 _TYPES: Final = {401: "authentication_error", 429: "rate_limit_error"}
 
 ModelName = Annotated[
@@ -84,13 +85,15 @@ class Settings:
     access_log: bool = True
 
     def __post_init__(self) -> None:
-        Request(precision=self.precision)  # which refuses unknown ones
+        # For its check alone: unknown precisions are refused here.
+        Request(precision=self.precision)
         for name in ("max_body", "max_texts", "max_tokens", "max_queue", "max_memory"):
             if (limit := getattr(self, name)) is not None:
                 whole(name, limit, least=1)
         for size in self.dimensions:
             whole("dimensions", size, least=1)
         for name in ("timeout", "body_timeout", "stall"):
+            # `not >`: NaN is refused, too.
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be more than 0 seconds; got {getattr(self, name)}.")
 
@@ -116,6 +119,7 @@ class ApiError(Exception):
         """The answer."""
         headers = {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
         if self.status == 401:
+            # HTTP wants a 401 to say which scheme it expects.
             headers["WWW-Authenticate"] = "Bearer"
         return Response(orjson.dumps(self.body), self.status, headers, media_type="application/json")
 
@@ -127,6 +131,7 @@ class Body(BaseModel):
     which clients send for what is left out.
     """
 
+    # strict: a number in quotes is a mistake of the client's.
     model_config = ConfigDict(extra="forbid", strict=True, protected_namespaces=())
 
     @model_validator(mode="before")
@@ -135,6 +140,7 @@ class Body(BaseModel):
         if not isinstance(given, dict):
             return given
         known = cls.model_fields
+        # null for a known field means that it is left out; unknown fields stay, to be refused.
         return {
             name: _whole(value) for name, value in given.items() if value is not None or name not in known
         }
@@ -142,18 +148,21 @@ class Body(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """As pydantic tells it, with null where a field may be left out."""
-        told = handler.resolve_ref_schema(handler(core))
-        for name, field in told["properties"].items():
-            if name not in told.get("required", ()) and {"type": "null"} not in field.get("anyOf", ()):
+        schema = handler.resolve_ref_schema(handler(core))
+        # Optional fields may be null, which pydantic would not tell.
+        for name, field in schema["properties"].items():
+            if name not in schema.get("required", ()) and {"type": "null"} not in field.get("anyOf", ()):
                 kept = {key: field.pop(key) for key in ("description", "examples") if key in field}
-                told["properties"][name] = kept | {"anyOf": [field, {"type": "null"}]}
-        return told
+                schema["properties"][name] = kept | {"anyOf": [field, {"type": "null"}]}
+        return schema
 
 
 def _whole(value: Any) -> Any:
+    # JSON does not tell 2.0 from 2, and strict pydantic does.
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if isinstance(value, list) and value and not isinstance(value[0], str):  # of texts there may be many
+    # Texts are passed over: there may be thousands, none of which is a number.
+    if isinstance(value, list) and value and not isinstance(value[0], str):
         return list(map(_whole, value))
     return value
 

@@ -48,7 +48,8 @@ router = APIRouter(tags=["pages"])
 
 _OPENINGS = ("The man who fishes on the river bank keeps his money in a bank.", "a river bank", "a")
 _MOST_WRITTEN: Final = 30  # tokens
-_pages: WeakKeyDictionary[Engine, dict[bool, str]] = WeakKeyDictionary()  # made once each
+# By engine: a page is made once, and goes when the engine goes.
+_pages: WeakKeyDictionary[Engine, dict[bool, str]] = WeakKeyDictionary()
 
 _TWO_STACKS: Final = """<!DOCTYPE html>
 <html lang="en">
@@ -122,12 +123,15 @@ async def page(
     what there is for it, and an example.
     """
     service = service_of(request)
+    # The first model that one can type sentences for.
     typed = (name for name, each in service.engines.items() if _is_typed_for(each))
     name = next(typed, next(iter(service.engines))) if model is None else model
     engine = service.engines.get(name)
+    # With keys a stranger must not have a text read by opening a link.
     if text is not None and not service.settings.keys and (html := await _opened(request, name, text)):
         return HTMLResponse(html, headers=PAGE_HEADERS)
-    if engine is None or example not in _pages.get(engine, {}):  # else no model is loaded for it
+    # A page that is kept needs no model in memory.
+    if engine is None or example not in _pages.get(engine, {}):
         engine = service.engine(name)
         make = partial(_made, served=_served(service, name), example=example)
         _pages.setdefault(engine, {})[example] = await engine.call(make, tokens=estimate(_OPENINGS[0]))
@@ -142,6 +146,7 @@ async def _opened(request: Request, name: str, text: str) -> str | None:
     """The page with a text; None where it cannot be read, which the page itself then says."""
     service = service_of(request)
     asked = urlencode({"model": name, "text": text})
+    # The addresses of the page and of its picture, for previews of links.
     addresses = [escape(f"{request.base_url}{path}?{asked}") for path in ("", "v1/picture")]
     make = partial(_linked, served=_served(service, name), text=text, addresses=addresses)
     try:
@@ -153,6 +158,7 @@ async def _opened(request: Request, name: str, text: str) -> str | None:
 def _linked(model: Model, served: ServedRecord, text: str, addresses: list[str]) -> str:
     pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling
     page = served_page(model.loaded, text, served=replace(served, pooling=pooling))
+    # Without words, or without matplotlib, there is no picture to link to.
     drawn = addresses if page.preview.words and find_spec("matplotlib") else addresses[:1]
     return page.html.replace(page.preview.head(), page.preview.head(*drawn), 1)
 
@@ -161,6 +167,7 @@ def _linked(model: Model, served: ServedRecord, text: str, addresses: list[str])
 async def picture(text: Text, request: Request, model: ModelName = None) -> Response:
     """A PNG of 1200 x 630 pixels, for links to the page with this text: its front door in small."""
     service = service_of(request)
+    # The name that the server knows it by, which the picture shows.
     name = model or next(iter(service.engines))
     png = await service.engine(name).call(partial(_drawn, text=text, name=name), tokens=estimate(text))
     return Response(png, media_type="image/png", headers={"Cache-Control": "max-age=3600"})
@@ -169,6 +176,7 @@ async def picture(text: Text, request: Request, model: ModelName = None) -> Resp
 def _drawn(model: Model, text: str, name: str) -> bytes:
     try:
         return preview(model.loaded, text, name).png()
+    # matplotlib is optional: 404 says that there are no pictures here.
     except MissingExtraError as error:
         raise ApiError(404, str(error), code="no_pictures") from error
 
@@ -179,7 +187,7 @@ async def answer_page(id: str, request: Request, choice: int = 0) -> Response:
     their tokens.
     """
     service = service_of(request)
-    name, messages, ids = service.answers.of(id, choice)
+    name, messages, ids = service.answers.choice_of(id, choice)
     make = partial(_of_answer, messages=messages, ids=ids, name=name)
     html = await service.engine(name).call(make, tokens=len(ids))
     return HTMLResponse(html, headers=PAGE_HEADERS)
@@ -187,9 +195,11 @@ async def answer_page(id: str, request: Request, choice: int = 0) -> Response:
 
 def _of_answer(model: Model, messages: Messages, ids: list[int], name: str) -> str:
     try:
+        # The tokens as they were, not the text encoded anew: the model may write in other pieces.
         trace = trace_read(model.loaded, read_back(ids, model.tokenizer))
     except InputError as error:  # the memory does not suffice
         raise ApiError(413, str(error), code="too_large") from error
+    # The template again, for where each message stands.
     chat = model.tokenizer.chat(messages)
     return writing_page(replace(trace, model=name), None, chat=chat, max_mb=MOST_MB).html
 
@@ -210,6 +220,7 @@ _TOLD = {
 async def answer(body: PageBody, request: Request) -> Response:
     """What the page is told of a text: its facts, and its arrays as base64."""
     engine = service_of(request).engine(body.model)
+    # Reads are kept with the engine: a page asks about the same text several times.
     work = partial(_answered, asked=body.asked(), reads=engine.kept.setdefault("reads", Reads()))
     return answered(await engine.call(work, tokens=estimate(body.text) + estimate(body.second)))
 
@@ -220,6 +231,7 @@ def _is_typed_for(engine: Engine) -> bool:
 
 
 def _made(model: Model, served: ServedRecord, example: bool) -> str:
+    # A model with few positions gets a shorter sentence.
     limit = model.network.limit(next(iter(model.network.prefixes))) or math.inf
     fitting = (text for text in _OPENINGS if len(model.tokenizer.encode(text).tokens) <= limit)
     opening = next(fitting, _OPENINGS[-1])
@@ -228,7 +240,9 @@ def _made(model: Model, served: ServedRecord, example: bool) -> str:
         return served_page(model.loaded, opening, served=replace(served, pooling=pooling)).html
     if not example:
         others = ", ".join(f'<a href="?model={quote(each)}">{escape(each)}</a>' for each in served.models)
+        # An encoder-decoder writes: a page for typing would have to wait for that.
         return _TWO_STACKS.format(model=escape(served.model), quoted=quote(served.model), others=others)
+    # Half of what the decoder takes, so that the page of it fits.
     most = model.network.limit("decoder") or 2 * _MOST_WRITTEN
     written = model.generate(opening, max_length=min(_MOST_WRITTEN, most // 2)).text
     trace = model.trace(opening, target=written if written.strip() else opening)
@@ -236,5 +250,6 @@ def _made(model: Model, served: ServedRecord, example: bool) -> str:
 
 
 def _answered(model: Model, asked: PageRequest, reads: Reads) -> dict[str, Any]:
+    # How sentences are pooled matters only for comparing two.
     pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling if asked.second else None
     return page_answer(model.loaded, asked, pooling=pooling, reads=reads)

@@ -27,6 +27,7 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket to serve on."""
     whole("port", port, least=0, most=2**16 - 1)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # A name with a colon can only be an address of IPv6.
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
@@ -77,8 +78,10 @@ def serve(
         _Server(config, drain_delay, started, stopping).run(sockets=[on])
     except OSError as error:
         return f"the server cannot go on: {error}"
+    # uvicorn exits where the start fails.
     except SystemExit:
         return "the server cannot start; the lines above say why"
+    # What ended it: a thread that died, requests that were cut off, or a signal.
     if (dead := service.check()) is not None:
         return f"a model's thread has ended: {type(dead).__name__}: {dead}"
     if service.cut_off:
@@ -93,6 +96,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.service: Service = config.app.state.service  # type: ignore[union-attr]
         self._delay, self._ends = delay, math.inf
+        # Called at the two ends, with what is to be said.
         self._started, self._stopping = told
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -102,17 +106,21 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Every tenth of a second; True ends it."""
+        # After a signal the time to be not ready has passed; or a thread is dead.
         if time.monotonic() >= self._ends or self.service.check() is not None:
             return True
         return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal: the first begins the end, the second does not wait."""
+        # Ctrl-C does not wait: nobody balances load between terminals.
         name, delay = signal.Signals(sig).name, 0.0 if sig == signal.SIGINT else self._delay
+        # A second signal: at once.
         if self.service.draining:
             self.force_exit = self.should_exit = True
             self._stopping(f"{name} again: it stops at once")
             return
+        # From now on readiness fails, and requests are still accepted.
         self.service.draining = True
         self._ends = time.monotonic() + delay
         more = f"new requests are taken for {delay:g} s, and " if delay else ""
@@ -130,7 +138,9 @@ class _Protocol(HttpToolsProtocol):
     def __init__(self, config: Any, *arguments: Any, **named: Any) -> None:
         super().__init__(config, *arguments, **named)
         self._seconds: float = config.app.state.service.settings.body_timeout
+        # Bytes since the last end of headers.
         self._head = 0
+        # Two clocks: until headers or a body have come, and until the client has taken what was sent.
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
 
@@ -140,6 +150,7 @@ class _Protocol(HttpToolsProtocol):
             # Else the kernel keeps megabytes, and what a client takes is seen long after it has taken it.
             on: socket.socket = transport.get_extra_info("socket")
             on.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST // 4)
+        # The clock for the first headers starts with the connection.
         self.on_message_begin(first=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -152,6 +163,7 @@ class _Protocol(HttpToolsProtocol):
         super().data_received(data)
         if self._timer is not None:
             self._head += len(data)
+            # Headers without an end.
             if self._head > _MOST:
                 self._stop_waiting()
                 self.send_400_response(f"the headers must have at most {_MOST:,} bytes.")
@@ -160,6 +172,7 @@ class _Protocol(HttpToolsProtocol):
         """The first byte of a request; the wait for the first one began with the connection."""
         if not first:
             super().on_message_begin()
+        # The next request of a connection that is kept open.
         if self._timer is None:
             self._head = 0
             self._timer = self.loop.call_later(self._seconds, self.timeout_keep_alive_handler)
@@ -177,8 +190,10 @@ class _Protocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The last byte of an answer has been handed over."""
         super().on_response_complete()
+        # Closing: what is left to send must be taken in time.
         if self.transport.is_closing():
             self._watch()
+        # Answered early (401, 413), and the body still comes: not for ever.
         elif self.cycle.response_complete and self.cycle.more_body:
             self._head = -sys.maxsize  # what comes is no header
             self._timer = self.loop.call_later(self._seconds, self.timeout_keep_alive_handler)
@@ -195,6 +210,7 @@ class _Protocol(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         """The client has taken it."""
+        # Full again at once would be no progress: `_watch` compares.
         super().resume_writing()
         if not self.transport.is_closing():
             self._stop_watching()
@@ -207,9 +223,11 @@ class _Protocol(HttpToolsProtocol):
     def _watch(self, before: float = math.inf) -> None:
         self._stop_watching()
         left = self.transport.get_write_buffer_size()
+        # Less than _MOST was taken since the last look: the client is too slow.
         if left > before - _MOST:
             if self.cycle is not None:
-                self.cycle.disconnected = True  # before what still wants to write hears of it
+                # What still wants to write should hear of it before the connection is gone.
+                self.cycle.disconnected = True
             self.transport.abort()
         else:
             self._reading = self.loop.call_later(self._seconds, self._watch, left)

@@ -33,10 +33,11 @@ class Answers:
     def keep(self, id: str, model: str, messages: Messages, rows: list[list[int]]) -> None:
         """Keep one more. The oldest go, so that all have 524,288 tokens at most."""
         self._kept[id] = model, messages, rows
+        # dicts keep their order: the first is the oldest.
         while sum(len(row) for *_, rows in self._kept.values() for row in rows) > _KEPT:
             del self._kept[next(iter(self._kept))]
 
-    def of(self, id: str, choice: int) -> tuple[str, Messages, list[int]]:
+    def choice_of(self, id: str, choice: int) -> tuple[str, Messages, list[int]]:
         """The model, the messages, and the tokens of a choice of an answer, or 404."""
         model, messages, rows = self._kept.get(id, ("", (), []))
         if not 0 <= choice < len(rows):
@@ -57,17 +58,21 @@ class Service:
         self.settings, self.metrics, self.requests_log = settings, Metrics(), RequestsLog()
         self.draining, self.cut_off = False, 0
         self.answers = Answers()
+        # Engines do not load anything yet.
         self.engines = {name: Engine(name, model, settings, self.metrics) for name, model in models.items()}
         for engine in self.engines.values():
+            # A model alone must fit, or no request for it could ever be answered.
             if engine.bytes > (most := settings.max_memory or engine.bytes):
                 least = f"{engine.bytes:,}, the bytes of {engine.name}"
                 raise InputError(f"max_memory must be at least {least}; got {most:,}.")
         index = settings.index
+        # Its vectors must be those of a model that is served.
         self.usages = None if index is None else Usages(index, self.engines, settings.timeout)
 
     def start(self) -> None:
         """Begin with as many models as may be in memory, in order."""
         for engine in self.engines.values():
+            # Those that do not fit are loaded when somebody asks, in the place of others.
             if self._held() + engine.bytes <= (self.settings.max_memory or float("inf")):
                 engine.start()
 
@@ -76,9 +81,11 @@ class Service:
         if name is None:
             name = next(iter(self.engines))
         missing = partial(ApiError, 404, param="model", code="model_not_found")
+        # 404 with the nearest name.
         engine = self.engines[one_of("model", name, self.engines, error=missing)]
         if not engine.is_started:
             self._make_room(engine)
+        # For `_make_room`: what was asked for longest ago goes first.
         engine.touched = time.monotonic()
         return engine
 
@@ -90,6 +97,7 @@ class Service:
         most = self.settings.max_memory
         idle = sorted((each for each in self.engines.values() if each.is_idle), key=lambda each: each.touched)
         while most is not None and self._held() + engine.bytes > most:
+            # Everything else is at work.
             if not idle:
                 told = f"there is no room for {engine.name} while other models are at work; try again later."
                 raise ApiError(503, told, code="memory_full", retry_after=2)

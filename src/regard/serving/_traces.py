@@ -48,6 +48,7 @@ class TracedBody(Body):
 
     def trace(self, model: Model) -> Trace:
         """The text's trace."""
+        # Heads that are off are edits of the model; without any, the model itself.
         zeros = [Zero("head", layer=layer, head=head) for layer, head in self.off]
         model = model.edited(*zeros) if zeros else model
         return model.trace(self.input, self.pair, target=self.target)
@@ -113,21 +114,23 @@ async def attention(body: AttentionBody, request: Request) -> Response:
 
 def traced(model: Model, body: TraceBody, name: str) -> dict[str, Any]:
     """What a trace tells in plain values; `name` is what the server calls the model."""
-    made = replace(body.trace(model), model=name)
-    for kind in made.kinds:
-        queries, keys = (len(each.encoding.tokens) for each in made.sides(kind))
-        counts = (made.attention_of(layer, kind).inputs.num_heads for layer in made.layers_of(kind))
+    record = replace(body.trace(model), model=name)
+    for kind in record.kinds:
+        # What the answer may hold is checked before anything is worked out.
+        queries, keys = (len(each.encoding.tokens) for each in record.sides(kind))
+        counts = (record.attention_of(layer, kind).inputs.num_heads for layer in record.layers_of(kind))
         _check(sum(counts) * queries, keys, 1)
-    heads = {tuple(row[name] for name in _NAMES): row for row in made.heads().to_rows()}
-    for kind in made.kinds:
-        for row in made.statistics(kind).to_rows():
+    # What each head does, and its statistics, joined by kind, layer and head.
+    heads = {tuple(row[name] for name in _NAMES): row for row in record.heads().to_rows()}
+    for kind in record.kinds:
+        for row in record.statistics(kind).to_rows():
             heads.get((kind, row["layer"], row["head"]), {}).update(row)
-    stacks = {"encoder": made.encoder, "decoder": made.decoder}
+    stacks = {"encoder": record.encoder, "decoder": record.decoder}
     return {
-        "kinds": list(made.kinds),
+        "kinds": list(record.kinds),
         "sides": {name: _side(each.encoding) for name, each in stacks.items() if each is not None},
         "heads": list(heads.values()),
-        "html": made.page(max_mb=MOST_MB).html if body.html else None,
+        "html": record.page(max_mb=MOST_MB).html if body.html else None,
     }
 
 
@@ -138,22 +141,25 @@ def _side(encoding: Encoding) -> dict[str, Any]:
 
 def weights(model: Model, body: AttentionBody) -> dict[str, Any]:
     """The weights that are asked for."""
-    made = body.trace(model)
-    kind = made.kind(body.kind)
-    of_queries, of_keys = (each.encoding for each in made.sides(kind))
+    record = body.trace(model)
+    kind = record.kind(body.kind)
+    of_queries, of_keys = (each.encoding for each in record.sides(kind))
     rows = _places("queries", of_queries, body.queries)
     columns = _places("keys", of_keys, body.keys)
     heads = [
-        (made.layer_index(layer, kind), each)
-        for layer in body.layers or made.layers_of(kind)
-        for each in body.heads or range(made.attention_of(layer, kind).inputs.num_heads)
+        # Negative numbers count from the end: the answer has them from 0.
+        (record.layer_index(layer, kind), each)
+        for layer in body.layers or record.layers_of(kind)
+        # Layers may differ in their number of heads.
+        for each in body.heads or range(record.attention_of(layer, kind).inputs.num_heads)
     ]
+    # Rows of all heads, and columns.
     _check(len(heads) * len(rows), len(columns), body.top_k)
     data = []
     for layer, head in heads:
         # Without keys a column more, of attention sinks, where the model has them.
-        block = made.weights(layer, head, kind=kind, query=rows, key=columns if body.keys else None)
-        told = {"layer": layer, "head": made.head_index(head, kind, layer)}
+        block = record.weights(layer, head, kind=kind, query=rows, key=columns if body.keys else None)
+        told = {"layer": layer, "head": record.head_index(head, kind, layer)}
         data.append(told | _shown(block, columns, body))
     return {
         "kind": kind,
@@ -169,16 +175,19 @@ def _named(token: Token) -> dict[str, Any]:
 
 def _shown(block: Tensor, columns: list[int], body: AttentionBody) -> dict[str, Any]:
     """All weights, or of each row the largest, with their keys and the mass that they hold together."""
-    told: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     if body.top_k is not None:
+        # The largest of each row, and where they stand.
         block, places = block.topk(min(body.top_k, block.shape[1]), dim=1)
-        sink = len(columns)  # the column beyond the keys
+        sink = len(columns)
+        # -1 for the column beyond the keys: an attention sink, which is no token.
         keys = torch.tensor([*columns, -1])[places.clamp(max=sink)]
-        told = {"keys": keys.tolist(), "mass": block.sum(dim=1).tolist()}
+        shown = {"keys": keys.tolist(), "mass": block.sum(dim=1).tolist()}
+    # Little-endian, whatever the processor.
     values = block.numpy().astype("<f4")
     if body.encoding_format == "base64":
-        return told | {"weights": b64encode(values.tobytes()).decode(), "shape": list(values.shape)}
-    return told | {"weights": values}
+        return shown | {"weights": b64encode(values.tobytes()).decode(), "shape": list(values.shape)}
+    return shown | {"weights": values}
 
 
 def _places(name: str, encoding: Encoding, chosen: list[int | str] | None) -> list[int]:
@@ -186,6 +195,7 @@ def _places(name: str, encoding: Encoding, chosen: list[int | str] | None) -> li
 
 
 def _check(rows: int, columns: int, top_k: int | None) -> None:
+    # Two bounds: of what is sent, and of what has to be computed for it.
     for count, most, told in (
         (rows * min(columns, top_k or columns), MOST_WEIGHTS, "the answer would have"),
         (rows * columns, MOST_READ, "it would take"),

@@ -20,7 +20,8 @@ from regard.views import usages_page
 router = APIRouter()
 
 MOST_REASONS: Final = 20  # lines that tell why they fit: each is read again without each of its words
-_TURN_S: Final = 2.0  # in which vectors are computed before others get their turn
+# A turn that computes vectors gives way to others after so long.
+_TURN_S: Final = 2.0
 _QUERY_S: Final = 2.0  # that a query of the index may take
 _TOKENS: Final = 512  # what a search counts as, in the queue
 
@@ -83,7 +84,8 @@ async def search(body: UsagesBody, request: Request) -> Response:
         raise ApiError(404, told, param="index", code="index_not_found")
     if body.why and body.k > MOST_REASONS:
         raise ApiError(400, f"k must be {MOST_REASONS} at most with why; got {body.k}.", param="k")
-    request.app.state.service.engine(usages.engine.name)  # there is room for it
+    # Loads the model, or answers 503 where there is no room for it.
+    request.app.state.service.engine(usages.engine.name)
     found = await usages.find(body.model_dump(exclude={"index"}))
     return answered({"object": "list", "index": usages.name} | found)
 
@@ -105,6 +107,7 @@ class Usages:
     def __init__(self, folder: Path, engines: Mapping[str, Engine], timeout: float) -> None:
         there = Concordance(folder)
         self.name, self.size, self._folder, self._timeout = folder.name, there.size, folder, timeout
+        # An index without vectors fits any model.
         fitting = [engine for engine in engines.values() if _is_of(there, engine)]
         if not fitting:
             told = "index must have vectors of a model that is served, or none"
@@ -118,21 +121,25 @@ class Usages:
             try:
                 return await self.engine.call(partial(self._find, asked=asked), tokens=_TOKENS)
             except _NotYet as error:
+                # What was computed is kept: the next request is faster.
                 if time.monotonic() > ends:
                     told = f"this word's vectors are being computed, {error}; ask again, or give sample."
                     raise ApiError(503, told, code="timeout", retry_after=1) from error
 
     def _find(self, model: Model, asked: Mapping[str, Any]) -> dict[str, Any]:
         kept = self.engine.kept
+        # Kept with the engine, since it holds the loaded model.
         if "concordance" not in kept:
             kept["concordance"] = Concordance(self._folder, model)
         concordance: Concordance = kept["concordance"]
         ends = time.monotonic() + _TURN_S
 
+        # Called between batches of vectors: there a turn can end.
         def go_on(done: int, total: int) -> None:
             if done < total and time.monotonic() > ends:
                 raise _NotYet(f"{done:,} of {total:,} in this turn")
 
+        # A regular expression of a stranger must not take the thread for ever.
         with concordance.within(_QUERY_S):
             found = concordance.find(**asked, progress=go_on)
         return {"total": found.total, "about": found.about, "lines": found.to_rows()}

@@ -96,37 +96,41 @@ async def embeddings(body: EmbeddingsBody, request: Request) -> Response:
 async def embedded(body: EmbeddingsBody, service: Service) -> Response:
     """The same, asked without FastAPI."""
     engine = service.engine(body.model)
-    made = await engine.embed(_checked(body.input, service), overlong=body.overlong)
-    vectors = made.vectors if body.dimensions is None else _cut(made.vectors, body.dimensions, engine)
+    # Tokenising, and the limits of a text, are the engine's.
+    result = await engine.embed(_checked(body.input, service), overlong=body.overlong)
+    vectors = result.vectors if body.dimensions is None else _cut(result.vectors, body.dimensions, engine)
     shown = _base64 if body.encoding_format == "base64" else list
     data: list[dict[str, Any]] = [
         {"object": "embedding", "index": index, "embedding": vector}
         for index, vector in enumerate(shown(vectors))
     ]
-    for told, passage in zip(data, made.passages, strict=True):
+    for told, passage in zip(data, result.passages, strict=True):
         if passage.cut:
             told["truncated"] = passage.cut
-    usage = _usage(sum(passage.tokens - passage.cut for passage in made.passages))
+    # Truncated tokens were not read.
+    usage = _usage(sum(passage.tokens - passage.cut for passage in result.passages))
     return answered({"object": "list", "data": data, "model": engine.name} | usage)
 
 
-def _checked(given: Any, service: Service) -> list[str] | list[list[int]]:
+def _checked(texts: Any, service: Service) -> list[str] | list[list[int]]:
     """A list of texts, or of lists of ids; what is neither is refused, with its place."""
-    if isinstance(given, str):
-        given = [given]
-    if not isinstance(given, list) or not given:
-        came = "an empty list" if given == [] else "something else"
+    if isinstance(texts, str):
+        # The four forms of OpenAI become one: a list of texts, or of lists of ids.
+        texts = [texts]
+    if not isinstance(texts, list) or not texts:
+        came = "an empty list" if texts == [] else "something else"
         raise _wrong(f"input must be a text, a list of texts, or token ids; got {came}.")
-    if _is_ids(given):
-        given = [given]
-    _check_count(given, service)
-    kind = type(given[0])
-    for place, each in enumerate(given):
+    if _is_ids(texts):
+        texts = [texts]
+    _check_count(texts, service)
+    kind = type(texts[0])
+    # The first says what they all must be.
+    for place, each in enumerate(texts):
         if type(each) is not kind or not (isinstance(each, str) or _is_ids(each)):
             raise _wrong(f"input[{place}] must be {'a text' if kind is str else 'token ids'} as input[0] is.")
         if not each or (isinstance(each, str) and not each.strip()):
             raise _wrong(f"input[{place}] must not be empty.")
-    return cast(list[str] | list[list[int]], given)
+    return cast(list[str] | list[list[int]], texts)
 
 
 def _check_count(texts: list[Any], service: Service) -> None:
@@ -144,11 +148,13 @@ def _wrong(message: str) -> ApiError:
 
 def _cut(vectors: NDArray[np.float32], size: int, engine: Engine) -> NDArray[np.float32]:
     known = engine.dimensions
+    # The whole width: nothing to cut.
     if size == engine.width:
         return vectors
     if size not in known:
         told = f"{known[0]}" if len(known) == 1 else f"one of {', '.join(map(str, known))}"
         raise ApiError(400, f"dimensions must be {told} for this model; got {size}.", param="dimensions")
+    # A shorter vector is normalised again.
     return unit(torch.from_numpy(vectors[:, :size])).numpy()
 
 
@@ -254,6 +260,7 @@ def _of_words(model: Model, texts: list[str], body: WordsBody, most: int) -> Emb
     layers = body.layer if isinstance(body.layer, list) else [body.layer]
     try:
         tokens = sum(map(len, model.tokenizer.bulk.pieces(texts)))
+        # Numbers of the answer: each token at each layer.
         numbers = tokens * len(layers) * model.config.d_model
         if tokens > most:
             raise _wrong(f"input has {tokens:,} tokens, and a request may have {most:,}.")
@@ -264,27 +271,31 @@ def _of_words(model: Model, texts: list[str], body: WordsBody, most: int) -> Emb
                 "send fewer texts or layers.",
                 code="too_large",
             )
-        made = model.embed(
+        result = model.embed(
             texts,
             level=body.level,
             layer=body.layer,
+            # Tokens are not pooled.
             pooling=body.pooling if body.level == "word" else None,
             window=Truncate() if body.overlong == "truncate" else Windows(),
             progress=lambda done, total: None,
         )
     except InputError as error:
         raise _wrong(str(error).replace("texts[", "input[", 1)) from error
-    if body.overlong == "refuse" and (long := np.flatnonzero(made.report.windows > 1)).size:
-        told = f"{made.report.tokens[long[0]]:,} tokens, more than this model takes"
+    # Refused after embedding: only then it is known how many windows a text took.
+    if body.overlong == "refuse" and (long := np.flatnonzero(result.report.windows > 1)).size:
+        told = f"{result.report.tokens[long[0]]:,} tokens, more than this model takes"
         raise too_long(int(long[0]), told)
-    return made
+    return result
 
 
 def _told(made: Embeddings, body: WordsBody) -> dict[str, Any]:
     """The words of each text, with plain values or base64."""
     data: list[dict[str, Any]] = [{"index": index, "words": []} for index in range(len(made.report.tokens))]
+    # Little-endian and without gaps, for base64.
     vectors = np.ascontiguousarray(made.vectors, dtype="<f4")
     shown = (_base64 if body.encoding_format == "base64" else list)(vectors)
+    # Columns of all words: their text's number, text, place, whether unknown, and vector.
     of_words = (made.rows.tolist(), made.texts, made.spans.tolist(), made.unknown.tolist(), shown)
     for row, text, (start, end), unknown, vector in zip(*of_words, strict=True):
         told = {"text": text, "start": start, "end": end, "unknown": unknown, "embedding": vector}

@@ -213,11 +213,11 @@ def test_the_last_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = Answers()
     for place in range(4):
         answers.keep(f"a{place}", "m", MESSAGES, [[1, 2], [3, place]])
-    assert answers.of("a3", 1) == ("m", MESSAGES, [3, 3])
-    assert answers.of("a2", 0) == ("m", MESSAGES, [1, 2])
+    assert answers.choice_of("a3", 1) == ("m", MESSAGES, [3, 3])
+    assert answers.choice_of("a2", 0) == ("m", MESSAGES, [1, 2])
     for id, choice in (("a1", 0), ("a3", 2), ("a3", -1), ("b", 0)):
         with pytest.raises(Exception, match="no such answer"):
-            answers.of(id, choice)
+            answers.choice_of(id, choice)
 
 
 def test_a_context_that_no_table_bounds_is_told(ask: Ask) -> None:
