@@ -9,10 +9,11 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
+from functools import cache, partial
 from types import NoneType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from regard.core.errors import InputError
 
@@ -26,9 +27,12 @@ def whole(name: str, value: object, *, least: int, most: int | None = None) -> i
         number = None
     fits = number is not None and least <= number and (most is None or number <= most)
     if number is None or not fits or isinstance(value, bool):
-        wanted = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise InputError(f"{name} must be a whole number, {wanted}; got {value!r}.")
+        raise InputError(f"{name} must be a whole number, {_range(least, most)}; got {value!r}.")
     return number
+
+
+def _range(least: int, most: int | None) -> str:
+    return f"at least {least}" if most is None else f"from {least} to {most}"
 
 
 def number(name: str, value: object) -> float:
@@ -97,6 +101,102 @@ def check_function(name: str, value: object, what: str, *, optional: bool = Fals
     """Check that a value can be called; `what` describes the function in the message."""
     if not callable(value) and not (optional and value is None):
         raise InputError(f"{name} must be a function, {what}; got {type(value).__name__}.")
+
+
+@dataclass(frozen=True, repr=False)
+class Limit:
+    """What a value must be beside its type, stated in the annotation: `width: Annotated[int, wholes(1)] = 8`.
+
+    Attributes:
+        words: the limit as --help prints it.
+        check: raises InputError for a name and a value beyond the limit.
+    """
+
+    words: str
+    check: Callable[[str, Any], object]
+
+    def __repr__(self) -> str:  # a signature then reads Annotated[int, 'at least 1']
+        return repr(self.words)
+
+
+def wholes(least: int, most: int | None = None) -> Limit:
+    """The limit of a whole number, ends included."""
+    return Limit(_range(least, most), partial(whole, least=least, most=most))
+
+
+def numbers(words: str, fits: Callable[[float], bool], hint: str = "") -> Limit:
+    """The limit of a finite number: a condition in words, and as a test; the hint ends the error."""
+
+    def check(name: str, value: object) -> None:
+        if not fits(number(name, value)):
+            raise InputError(f"{name} must be {words}; got {value!r}.{hint}")
+
+    return Limit(words, check)
+
+
+def names(known: Iterable[str]) -> Limit:
+    """The limit of a text that is one of several names; a `Literal` states it too."""
+    return Limit(f"one of {', '.join(known)}", partial(one_of, known=known))
+
+
+Natural = Annotated[int, wholes(0)]
+Count = Annotated[int, wholes(1)]
+Finite = Annotated[float, Limit("a finite number", number)]
+Positive = Annotated[float, numbers("above 0", lambda value: value > 0)]
+NotNegative = Annotated[float, numbers("at least 0", lambda value: value >= 0)]
+Share = Annotated[float, numbers("from 0 to 1", lambda value: 0 <= value <= 1)]
+BelowOne = Annotated[float, numbers("from 0 to below 1", lambda value: 0 <= value < 1)]
+
+
+class Limited:
+    """A dataclass that holds its fields to their limits, and to their `Literal`s, when it is made.
+
+    >>> @dataclass(frozen=True)
+    ... class Beam(Limited):
+    ...     width: Count = 4
+    >>> Beam(width=0)
+    Traceback (most recent call last):
+    regard.core.errors.InputError: width must be a whole number, at least 1; got 0.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def check_fields(values: object, section: str = "") -> None:
+    """Hold the fields of a dataclass, and of those in it, to their limits; errors name the section too."""
+    for name, limit in _limits(type(values)):  # type: ignore[arg-type]  # classes can be hashed
+        limit.check(_within(section, name), getattr(values, name))
+
+
+@cache
+def _limits(kind: type) -> list[tuple[str, Limit]]:
+    kinds = get_type_hints(kind, include_extras=True)
+    stated = [(each.name, limit_of(kinds[each.name])) for each in fields(kind)]
+    return [(name, limit) for name, limit in stated if limit is not None]
+
+
+def limit_of(kind: Any) -> Limit | None:
+    """The limit that an annotation states, of a value that is not None; in a tuple that of each.
+
+    >>> limit_of(Count | None)
+    'at least 1'
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_dataclass(kind):
+        return Limit("", lambda name, value: check_fields(value, name))
+    if origin is Literal:
+        return names(inner)
+    if origin is Annotated:
+        return next((each for each in inner if isinstance(each, Limit)), None)
+    limit = limit_of(inner[0]) if origin is tuple or inner[1:] == (NoneType,) else None
+    if limit is None:
+        return None
+    if origin is tuple:
+        return Limit(limit.words, lambda name, value: [limit.check(name, each) for each in value])
+    return Limit(limit.words, lambda name, value: value is None or limit.check(name, value))
 
 
 _T = TypeVar("_T")

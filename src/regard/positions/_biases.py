@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import Bias
+from regard.core.arguments import Count, Limited, Positive
 from regard.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class Alibi:
+class Alibi(Limited):
     """An additive bias -slope_h * |i - j| of query i and key j, an object to hand in as `bias`.
 
     With n heads, n a power of two, head h = 1 .. n has slope 2^(-steepest h / n). Otherwise, with m the power
@@ -38,14 +39,8 @@ class Alibi:
     Source: Press et al. 2022, arXiv 2108.12409, section 3; slopes of other numbers of heads in their code.
     """
 
-    num_heads: int
-    steepest: float = 8.0
-
-    def __post_init__(self) -> None:
-        if self.num_heads < 1:
-            raise InputError(f"num_heads must be at least 1; got {self.num_heads}.")
-        if not 0 < self.steepest < math.inf:
-            raise InputError(f"steepest must be a finite number greater than 0; got {self.steepest}.")
+    num_heads: Count
+    steepest: Positive = 8.0
 
     @property
     def slopes(self) -> tuple[float, ...]:

@@ -12,15 +12,16 @@ checkpoint gets the angles it was evaluated with, bit for bit.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
+from regard.core.arguments import Count, Limited, Positive, check_fields, wholes
 from regard.core.errors import InputError
 
 
-class RotaryScaling(ABC):
+class RotaryScaling(Limited, ABC):
     """A rule for the frequencies; frozen and hashable, as the `Rotary` that holds it.
 
     There are `LinearScaling`, `DynamicNTKScaling`, `YaRNScaling`, `LongRoPEScaling` and `Llama3Scaling`.
@@ -85,10 +86,7 @@ class LinearScaling(RotaryScaling):
     Source: Chen et al. 2023, arXiv 2306.15595, section 2.3 ("position interpolation").
     """
 
-    factor: float
-
-    def __post_init__(self) -> None:
-        _check_positive(factor=self.factor)
+    factor: Positive
 
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
@@ -124,11 +122,8 @@ class DynamicNTKScaling(RotaryScaling):
     """
 
     by_length = True
-    factor: float
-    max_seq_len: int
-
-    def __post_init__(self) -> None:
-        _check_positive(factor=self.factor, max_seq_len=self.max_seq_len)
+    factor: Positive
+    max_seq_len: Count
 
     def frequencies(self, base: float, dim: int, position_ids: Tensor) -> Tensor:
         """See `RotaryScaling`."""
@@ -181,19 +176,11 @@ class YaRNScaling(RotaryScaling):
     Source: Peng et al. 2023, arXiv 2309.00071, sections 3.2 to 3.4.
     """
 
-    factor: float
-    original_max_seq_len: int
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
+    factor: Positive
+    original_max_seq_len: Count
+    beta_fast: Positive = 32.0
+    beta_slow: Positive = 1.0
     attention_factor: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_positive(
-            factor=self.factor,
-            original_max_seq_len=self.original_max_seq_len,
-            beta_fast=self.beta_fast,
-            beta_slow=self.beta_slow,
-        )
 
     @property
     def amplitude(self) -> float:
@@ -259,17 +246,11 @@ class LongRoPEScaling(RotaryScaling):
     """
 
     by_length = True
-    short_factor: tuple[float, ...]
-    long_factor: tuple[float, ...]
-    original_max_seq_len: int
-    factor: float
+    short_factor: tuple[Positive, ...]
+    long_factor: tuple[Positive, ...]
+    original_max_seq_len: Annotated[int, wholes(2)]  # the amplitude divides by its logarithm
+    factor: Positive
     attention_factor: float | None = None
-
-    def __post_init__(self) -> None:
-        # The least divisor stands for all of them; the amplitude divides by ln(original_max_seq_len).
-        divisors = min((*self.short_factor, *self.long_factor), default=0.0)
-        length = {"original_max_seq_len - 1": self.original_max_seq_len - 1}
-        _check_positive(factor=self.factor, **{"the least divisor": divisors}, **length)
 
     @property
     def amplitude(self) -> float:
@@ -317,18 +298,13 @@ class Llama3Scaling(RotaryScaling):
     Source: the reference code of Llama 3.1 (`apply_scaling`); Grattafiori et al. 2024, arXiv 2407.21783.
     """
 
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_max_seq_len: int
+    factor: Positive
+    low_freq_factor: Positive
+    high_freq_factor: Positive
+    original_max_seq_len: Count
 
     def __post_init__(self) -> None:
-        _check_positive(
-            factor=self.factor,
-            low_freq_factor=self.low_freq_factor,
-            high_freq_factor=self.high_freq_factor,
-            original_max_seq_len=self.original_max_seq_len,
-        )
+        check_fields(self)
         if self.low_freq_factor == self.high_freq_factor:
             raise InputError(
                 f"low_freq_factor and high_freq_factor must differ; got {self.low_freq_factor} for both."
@@ -362,9 +338,3 @@ def _even(dim: int) -> Tensor:
 def _plain(base: float, dim: int) -> Tensor:
     # base^(-2i / dim), as a quotient: the order of theirs.
     return 1.0 / (base ** (_even(dim) / dim))
-
-
-def _check_positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not 0 < number < math.inf:
-            raise InputError(f"{name} must be a finite number greater than 0; got {number}.")

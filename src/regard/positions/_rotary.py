@@ -1,12 +1,12 @@
 """Rotary position embedding: q and k are turned by angles that grow with their positions."""
 
-import math
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from regard.core.arguments import Positive, check_fields
 from regard.core.errors import InputError
 from regard.positions._rope_scaling import NoScaling, RotaryScaling, YaRNScaling
 
@@ -55,12 +55,13 @@ class Rotary:
 
     head_dim: int
     _: KW_ONLY
-    base: float
+    base: Positive
     scaling: RotaryScaling = _NO_SCALING
     rotary_dim: int | None = None
     layout: RotaryLayout = "half"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.rotary_dim is None and (self.head_dim < 2 or self.head_dim % 2):
             raise InputError(
                 f"head_dim must be even and at least 2, because entries turn in pairs; got {self.head_dim}. "
@@ -71,14 +72,10 @@ class Rotary:
                 f"rotary_dim must be even, from 2 to head_dim = {self.head_dim}, or None for all of a head; "
                 f"got {self.rotary_dim}."
             )
-        if not 0 < self.base < math.inf:
-            raise InputError(f"base must be a finite number greater than 0; got {self.base}.")
         if isinstance(self.scaling, YaRNScaling) and self.base <= 1:
             raise InputError(
                 f"base must be greater than 1 for YaRN, which divides by ln(base); got {self.base}."
             )
-        if self.layout not in ("half", "interleaved"):
-            raise InputError(f"layout must be 'half' or 'interleaved'; got {self.layout!r}.")
 
     def rotation(
         self, position_ids: Tensor, *, dtype: torch.dtype, device: torch.device | None = None

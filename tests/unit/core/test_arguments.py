@@ -3,13 +3,34 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 import torch
 
-from regard.core.arguments import built, check_function, index_of, number, one_of, plain, whole
+from regard.core.arguments import (
+    BelowOne,
+    Count,
+    Finite,
+    Limited,
+    Natural,
+    NotNegative,
+    Positive,
+    Share,
+    built,
+    check_fields,
+    check_function,
+    index_of,
+    limit_of,
+    names,
+    number,
+    numbers,
+    one_of,
+    plain,
+    whole,
+    wholes,
+)
 from regard.core.errors import InputError
 
 NOTHING = (None, "a", "2", b"2", [], [2], (), {}, object(), slice(2), 1j, torch.zeros(2), np.zeros(2))
@@ -131,3 +152,72 @@ def test_what_is_refused_and_how_it_is_said(given: Any, told: str) -> None:
 def test_a_number_is_finite(value: object) -> None:
     with pytest.raises(InputError, match=r"^rate must be a finite number; got"):
         plain("rate", value, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    first: Natural = 0
+    share: Share | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounded(Limited):
+    count: Count = 1
+    seed: Annotated[int, wholes(0, 9)] = 0
+    size: Count | None = None
+    slope: Finite = -1.0
+    lr: Positive = 1.0
+    decay: NotNegative = 0.0
+    betas: tuple[BelowOne, ...] = ()
+    open: Annotated[float, numbers("between 0 and 1", lambda value: 0 < value < 1, " Such as 0.5.")] = 0.5
+    form: Literal["rows", "packed"] | None = None
+    order: Annotated[str, names({"dmy": 1, "mdy": 2})] = "dmy"
+    ends: Ends = field(default_factory=Ends)
+    free: int | str | None = None
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"count": 0}, "count must be a whole number, at least 1; got 0."),
+        ({"count": None}, "count must be a whole number, at least 1; got None."),
+        ({"seed": 10}, "seed must be a whole number, from 0 to 9; got 10."),
+        ({"size": 0}, "size must be a whole number, at least 1; got 0."),
+        ({"slope": math.inf}, "slope must be a finite number; got inf."),
+        ({"lr": 0.0}, "lr must be above 0; got 0.0."),
+        ({"lr": math.nan}, "lr must be a finite number; got nan."),
+        ({"decay": -1e-9}, "decay must be at least 0; got -1e-09."),
+        ({"betas": (0.9, 1.0)}, "betas must be from 0 to below 1; got 1.0."),
+        ({"betas": (-0.1, 0.9)}, "betas must be from 0 to below 1; got -0.1."),
+        ({"open": 1}, "open must be between 0 and 1; got 1. Such as 0.5."),
+        ({"form": "row"}, "form must be one of rows, packed; got 'row'. Did you mean 'rows'?"),
+        ({"order": "ymd"}, "order must be one of dmy, mdy; got 'ymd'. Did you mean 'mdy'?"),
+        ({"ends": Ends(first=-1)}, "ends.first must be a whole number, at least 0; got -1."),
+        ({"ends": Ends(share=1.5)}, "ends.share must be from 0 to 1; got 1.5."),
+    ],
+)
+def test_limits_of_fields(values: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError) as raised:
+        Bounded(**values)
+    assert str(raised.value) == told
+
+
+def test_what_limits_let_pass() -> None:
+    """Their ends, None where the annotation allows it, and what is a number to numpy."""
+    assert Bounded(count=np.int64(1), seed=9, lr=1e-300, betas=(0, 0.5), form="packed", free=-1).seed == 9
+    assert Bounded(ends=Ends(share=0)).ends.share == Bounded(ends=Ends(share=1)).ends.share - 1  # type: ignore[operator]
+    with pytest.raises(InputError, match=r"^batch\.share must be from 0 to 1; got 2\.$"):
+        check_fields(Ends(share=2), "batch")
+
+
+def test_limits_in_words() -> None:
+    """As a signature and --help show them; a union of several types states none."""
+    assert [
+        repr(limit_of(kind)) for kind in (Count, Count | None, tuple[Share, ...], int, int | str | None)
+    ] == [
+        "'at least 1'",
+        "'at least 1'",
+        "'from 0 to 1'",
+        "None",
+        "None",
+    ]

@@ -183,7 +183,7 @@ def test_built_on_the_meta_device() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Alibi(0), "num_heads must be at least 1; got 0"),
+        (lambda: Alibi(0), "num_heads must be a whole number, at least 1; got 0"),
         (lambda: Alibi(3, 0.0), "steepest must be .* got 0.0"),
         (lambda: RelativeBias(0), "num_heads must be at least 1; got 0"),
         (lambda: RelativeBias(3, num_buckets=3), "num_buckets must be at least 4; got 3"),

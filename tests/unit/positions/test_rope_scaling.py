@@ -167,18 +167,24 @@ def test_amplitude_of_the_paper() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LinearScaling(0.0), "factor must be a finite number greater than 0; got 0.0"),
-        (lambda: LinearScaling(math.nan), "factor must be a finite number greater than 0; got nan"),
-        (lambda: DynamicNTKScaling(2.0, 0), "max_seq_len must be a finite number greater than 0; got 0"),
+        (lambda: LinearScaling(0.0), "factor must be above 0; got 0.0"),
+        (lambda: LinearScaling(math.nan), "factor must be a finite number; got nan"),
+        (lambda: DynamicNTKScaling(2.0, 0), "max_seq_len must be a whole number, at least 1; got 0"),
         (lambda: YaRNScaling(2.0, -1), "original_max_seq_len must be .* got -1"),
         (lambda: YaRNScaling(2.0, 8, beta_slow=0.0), "beta_slow must be .* got 0.0"),
         (lambda: Llama3Scaling(2.0, 3.0, 3.0, 8), "must differ; got 3.0 for both"),
-        (lambda: LongRoPEScaling((1.0,), (0.0,), 8, 2.0), "the least divisor must be .* got 0.0"),
-        (lambda: LongRoPEScaling((), (), 8, 2.0), "the least divisor must be .* got 0.0"),
-        (lambda: LongRoPEScaling((1.0,), (1.0,), 1, 2.0), "original_max_seq_len - 1 must be .* got 0"),
+        (lambda: LongRoPEScaling((1.0,), (0.0,), 8, 2.0), "long_factor must be above 0; got 0.0"),
+        (
+            lambda: LongRoPEScaling((1.0,), (1.0,), 1, 2.0),
+            "original_max_seq_len must be .* at least 2; got 1",
+        ),
         (
             lambda: LongRoPEScaling((1.0,), (1.0,), 13, 2.0).frequencies(BASE, DIM, POSITIONS),
             "short_factor must have 11 numbers, one for each pair; got 1",
+        ),
+        (
+            lambda: LongRoPEScaling((), (), 13, 2.0).frequencies(BASE, DIM, POSITIONS),
+            "short_factor must have 11 numbers, one for each pair; got 0",
         ),
     ],
 )

@@ -195,9 +195,9 @@ def test_a_head_of_one_pair_turns() -> None:
         ({"rotary_dim": 3}, "rotary_dim must be even, from 2 to .* got 3"),
         ({"rotary_dim": 10}, "rotary_dim must be even, from 2 to head_dim = 8"),
         ({"rotary_dim": 0}, "rotary_dim must be even, from 2 to head_dim = 8"),
-        ({"base": 0.0}, "base must be a finite number greater than 0; got 0.0"),
-        ({"base": math.inf}, "base must be a finite number greater than 0; got inf"),
-        ({"layout": "pairs"}, "layout must be 'half' or 'interleaved'; got 'pairs'"),
+        ({"base": 0.0}, "base must be above 0; got 0.0"),
+        ({"base": math.inf}, "base must be a finite number; got inf"),
+        ({"layout": "pairs"}, "layout must be one of half, interleaved; got 'pairs'"),
     ],
 )
 def test_sizes(arguments: dict[str, object], message: str) -> None:
