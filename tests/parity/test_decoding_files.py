@@ -222,7 +222,7 @@ def test_recommended_beams(kind: str, says: dict[str, Any], tmp_path: Path) -> N
         ({"dola_layers": "high"}, "'dola_layers' must be null"),
         ({"do_sample": True, "top_h": 0.4}, "'top_h' must be null"),
         ({"do_sample": True, "temperature": 0.0}, "temperature must be above 0; got 0.0"),
-        ({"do_sample": True, "typical_p": 0}, "typical_p must be above 0; got 0"),
+        ({"do_sample": True, "typical_p": 0}, "typical_p must be above 0 and at most 1; got 0"),
     ],
     ids=str,
 )

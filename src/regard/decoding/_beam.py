@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.core.arguments import check_function, number, whole
+from regard.core.arguments import Count, Finite, Limited, check_fields, check_function, whole
 from regard.core.errors import InputError
 from regard.decoding._reader import Reader
 from regard.decoding._rules import Model, Rules
@@ -21,7 +21,7 @@ LengthPenalty = Callable[[int], float]
 
 
 @dataclass(frozen=True)
-class Power:
+class Power(Limited):
     """length^alpha: 0 ranks by probability, which favours short texts, 1 by the mean of a token's.
 
     Example:
@@ -33,17 +33,14 @@ class Power:
     section 3.2 (alpha = 1); in `transformers` alpha is `length_penalty`.
     """
 
-    alpha: float = 1.0
-
-    def __post_init__(self) -> None:
-        number("alpha", self.alpha)
+    alpha: Finite = 1.0
 
     def __call__(self, length: int) -> float:
         return float(length**self.alpha)
 
 
 @dataclass(frozen=True)
-class Wu:
+class Wu(Limited):
     """((5 + length) / 6)^alpha: the same, less steep for short texts.
 
     Example:
@@ -54,10 +51,7 @@ class Wu:
     Source: Wu et al. 2016, arXiv 1609.08144, section 7, equation 14, without the penalty of coverage.
     """
 
-    alpha: float = 0.6
-
-    def __post_init__(self) -> None:
-        number("alpha", self.alpha)
+    alpha: Finite = 0.6
 
     def __call__(self, length: int) -> float:
         return float(((5 + length) / 6) ** self.alpha)
@@ -73,12 +67,12 @@ class Beams:
         Beams(beams=4, counts=Power(alpha=1.0), exhaustive=False)
     """
 
-    beams: int = 4
+    beams: Count = 4
     counts: LengthPenalty = Power(1.0)
     exhaustive: bool | Literal["heuristic"] = False
 
     def __post_init__(self) -> None:
-        whole("beams", self.beams, least=1)
+        check_fields(self)
         if self.exhaustive not in (False, True, "heuristic"):
             raise InputError(f"exhaustive must be False, True or 'heuristic'; got {self.exhaustive!r}.")
         check_function("counts", self.counts, "of a length, that gives what it counts for")

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.core.arguments import number, whole
-from regard.core.errors import InputError
+from regard.core.arguments import Count, Limited, Share, numbers, wholes
 
 
 class Choice(Protocol):
@@ -41,8 +40,11 @@ class MostLikely:
         return scores.argmax(dim=1)
 
 
+_WAY_OUT = " Greedy decoding, without sampling, takes the likeliest token each time."
+
+
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
+class Sampling(Limited):
     """Draw each token by its probability, after filters have removed unlikely tokens.
 
         p = softmax(log p / temperature), then in this order, each renormalised for the next:
@@ -83,30 +85,14 @@ class Sampling:
     eta). Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3" (Philox).
     """
 
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    typical_p: float | None = None
-    epsilon_cutoff: float | None = None
-    eta_cutoff: float | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if number("temperature", self.temperature) <= 0:
-            raise InputError(
-                f"temperature must be above 0; got {self.temperature!r}. Greedy decoding, without sampling, "
-                "takes the likeliest token each time."
-            )
-        if self.top_k is not None:
-            whole("top_k", self.top_k, least=1)
-        for name in ("top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"):
-            share = getattr(self, name)
-            if share is not None and not 0 <= number(name, share) <= 1:
-                raise InputError(f"{name} must be from 0 to 1; got {share!r}.")
-        if self.typical_p == 0:
-            raise InputError(f"typical_p must be above 0; got {self.typical_p!r}.")
-        whole("seed", self.seed, least=0, most=2**64 - 1)
+    temperature: Annotated[float, numbers("above 0", lambda value: value > 0, _WAY_OUT)] = 1.0
+    top_k: Count | None = None
+    top_p: Share | None = None
+    min_p: Share | None = None
+    typical_p: Annotated[float, numbers("above 0 and at most 1", lambda share: 0 < share <= 1)] | None = None
+    epsilon_cutoff: Share | None = None
+    eta_cutoff: Share | None = None
+    seed: Annotated[int, wholes(0, 2**64 - 1)] = 0
 
     def filtered(self, scores: Tensor) -> Tensor:
         """Log-probabilities (rows, vocab_size) of what may be drawn, float64: -inf for what may not."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints import open_gguf
-from regard.core.arguments import number, whole
+from regard.core.arguments import Count, Natural, Positive, check_fields, whole
 from regard.core.errors import CheckpointError, InputError
 from regard.core.files import read_object
 from regard.models import Loaded, Network
@@ -222,16 +222,16 @@ class Rules:
 
     start_ids: tuple[int, ...] = ()
     end_ids: tuple[int, ...] = ()
-    min_length: int = 0
-    max_length: int | None = None
+    min_length: Natural = 0
+    max_length: Count | None = None
     forbidden_ids: tuple[int, ...] = ()
     forbidden: tuple[tuple[int, ...], ...] = ()
-    first_id: int | None = None
+    first_id: Natural | None = None
     not_first_ids: tuple[int, ...] = ()
-    last_id: int | None = None
-    min_read: int = 0
-    repetition_penalty: float = 1.0
-    no_repeat: int = 0
+    last_id: Natural | None = None
+    min_read: Natural = 0
+    repetition_penalty: Positive = 1.0
+    no_repeat: Natural = 0
 
     def __post_init__(self) -> None:
         for name in ("start_ids", "end_ids", "forbidden_ids", "not_first_ids"):
@@ -240,15 +240,9 @@ class Rules:
         object.__setattr__(self, "forbidden", tuple(_ids("forbidden", row) for row in rows))
         if not all(self.forbidden):
             raise InputError("forbidden must hold sequences of at least one token; got an empty one.")
-        if number("repetition_penalty", self.repetition_penalty) <= 0:
-            raise InputError(f"repetition_penalty must be above 0; got {self.repetition_penalty!r}.")
-        for name in ("no_repeat", "min_length", "min_read"):
-            whole(name, getattr(self, name), least=0)
-        for name in ("first_id", "last_id"):
-            if getattr(self, name) is not None:
-                whole(name, getattr(self, name), least=0)
+        check_fields(self)
         if self.max_length is not None:
-            whole("max_length", self.max_length, least=max(1, self.min_length))
+            whole("max_length", self.max_length, least=self.min_length)
 
     @classmethod
     def of(cls, model: Model, **changes: Unpack[RuleChanges]) -> Self:

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from regard.core.arguments import whole
+from regard.core.arguments import Count, Limited
 from regard.core.errors import InputError
 from regard.decoding._reader import Reader, at_best
 from regard.decoding._rules import Model, Rules
@@ -41,7 +41,7 @@ class Speculation(Protocol):
 
 
 @dataclass(frozen=True)
-class Lookup:
+class Lookup(Limited):
     """Guess the tokens that followed the same tokens earlier, in the text so far or in an encoder's source.
 
     For texts that repeat what was given: answers that quote, corrections, code, summaries. Without such it
@@ -63,12 +63,8 @@ class Lookup:
     Source: Saxena 2023, "Prompt lookup decoding"; Yang et al. 2023, arXiv 2304.04487, section 3.
     """
 
-    tokens: int = 8
-    longest: int = 3
-
-    def __post_init__(self) -> None:
-        whole("tokens", self.tokens, least=1)
-        whole("longest", self.longest, least=1)
+    tokens: Count = 8
+    longest: Count = 3
 
     def of(self, source: Sequence[int]) -> Next:
         """See `Speculation`."""
@@ -86,7 +82,7 @@ class Lookup:
 
 
 @dataclass(frozen=True, eq=False)
-class Draft:
+class Draft(Limited):
     """Let a smaller model with the same vocabulary guess the next tokens.
 
     Args:
@@ -100,10 +96,7 @@ class Draft:
     """
 
     model: Model = field(repr=False)
-    tokens: int = 4
-
-    def __post_init__(self) -> None:
-        whole("tokens", self.tokens, least=1)
+    tokens: Count = 4
 
     def of(self, source: Sequence[int]) -> Next:
         """See `Speculation`."""
