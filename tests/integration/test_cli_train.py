@@ -68,7 +68,7 @@ def test_a_run_says_what_it_is_and_leaves_a_model(
         ("clm a.txt", "--output must name the folder of the run"),
         ("clm - -o run", "DATA... must be files"),
         ("seq2seq a.txt -o run", "--target must name the other side of the texts: seq2seq reads pairs"),
-        ("clm a.txt -o run --steps 0", "--steps must be above 0; got 0"),
+        ("clm a.txt -o run --steps 0", "--steps must be a whole number, at least 1; got 0"),
         ("clm a.txt -o run --set foo", "--set must be KEY=VALUE"),
         ("clm a.txt -o run --config gone.toml", "--config must be a file that can be read"),
         ("clm a.txt -o run --tokenizer gone.json", "--tokenizer must be"),

@@ -96,16 +96,16 @@ def test_parallel_files_of_unequal_length(tmp_path: Path) -> None:
     ("changes", "told"),
     [
         ({"epochs": 1}, "steps must be None where epochs says how long to train; give one of them."),
-        ({"batch": {"rows": 0}}, "batch.rows must be above 0; got 0."),
+        ({"batch": {"rows": 0}}, "batch.rows must be a whole number, at least 1; got 0."),
         ({"batch": {"tokens": 3}}, "batch.tokens must be at least batch.length, 13,"),
         ({"optimiser": {"lr": 0.0}}, "optimiser.lr must be above 0; got 0.0."),
-        ({"optimiser": {"warmup": -3}}, "optimiser.warmup must be at least 0; got -3."),
+        ({"optimiser": {"warmup": -3}}, "optimiser.warmup must be a whole number, at least 0; got -3."),
         ({"optimiser": {"floor": 2.0}}, "optimiser.floor must be from 0 to 1; got 2.0."),
         (
             {"optimiser": {"betas": [0.9, 1.0]}},
-            "optimiser.betas must be at least 0 and below 1; got (0.9, 1.0).",
+            "optimiser.betas must be from 0 to below 1; got 1.0.",
         ),
-        ({"seed": -1}, "seed must be at least 0; got -1."),
+        ({"seed": -1}, "seed must be a whole number, at least 0; got -1."),
         ({"average": 9}, "average must be at most keep, 2; got 9."),
         (
             {"average": 2, "data": {"valid_share": 0.0}},

@@ -1,11 +1,19 @@
 """Everything that a run is a function of, with the defaults and the limits: of a transformer, or of words."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
-from operator import attrgetter
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from regard.core.arguments import (
+    BelowOne,
+    Count,
+    Natural,
+    NotNegative,
+    Positive,
+    Share,
+    check_fields,
+    wholes,
+)
 from regard.core.errors import InputError
 from regard.data import Csv
 from regard.words import Ngrams
@@ -41,7 +49,7 @@ class DataSettings:
     train_target: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
     valid_target: tuple[str, ...] = ()
-    valid_share: float = 0.05
+    valid_share: BelowOne = 0.05
     unit: Literal["line", "paragraph", "file"] | None = None
     text: str | None = None
     target: str | None = None
@@ -82,11 +90,11 @@ class BatchSettings:
         accumulate: micro-batches a step and rank.
     """
 
-    tokens: int | None = None
-    rows: int = 32
-    length: int = 128
+    tokens: Count | None = None
+    rows: Count = 32
+    length: Count = 128
     form: FormName | None = None
-    accumulate: int = 1
+    accumulate: Count = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,15 +114,15 @@ class OptimiserSettings:
     """
 
     name: Literal["adamw", "muon"] = "adamw"
-    lr: float = 5e-4
-    muon_lr: float | None = None
-    floor: float = 0.0
+    lr: Positive = 5e-4
+    muon_lr: Positive | None = None
+    floor: Share = 0.0
     schedule: Literal["constant", "cosine", "inverse-sqrt", "linear", "stable"] | None = None
-    warmup: int | None = None
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-8
-    weight_decay: float = 0.01
-    clip: float | None = 1.0
+    warmup: Natural | None = None
+    betas: tuple[BelowOne, BelowOne] = (0.9, 0.98)
+    eps: Positive = 1e-8
+    weight_decay: NotNegative = 0.01
+    clip: Positive | None = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,19 +161,19 @@ class Settings:
     tokenizer: TokenizerSettings = field(default_factory=TokenizerSettings)
     batch: BatchSettings = field(default_factory=BatchSettings)
     optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
-    steps: int | None = None
-    epochs: float | None = None
-    evaluate_every: int = 250
-    save_every: int = 250
-    keep: int = 3
-    average: int = 0
-    patience: int | None = None
+    steps: Count | None = None
+    epochs: Positive | None = None
+    evaluate_every: Count = 250
+    save_every: Count = 250
+    keep: Count = 3
+    average: Natural = 0
+    patience: Count | None = None
     best: str | None = None
     precision: Literal["float32", "bfloat16"] = "float32"
     shard: bool = False
-    seed: int = 0
+    seed: Natural = 0
     watch: tuple[str, ...] = ()
-    watch_every: int | None = None
+    watch_every: Count | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,64 +226,24 @@ class WordSettings:
 
     objective: str
     architecture: Literal["skip-gram", "cbow"] = "skip-gram"
-    size: int = 100
-    window: int = 5
-    negatives: int = 5
-    min_count: int = 5
-    subsample: float = 1e-3
-    rate: float | None = None
-    floor: float = 1e-4
-    epochs: int = 5
+    size: Annotated[int, wholes(1, 1024)] = 100
+    window: Annotated[int, wholes(1, 100)] = 5
+    negatives: Annotated[int, wholes(1, 63)] = 5  # as many as the kernel takes
+    min_count: Count = 5
+    subsample: NotNegative = 1e-3
+    rate: Positive | None = None
+    floor: NotNegative = 1e-4
+    epochs: Count = 5
     data: WordDataSettings = field(default_factory=WordDataSettings)
     ngrams: Ngrams = field(default_factory=Ngrams)
-    seed: int = 0
-    save_every: int = 250
-
-
-Limits = Mapping[str, tuple[Callable[[float], bool], Sequence[str]]]
-"""A condition in words, with its test and the settings that must meet it where they are given."""
-
-_LIMITS: Limits = {
-    "above 0": (
-        lambda value: 0 < value < inf,
-        (
-            *("steps", "epochs", "evaluate_every", "save_every", "keep", "patience", "watch_every"),
-            *("batch.rows", "batch.tokens", "batch.length", "batch.accumulate"),
-            *("optimiser.lr", "optimiser.clip", "optimiser.muon_lr", "optimiser.eps"),
-        ),
-    ),
-    "at least 0": (
-        lambda value: 0 <= value < inf,
-        ("average", "optimiser.warmup", "optimiser.weight_decay", "seed"),
-    ),
-    "from 0 to 1": (lambda value: 0 <= value <= 1, ("optimiser.floor",)),
-    "at least 0 and below 1": (lambda value: 0 <= value < 1, ("optimiser.betas", "data.valid_share")),
-}
-
-_WORD_LIMITS: Limits = {
-    "from 1 to 1024": (lambda value: 1 <= value <= 1024, ("size",)),
-    "from 1 to 100": (lambda value: 1 <= value <= 100, ("window",)),
-    "from 1 to 63": (lambda value: 1 <= value <= 63, ("negatives",)),  # as many as the kernel takes
-    "at least 1": (lambda value: value >= 1, ("min_count", "epochs", "save_every")),
-    "above 0": (lambda value: 0 < value < inf, ("rate",)),
-    "at least 0": (lambda value: 0 <= value < inf, ("floor", "subsample", "seed")),
-}
-
-
-def _check_numbers(settings: Settings | WordSettings, limits: Limits) -> None:
-    if not settings.data.train:
-        raise InputError("data.train must name at least one file.")
-    for words, (fits, names) in limits.items():
-        for name in names:
-            value = attrgetter(name)(settings)
-            if not all(one is None or fits(one) for one in (value if isinstance(value, tuple) else [value])):
-                raise InputError(f"{name} must be {words}; got {value}.")
+    seed: Natural = 0
+    save_every: Count = 250
 
 
 def check_limits(settings: Settings) -> None:
     """Refuse numbers out of range, and settings that contradict each other."""
     data, batch = settings.data, settings.batch
-    _check_numbers(settings, _LIMITS)
+    _check_each(settings)
     if "-" in (*data.train, *data.train_target):
         raise InputError("data.train must be files: - is read once, and training reads its texts again.")
     if settings.steps is not None and settings.epochs is not None:
@@ -297,6 +265,12 @@ def check_limits(settings: Settings) -> None:
 
 def check_word_limits(settings: WordSettings) -> None:
     """The same of word2vec and FastText."""
-    _check_numbers(settings, _WORD_LIMITS)
+    _check_each(settings)
     if settings.objective != "fasttext" and settings.ngrams != Ngrams():
         raise InputError(f"ngrams are of fasttext; {settings.objective} has none. Leave them out.")
+
+
+def _check_each(settings: Settings | WordSettings) -> None:
+    if not settings.data.train:
+        raise InputError("data.train must name at least one file.")
+    check_fields(settings)

@@ -141,7 +141,7 @@ CANNOT_BE: list[tuple[str, dict[str, Any], str]] = [
     ("distil", {"model": {"d_model": 8}}, "model must be left out, or set .* has its sizes; got d_model"),
     ("clm", {"batch": {"length": 10**9}}, "a network of 12,000,00.* needs 134.* lower batch.length or the"),
     ("clm", {"watch": ["the " * 17]}, "^watch: 'the the.*cannot be traced: .*16"),
-    ("clm", {"watch_every": 0}, "^watch_every must be above 0; got 0"),
+    ("clm", {"watch_every": 0}, "^watch_every must be a whole number, at least 1; got 0"),
     ("clm", {"tokenizer": {"path": "nowhere.json"}}, "tokenizer.path must be .*; nowhere.json: No such"),
     ("clm", {"data": {"train": ["-"]}}, "data.train must be files"),
     ("clm", {"epochs": 1.0}, "steps must be None where epochs says"),

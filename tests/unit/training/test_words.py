@@ -256,10 +256,10 @@ def test_the_whole_file_is_written_before_the_text(
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"size": 0}, "size must be from 1 to 1024; got 0."),
-        ({"window": 0}, "window must be from 1 to 100; got 0."),
-        ({"negatives": 64}, "negatives must be from 1 to 63; got 64."),
-        ({"epochs": 0}, "epochs must be at least 1; got 0."),
+        ({"size": 0}, "size must be a whole number, from 1 to 1024; got 0."),
+        ({"window": 0}, "window must be a whole number, from 1 to 100; got 0."),
+        ({"negatives": 64}, "negatives must be a whole number, from 1 to 63; got 64."),
+        ({"epochs": 0}, "epochs must be a whole number, at least 1; got 0."),
         ({"rate": 0.0}, "rate must be above 0; got 0.0."),
         ({"subsample": -1.0}, "subsample must be at least 0; got -1.0."),
         ({"ngrams": {"longest": 3}}, "ngrams are of fasttext; word2vec has none."),
