@@ -8,14 +8,14 @@ from functools import cache, partial
 from hashlib import file_digest
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Annotated, Any, Final
 
 import regex  # type: ignore[import-untyped, unused-ignore]
 
 from regard.concordance._store import Store, writer
 from regard.concordance._tokens import COLUMNS, packed
 from regard.concordance._values import ORDERS, SENTENCE_ENDS, iso_date
-from regard.core.arguments import one_of
+from regard.core.arguments import check_fields, names
 from regard.core.errors import InputError
 from regard.core.extras import optional
 from regard.data import (
@@ -47,6 +47,13 @@ _BESIDE: Final = re.compile(r"(?i)(readme|licen[cs]e|copying|changelog|citation)
 # Compression: the ending before it tells the format.
 _PACKED: Final = (".gz", ".zst", ".zstd", ".bz2", ".xz")
 _COLUMNS: Final = ("word", "pos", "lemma", "_")
+# What comes before the point where a word is cut: "nation" of "nation's", "l'" of "l'homme".
+_APART: Final = {
+    "en": regex.compile(r"(?i).+?(?=(?:n['’ʼ]t|['’ʼ](?:s|re|ve|ll|d|m))$)"),
+    "fr": regex.compile(r"(?i)(?:\p{L}{1,2}|jusqu|lorsqu|puisqu|quoiqu|quelqu|presqu)['’ʼ](?=\p{L})"),
+    "it": regex.compile(r"\p{L}+['’ʼ](?=\p{L})"),
+}
+"""The first part of a word with an apostrophe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,30 +74,20 @@ class Reading:
 
     text: str = "text"
     date: str | None = None
-    date_order: str | None = None
+    date_order: Annotated[str, names(ORDERS)] | None = None
     meta: tuple[str, ...] = ()
     document: str | None = None
     unit: Unit = "line"
-    format: str | None = None
-    columns: tuple[str, ...] = ("word", "pos", "lemma")
+    format: Annotated[str, names((*FORMATS, *dict.fromkeys(ANNOTATED.values())))] | None = None
+    columns: tuple[Annotated[str, names(_COLUMNS)], ...] = ("word", "pos", "lemma")
     lemmas: str | None = None
-    apostrophes: str | None = None
+    apostrophes: Annotated[str, names(_APART)] | None = None
     csv: Csv = field(default_factory=Csv)
     encoding: str = "utf-8"
 
     # Names are checked here, so that a mistake ends before a file is read.
     def __post_init__(self) -> None:
-        one_of("unit", self.unit, get_args(Unit))
-        if self.format is not None:
-            one_of("format", self.format, (*FORMATS, *dict.fromkeys(ANNOTATED.values())))
-        for name, value, known in (
-            ("date_order", self.date_order, ORDERS),
-            ("apostrophes", self.apostrophes, _APART),
-        ):
-            if value is not None:
-                one_of(name, value, known)
-        for name in self.columns:
-            one_of("columns", name, _COLUMNS)
+        check_fields(self)
         if self.columns.count("word") != 1:
             raise InputError(f"columns must name word once; got {','.join(self.columns)}.")
 
@@ -166,15 +163,6 @@ class Reading:
         cut = split_words if self.apostrophes is None else partial(_apart, self.apostrophes)
         lemma = _lemma if self.lemmas is None else _lemmatised(self.lemmas)
         return lambda body: [Word(start, stop, lemma(body[start:stop])) for start, stop in cut(body)]
-
-
-# What comes before the point where a word is cut: "nation" of "nation's", "l'" of "l'homme".
-_APART: Final = {
-    "en": regex.compile(r"(?i).+?(?=(?:n['’ʼ]t|['’ʼ](?:s|re|ve|ll|d|m))$)"),
-    "fr": regex.compile(r"(?i)(?:\p{L}{1,2}|jusqu|lorsqu|puisqu|quoiqu|quelqu|presqu)['’ʼ](?=\p{L})"),
-    "it": regex.compile(r"\p{L}+['’ʼ](?=\p{L})"),
-}
-"""The first part of a word with an apostrophe."""
 
 
 def _apart(language: str, body: str) -> list[tuple[int, int]]:

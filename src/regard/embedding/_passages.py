@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.core.arguments import whole
+from regard.core.arguments import Count, Limited, Natural
 from regard.core.errors import InputError
 from regard.embedding._embeddings import Computed, Report
 from regard.text import Aligned, Bulk, Frame
@@ -32,7 +32,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class Windows(Limited):
     """Windows of equal length, spread evenly over the text; each piece is embedded where it has most context.
 
     k windows of c pieces start at i (n - c) // (k - 1), with the smallest k for which neighbours share at
@@ -53,14 +53,8 @@ class Windows:
 Part(start=3, stop=7, first=4, last=7)]
     """
 
-    size: int | None = None
-    overlap: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.size is not None:
-            whole("size", self.size, least=1)
-        if self.overlap is not None:
-            whole("overlap", self.overlap, least=0)
+    size: Count | None = None
+    overlap: Natural | None = None
 
     def check(self, room: int) -> None:
         """Refuse an overlap that leaves nothing of a window.
@@ -104,7 +98,7 @@ Part(start=3, stop=7, first=4, last=7)]
 
 
 @dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Limited):
     """The first pieces of a text, as many as there is room for; the rest is left out, counted and reported.
 
     sentence-transformers does the same, without a word about it.
@@ -116,11 +110,7 @@ class Truncate:
         InputError: a size below 1.
     """
 
-    size: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.size is not None:
-            whole("size", self.size, least=1)
+    size: Count | None = None
 
     def parts(self, length: int, *, room: int, starts: Sequence[int]) -> list[Part]:
         """How a text is read; see `Windows.parts`."""

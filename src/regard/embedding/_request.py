@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from regard.core.arguments import one_of, whole
+from regard.core.arguments import Count, check_fields, one_of, whole
 from regard.core.errors import InputError
 from regard.embedding._packs import BATCH_TOKENS
 from regard.embedding._passages import Window, Windows
@@ -81,17 +81,15 @@ class Request:
     window: Window = field(default_factory=Windows)
     prompt: str | None = None
     prompt_name: str | None = None
-    truncate_dim: int | None = None
+    truncate_dim: Count | None = None
     precision: Precision = "float32"
     storage: Storage = "float32"
-    batch_tokens: int = BATCH_TOKENS
-    threads: int | None = None
+    batch_tokens: Count = BATCH_TOKENS
+    threads: Count | None = None
 
     def __post_init__(self) -> None:
         _keep(self, "layer", "pooling")
-        one_of("level", self.level, get_args(Level))
-        one_of("precision", self.precision, get_args(Precision))
-        one_of("storage", self.storage, get_args(Storage))
+        check_fields(self)
         if self.poolings == ():
             raise InputError("pooling must name at least one; got none.")
         for kind in self.poolings or ():
@@ -100,10 +98,6 @@ class Request:
             raise InputError(
                 f"window must be regard.Windows(..) or regard.Truncate(..); got {self.window!r}."
             )
-        for name in ("batch_tokens", "threads", "truncate_dim"):
-            value = getattr(self, name)
-            if value is not None:
-                whole(name, value, least=1)
         no_pooling = ("pooling",) if self.level == "token" else ()
         for name in () if self.level == "sentence" else (*no_pooling, "prompt", "prompt_name"):
             if getattr(self, name) is not None:

@@ -10,7 +10,7 @@ import torch
 from regard.blocks.attentions import LinearAttention, Linformer, Performer
 from regard.checkpoints import Fields
 from regard.core import DilatedWindow, Kernel, Mask
-from regard.core.arguments import built, one_of
+from regard.core.arguments import Count, Natural, built, check_fields, one_of
 from regard.core.errors import CheckpointError, InputError
 from regard.models._config import FamilyConfig
 from regard.models._init import RandomProjection, Scheme
@@ -30,6 +30,9 @@ class AttentionChoice(ABC):
     is_causal: ClassVar[bool] = True
     has_weights: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        check_fields(self, "attention")
+
     def kernel(self, layer: int, max_seq_len: int) -> Kernel | None:
         """The kernel of a layer, its parameters not yet set; None for the softmax."""
         del layer, max_seq_len
@@ -48,23 +51,13 @@ class AttentionChoice(ABC):
         return {"name": self.name, **asdict(self)}
 
 
-def _at_least(choice: AttentionChoice, least: int, *names: str) -> None:
-    for name in names:
-        value = getattr(choice, name)
-        if value is not None and value < least:
-            raise InputError(f"attention.{name} must be at least {least} for {choice.name}; got {value}.")
-
-
 @dataclass(frozen=True, kw_only=True)
 class PerformerChoice(AttentionChoice):
     """See `regard.blocks.attentions.Performer`; layer i draws its features from seed + i."""
 
     name = "performer"
-    features: int | None = None
+    features: Count | None = None
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        _at_least(self, 1, "features")
 
     def kernel(self, layer: int, max_seq_len: int) -> Kernel:
         return Performer(features=self.features, seed=self.seed + layer)
@@ -92,11 +85,8 @@ class LinformerChoice(AttentionChoice):
 
     name = "linformer"
     is_causal = False
-    rank: int | None = None
+    rank: Count | None = None
     shares: bool = True
-
-    def __post_init__(self) -> None:
-        _at_least(self, 1, "rank")
 
     def kernel(self, layer: int, max_seq_len: int) -> Kernel:
         rank = max(1, max_seq_len // 4) if self.rank is None else self.rank
@@ -123,12 +113,8 @@ class WindowChoice(AttentionChoice):
 
     name = "window"
     has_weights = True
-    width: int = 64
-    dilation: int = 1
-
-    def __post_init__(self) -> None:
-        _at_least(self, 0, "width")
-        _at_least(self, 1, "dilation")
+    width: Natural = 64
+    dilation: Count = 1
 
     def mask(self) -> Mask:
         return DilatedWindow(left=self.width, right=self.width, dilation=self.dilation)

@@ -8,9 +8,9 @@ import orjson
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, Strict, model_validator
 
-from regard.core.arguments import whole
+from regard.core.arguments import Count, check_fields
 from regard.core.errors import InputError
-from regard.embedding import Precision, Request
+from regard.embedding import Precision
 
 # OpenAI's words for the kinds of errors.
 _TYPES: Final = {401: "authentication_error", 429: "rate_limit_error"}
@@ -73,26 +73,20 @@ class Settings:
     origins: tuple[str, ...] = ()
     index: Path | None = None
     precision: Precision = "float32"
-    dimensions: tuple[int, ...] = ()
-    max_body: int = 8 * 2**20
-    max_texts: int = 2048
-    max_tokens: int = 2**17
-    max_queue: int = 2**18
-    max_memory: int | None = None
+    dimensions: tuple[Count, ...] = ()
+    max_body: Count = 8 * 2**20
+    max_texts: Count = 2048
+    max_tokens: Count = 2**17
+    max_queue: Count = 2**18
+    max_memory: Count | None = None
     timeout: float = 60.0
     body_timeout: float = 20.0
     stall: float = 300.0
     access_log: bool = True
 
     def __post_init__(self) -> None:
-        # For its check alone: unknown precisions are refused here.
-        Request(precision=self.precision)
-        for name in ("max_body", "max_texts", "max_tokens", "max_queue", "max_memory"):
-            if (limit := getattr(self, name)) is not None:
-                whole(name, limit, least=1)
-        for size in self.dimensions:
-            whole("dimensions", size, least=1)
-        for name in ("timeout", "body_timeout", "stall"):
+        check_fields(self)
+        for name in ("timeout", "body_timeout", "stall"):  # which may be infinite
             # `not >`: NaN is refused, too.
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be more than 0 seconds; got {getattr(self, name)}.")

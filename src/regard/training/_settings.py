@@ -4,16 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from regard.core.arguments import (
-    BelowOne,
-    Count,
-    Natural,
-    NotNegative,
-    Positive,
-    Share,
-    check_fields,
-    wholes,
-)
+from regard.core.arguments import BelowOne, Count, Natural, NotNegative, Positive, Share, check_fields, wholes
 from regard.core.errors import InputError
 from regard.data import Csv
 from regard.words import Ngrams

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from regard.core.arguments import BelowOne, check_fields
 from regard.core.errors import InputError
 from regard.core.wording import excerpt, printable, visible
 from regard.views._assets import drawing, palette
@@ -59,7 +60,7 @@ class HeadPicture(Picture):
     keys: tuple[str, ...]
     title: str
     form: PictureForm = "lines"
-    least: float = 0.0
+    least: BelowOne = 0.0
 
     def __post_init__(self) -> None:
         wanted = len(self.queries), len(self.keys)
@@ -69,10 +70,7 @@ class HeadPicture(Picture):
             )
         if not ((self.weights >= 0) & (self.weights <= 1.01)).all():
             raise InputError("weights must be numbers from 0 to 1; got others; these may be scores")
-        if self.form not in ("lines", "map"):
-            raise InputError(f'form must be "lines" or "map"; got {self.form!r}')
-        if not 0 <= self.least < 1:
-            raise InputError(f"least must be a weight from 0 to below 1; got {self.least!r}")
+        check_fields(self)
         self.check_size(*wanted)
 
     @staticmethod

@@ -140,11 +140,19 @@ def test_a_model_says_what_attention_it_has(tmp_path: Path) -> None:
             {"name": "performer", "rank": 3},
             "attention.rank is not a setting; there are attention.features, attention.seed",
         ),
-        ("bert", {"name": "performer", "features": 0}, "attention.features must be at least 1 for performer"),
+        (
+            "bert",
+            {"name": "performer", "features": 0},
+            "attention.features must be a whole number, at least 1; got 0",
+        ),
         ("bert", {"name": "performer", "features": "9"}, "attention.features must be a whole number"),
         ("bert", {"name": "linformer", "shares": 1}, "attention.shares must be true or false; got 1"),
         ("bert", {"name": "linformer", "rank": 30}, "attention.rank must be at most max_seq_len = 29"),
-        ("bert", {"name": "window", "dilation": 0}, "attention.dilation must be at least 1 for window"),
+        (
+            "bert",
+            {"name": "window", "dilation": 0},
+            "attention.dilation must be a whole number, at least 1; got 0",
+        ),
     ],
     ids=str,
 )

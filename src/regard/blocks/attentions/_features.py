@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import elu, pad
 
 from regard.core import AttentionInputs, Causal, Kernel, KeyValueCache, Padding, ScaledDot, padding_of
+from regard.core.arguments import Count, Limited
 from regard.core.errors import InputError
 
 # Queries that are worked on together in causal attention: within them weights are written out.
@@ -297,7 +298,7 @@ class LinearAttention(FeatureKernel):
 
 
 @dataclass(frozen=True)
-class Performer(FeatureKernel):
+class Performer(Limited, FeatureKernel):
     """An estimate of softmax attention in O(N m d) time, without a matrix of queries by keys.
 
         exp(q . k) = E[ phi(q) . phi(k) ],    phi(x) = exp(W x - |x|^2 / 2) / sqrt(m)
@@ -331,12 +332,8 @@ class Performer(FeatureKernel):
     """
 
     name: ClassVar[str] = "Performer"
-    features: int | None = None
+    features: Count | None = None
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.features is not None and self.features < 1:
-            raise InputError(f"features must be at least 1, or None for d log d; got {self.features}.")
 
     def of_queries(self, q: Tensor, scale: float) -> Tensor:
         return self._apart(q, scale).values  # a factor of a query's own cancels

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from regard.core import Causal, Mask, Padding, Window, padding_of
-from regard.core.arguments import check_function, number, whole
+from regard.core.arguments import Finite, check_function, wholes
 from regard.core.errors import InputError
 from regard.tracing.edits._edit import Axis, Edit, Part, Positions, Site, stack_along
 from regard.tracing.record import Trace
@@ -90,11 +91,7 @@ class Scale(Edit):
     """
 
     _: KW_ONLY
-    factor: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number("factor", self.factor)
+    factor: Finite
 
     def change(self, part: Part) -> Tensor:
         # -inf times 0 would be NaN, and times a negative factor would show what the mask hides.
@@ -266,12 +263,11 @@ class Resample(Edit):
 
     _: KW_ONLY
     reference: Trace | Sequence[Trace] | None = None
-    seed: int = 0
+    seed: Annotated[int, wholes(0, 2**63 - 1)] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.traces()
-        whole("seed", self.seed, least=0, most=2**63 - 1)
 
     def traces(self) -> Sequence[Trace]:
         return () if self.reference is None else _traces(self.reference)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.core import Mask
+from regard.core.arguments import check_fields
 from regard.core.errors import InputError
 from regard.models import Kind, Network, StackKind, attention_name, keys_of, stack_of
 from regard.text import Encoding
@@ -225,6 +226,7 @@ class Edit(ABC):
     kind: Kind | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not isinstance(self.site, str):
             raise InputError(f"site must be a name, one of {', '.join(SITES)}; got {self.site!r}.")
         if self.site in SITES:

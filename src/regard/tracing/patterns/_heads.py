@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, TypedDict, TypeGuard, Unpack
+from typing import Annotated, Any, TypedDict, TypeGuard, Unpack
 
 import numpy as np
 from torch import Tensor
 
-from regard.core.arguments import check_function, number, whole
+from regard.core.arguments import BelowOne, Natural, check_fields, check_function, numbers, whole, wholes
 from regard.core.errors import InputError
 from regard.models import Kind, Loaded
 from regard.text import Words
@@ -284,30 +284,24 @@ class _Search:
     layer: int | None = None
     head: int | None = None
     patterns: Patterns = default_patterns
-    threshold: float = RULE.threshold
-    level: float = RULE.level
-    resamples: int = RULE.resamples
-    seed: int = RULE.seed
+    threshold: BelowOne = RULE.threshold
+    level: Annotated[float, numbers("between 0 and 1", lambda level: 0 < level < 1)] = RULE.level
+    resamples: Annotated[int, wholes(2, _MOST_RESAMPLES)] = RULE.resamples
+    seed: Natural = RULE.seed
 
     def __post_init__(self) -> None:
         check_function("patterns", self.patterns, "from a kind of attention to its patterns")
-        if not 0.0 <= number("threshold", self.threshold) < 1.0:
-            raise InputError(
-                f"threshold must be from 0 to below 1, a share of attention; got {self.threshold!r}."
-            )
-        if not 0.0 < number("level", self.level) < 1.0:
-            raise InputError(f"level must be between 0 and 1, such as 0.95; got {self.level!r}.")
+        check_fields(self)
         fewest = math.ceil(2.0 / (1.0 - self.level))
         if fewest > _MOST_RESAMPLES:
             raise InputError(
                 f"level must be at most {1.0 - 2.0 / _MOST_RESAMPLES:g}, for {_MOST_RESAMPLES} resamples; "
                 f"got {self.level!r}."
             )
-        if whole("resamples", self.resamples, least=2, most=_MOST_RESAMPLES) < fewest:
+        if self.resamples < fewest:
             raise InputError(
                 f"resamples must be at least {fewest} for intervals of {self.level:g}; got {self.resamples}."
             )
-        whole("seed", self.seed, least=0)
 
     def table(self, traces: Iterable[tuple[int, Trace]], *, with_target: bool) -> HeadTable | None:
         """Count traces as they come, and make the cards of what was counted; None where none came."""

@@ -230,7 +230,7 @@ def test_texts_that_the_model_cannot_take(loaded: Loaded) -> None:
 
 def test_bad_arguments(loaded: Loaded) -> None:
     for arguments, message in (
-        ({"threshold": 1.0}, r"threshold must be from 0 to below 1, a share of attention; got 1\.0"),
+        ({"threshold": 1.0}, r"threshold must be from 0 to below 1; got 1\.0"),
         ({"threshold": -0.1}, "threshold must be"),
         ({"level": 1.0}, "level must be between 0 and 1"),
         ({"level": 0.999}, r"resamples must be at least 2000 for intervals of 0\.999; got 400"),
