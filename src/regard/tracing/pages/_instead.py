@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.core.errors import InputError
 from regard.models import Loaded, StackKind
 from regard.tracing.pages._story import PlacedWord, placed_words, word_at
-from regard.tracing.record import Trace
+from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import TraceOfRun
 
 _NEAR = 2  # words that are like it
@@ -85,9 +85,10 @@ def instead_of(trace: Trace, layer: int, head: int, query: int, key: int) -> lis
     if len(encoding.texts) != 1 or None in numbers or numbers[0] == numbers[1]:
         raise InputError(f"query and key must be tokens of two words of one text; got {query} and {key}.")
     (text,), span = encoding.texts, encoding.words[numbers[1] or 0].span
-    found = []
-    for name in other_words(trace, key):
-        other = TraceOfRun.of_text(loaded, text[: span[0]] + name + text[span[1] :])
+    names, found = other_words(trace, key), []
+    texts = [text[: span[0]] + name + text[span[1] :] for name in names]
+    traces = TraceOfRun.of_texts(loaded, texts, keeping=KeepPolicy(keep="qk", layers=layer))
+    for name, other in zip(names, traces, strict=True):
         tokens = other.stack(None).encoding.tokens
         own, there = ([place for place, each in enumerate(tokens) if each.word == word] for word in numbers)
         row = other.weights(layer, head)[own].double().mean(dim=0)
