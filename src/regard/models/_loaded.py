@@ -177,9 +177,8 @@ class _Asked(NamedTuple):
 
     def of(self, stored: Any, fields: Fields) -> Any:
         """The config with that head."""
-        named = head_of(fields, getattr(stored, "HEADS", {}))
         head = stored.head if self.head is None else self.head
-        if self.head is None and head is None and named in _CLASSIFY:
+        if head is None and (named := head_of(fields, getattr(stored, "HEADS", {}))) in _CLASSIFY:
             raise CheckpointError(
                 f"{fields.file}: the field 'architectures' names a classifier, but none of its tensors is "
                 f"stored; in Python, load_checkpoint(..., head={named!r}) begins a new one."

@@ -14,7 +14,6 @@ from fastapi.responses import HTMLResponse
 from pydantic import Field
 
 from regard.core.errors import InputError, MissingExtraError
-from regard.embedding import read_sentence_settings
 from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._jobs import estimate
@@ -133,13 +132,15 @@ async def page(
     # A page that is kept needs no model in memory.
     if engine is None or example not in _pages.get(engine, {}):
         engine = service.engine(name)
-        make = partial(_made, served=_served(service, name), example=example)
+        make = partial(_made, service=service, name=name, example=example)
         _pages.setdefault(engine, {})[example] = await engine.call(make, tokens=estimate(_OPENINGS[0]))
     return HTMLResponse(_pages[engine][example], headers=PAGE_HEADERS)
 
 
 def _served(service: Service, name: str) -> ServedRecord:
-    return ServedRecord(model=name, models=tuple(service.engines), usages=service.usages is not None)
+    """What the page of a model that is loaded knows of the server."""
+    pooling, usages = service.engines[name].embedder.sentence.plain_pooling, service.usages is not None
+    return ServedRecord(model=name, models=tuple(service.engines), usages=usages, pooling=pooling)
 
 
 async def _opened(request: Request, name: str, text: str) -> str | None:
@@ -148,16 +149,15 @@ async def _opened(request: Request, name: str, text: str) -> str | None:
     asked = urlencode({"model": name, "text": text})
     # The addresses of the page and of its picture, for previews of links.
     addresses = [escape(f"{request.base_url}{path}?{asked}") for path in ("", "v1/picture")]
-    make = partial(_linked, served=_served(service, name), text=text, addresses=addresses)
+    make = partial(_linked, service=service, name=name, text=text, addresses=addresses)
     try:
         return await service.engine(name).call(make, tokens=estimate(text))
     except InputError:
         return None
 
 
-def _linked(model: Model, served: ServedRecord, text: str, addresses: list[str]) -> str:
-    pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling
-    page = served_page(model.loaded, text, served=replace(served, pooling=pooling))
+def _linked(model: Model, service: Service, name: str, text: str, addresses: list[str]) -> str:
+    page = served_page(model.loaded, text, served=_served(service, name))
     # Without words, or without matplotlib, there is no picture to link to.
     drawn = addresses if page.preview.words and find_spec("matplotlib") else addresses[:1]
     return page.html.replace(page.preview.head(), page.preview.head(*drawn), 1)
@@ -220,8 +220,7 @@ _TOLD = {
 async def answer(body: PageBody, request: Request) -> Response:
     """What the page is told of a text: its facts, and its arrays as base64."""
     engine = service_of(request).engine(body.model)
-    # Reads are kept with the engine: a page asks about the same text several times.
-    work = partial(_answered, asked=body.asked(), reads=engine.kept.setdefault("reads", Reads()))
+    work = partial(_answered, engine=engine, asked=body.asked())
     return answered(await engine.call(work, tokens=estimate(body.text) + estimate(body.second)))
 
 
@@ -230,26 +229,25 @@ def _is_typed_for(engine: Engine) -> bool:
     return model is None or len(model.network.prefixes) == 1
 
 
-def _made(model: Model, served: ServedRecord, example: bool) -> str:
+def _made(model: Model, service: Service, name: str, example: bool) -> str:
     # A model with few positions gets a shorter sentence.
     limit = model.network.limit(next(iter(model.network.prefixes))) or math.inf
     fitting = (text for text in _OPENINGS if len(model.tokenizer.encode(text).tokens) <= limit)
     opening = next(fitting, _OPENINGS[-1])
     if len(model.network.prefixes) == 1:
-        pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling
-        return served_page(model.loaded, opening, served=replace(served, pooling=pooling)).html
+        return served_page(model.loaded, opening, served=_served(service, name)).html
     if not example:
-        others = ", ".join(f'<a href="?model={quote(each)}">{escape(each)}</a>' for each in served.models)
+        others = ", ".join(f'<a href="?model={quote(each)}">{escape(each)}</a>' for each in service.engines)
         # An encoder-decoder writes: a page for typing would have to wait for that.
-        return _TWO_STACKS.format(model=escape(served.model), quoted=quote(served.model), others=others)
+        return _TWO_STACKS.format(model=escape(name), quoted=quote(name), others=others)
     # Half of what the decoder takes, so that the page of it fits.
     most = model.network.limit("decoder") or 2 * _MOST_WRITTEN
     written = model.generate(opening, max_length=min(_MOST_WRITTEN, most // 2)).text
     trace = model.trace(opening, target=written if written.strip() else opening)
-    return replace(trace, model=served.model).page().html
+    return replace(trace, model=name).page().html
 
 
-def _answered(model: Model, asked: PageRequest, reads: Reads) -> dict[str, Any]:
-    # How sentences are pooled matters only for comparing two.
-    pooling = read_sentence_settings(model.loaded.source.folder).plain_pooling if asked.second else None
-    return page_answer(model.loaded, asked, pooling=pooling, reads=reads)
+def _answered(model: Model, engine: Engine, asked: PageRequest) -> dict[str, Any]:
+    # Reads are kept with the engine: a page asks about the same text several times.
+    reads = engine.kept.setdefault("reads", Reads())
+    return page_answer(model.loaded, asked, pooling=engine.embedder.sentence.plain_pooling, reads=reads)

@@ -78,11 +78,10 @@ class Service:
 
     def engine(self, name: str | None) -> Engine:
         """The engine of a request's `model`, or the first; 404: there is none, 503: no room for it."""
-        if name is None:
-            name = next(iter(self.engines))
         missing = partial(ApiError, 404, param="model", code="model_not_found")
+        first = next(iter(self.engines))
         # 404 with the nearest name.
-        engine = self.engines[one_of("model", name, self.engines, error=missing)]
+        engine = self.engines[one_of("model", first if name is None else name, self.engines, error=missing)]
         if not engine.is_started:
             self._make_room(engine)
         # For `_make_room`: what was asked for longest ago goes first.
