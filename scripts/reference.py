@@ -29,6 +29,8 @@ _ENTRY = re.compile(r"([\w*][\w*., ]*?)(?: \(([^)]*)\))?: (.*)")
 _NAME = re.compile(r"(?<![\[`])(?<!^\* )`([A-Za-z_][\w.]*)(?:\([^`]*\))?`(?![`\]])")
 _BULLET = re.compile(r"\s*(?:[*-]|\d+\.) ")
 _LONG_NAMES = re.compile(r"\b(?:regard(?:\.\w+)*|collections\.abc|typing|pathlib(?:\._local)?)\.(?=\w)")
+_LIMIT = re.compile(r'Annotated\[(\w+), "([^"]*)"\]')
+"""A type with a limit, as `regard.core.arguments.Limit` prints itself."""
 
 
 class Reference:
@@ -268,9 +270,12 @@ def _signature(value: Any, name: str, *, bound: bool = False) -> str:
     )
     if inspect.ismethod(value):  # a function that is a class's own way to make one
         arrow = arrow.replace("Self", value.__self__.__name__)
+    limits = [{words for _, words in _LIMIT.findall(each)} for each in parameters]
+    parameters = [re.sub(r"Optional\[(\w+)\]", r"\1 | None", _LIMIT.sub(r"\1", each)) for each in parameters]
     line = f"{name}({', '.join(parameters)}){arrow}"
-    if len(line) > 88:
-        line = f"{name}(\n    " + ",\n    ".join(parameters) + f",\n){arrow}"
+    if len(line) > 88 or any(limits):
+        rows = ["  # ".join([f"    {each},", *words]) for each, words in zip(parameters, limits, strict=True)]
+        line = "\n".join([f"{name}(", *rows, f"){arrow}"])
     return f"```python\n{line}\n```"
 
 

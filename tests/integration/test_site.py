@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from integration.live_models import live_model
 from regard.cli._app import app
+from regard.decoding import Sampling
 from unit.test_surface import PACKAGES
 
 LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
@@ -140,6 +141,13 @@ def test_every_public_name_and_every_command_is_described(
     commands = {each.name for each in (*app.registered_commands, *app.registered_groups)}
     assert len(commands) > 20
     assert {f"regard-{command}" for command in commands} <= ids["command-line.html"]
+
+
+def test_a_signature_tells_the_limits_of_its_fields() -> None:
+    told = reference._signature(Sampling, "Sampling")
+    assert "    top_k: int | None = None,  # at least 1\n" in told
+    assert "    temperature: float = 1.0,  # above 0\n" in told
+    assert "Annotated" not in told
 
 
 def test_the_search_works_on_pages_that_are_opened_from_disk(index: Path, browser: Browser) -> None:

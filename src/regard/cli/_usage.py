@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
+from regard.core.arguments import limit_of
 from regard.core.errors import InputError
 
 UsageError: Final[Any] = typer.BadParameter.__base__
@@ -39,7 +40,19 @@ _IN_WORDS: Final = (
 
 
 class Command(TyperCommand):
-    """A command whose errors name its options, not the arguments of the Python below."""
+    """A command whose errors name its options, not the arguments of the Python below.
+
+    Its --help prints the limits that the annotations of its options state. A field has the same annotation.
+    """
+
+    def get_help(self, ctx: Any) -> str:
+        """See `click.Command.get_help`."""
+        kinds = get_type_hints(self.callback, include_extras=True)
+        for each in self.params:
+            limit = limit_of(kinds.get(each.name))
+            if limit is not None:
+                each.help = f"{each.help}  [{limit.words}]"  # type: ignore[attr-defined]
+        return super().get_help(ctx)
 
     def invoke(self, ctx: Any) -> Any:
         """See `click.Command.invoke`."""

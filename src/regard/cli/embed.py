@@ -25,6 +25,7 @@ from regard.cli._options import (
 )
 from regard.cli._output import PassedOver, Progress, check_outputs, print_json, say, size, status, stoppable
 from regard.cli._usage import Command
+from regard.core.arguments import Count, Natural
 from regard.core.errors import InputError, RegardError
 from regard.core.progress import duration, left
 from regard.core.wording import printable
@@ -56,14 +57,14 @@ def embed(
     normalize: bool | None = flag(
         "--normalize/--no-normalize", "Scale vectors to length 1; by default as the model does.", None
     ),
-    window: int | None = option("--window N", "Tokens at a time; by default the model's limit."),
-    overlap: int | None = option("--overlap N", "Tokens that two windows share."),
+    window: Count | None = option("--window N", "Tokens at a time; by default the model's limit."),
+    overlap: Natural | None = option("--overlap N", "Tokens that two windows share."),
     truncate: bool = flag(
         "--truncate", "Cut texts off at the limit; by default windows cover all of a text."
     ),
     prompt: str | None = option("--prompt TEXT", "A text to put before each text."),
     prompt_name: str | None = option("--prompt-name NAME", "One of the model's own prompts."),
-    truncate_dim: int | None = option("--dims N", "Keep the first N numbers of each vector."),
+    truncate_dim: Count | None = option("--dims N", "Keep the first N numbers of each vector."),
     precision: str = option(
         "--precision TYPE",
         "What to compute in: float32, bfloat16, int16, int8; or fast, the fastest near float32.",
@@ -71,8 +72,8 @@ def embed(
     ),
     storage: str = option("--storage TYPE", "Store vectors as float32, float16, int8 or ubinary.", "float32"),
     device: str | None = option("--device NAME", "cpu, or cuda for a GPU; by default cpu."),
-    batch_tokens: int | None = option("--batch-tokens N", "How many tokens to compute at once."),
-    threads: int | None = option("--threads N", "How many; by default one for each core."),
+    batch_tokens: Count | None = option("--batch-tokens N", "How many tokens to compute at once."),
+    threads: Count | None = option("--threads N", "How many; by default one for each core."),
     text_column: list[str] | None = option(
         "--text-column NAME", 'Give it twice to join two; by default "text".'
     ),

@@ -11,6 +11,7 @@ import typer
 from regard.cli._input import as_typed, load_model, read_messages, read_texts
 from regard.cli._options import DECODER, DEFAULT_DECODER, JSON, OTHER_MODEL, argument, flag, option
 from regard.cli._output import console, print_json
+from regard.core.arguments import Count, Natural, Positive, Share
 from regard.core.errors import InputError
 from regard.core.wording import printable
 
@@ -42,20 +43,20 @@ def generate(
     chat: bool = flag("--chat", "Answer TEXT, as a chat model; so do the next two options."),
     system: str | None = option("--system TEXT", "What the model is told before all messages."),
     turns: Path | None = option("--messages FILE", "The messages before TEXT, a JSON list; - is stdin."),
-    max_length: int | None = MAX,
-    min_length: int | None = MIN,
+    max_length: Count | None = MAX,
+    min_length: Natural | None = MIN,
     stop: list[str] | None = option("--stop TEXT", "End before this text; give it again for more."),
     count: int | None = option("--count N", "How many texts: drawn, or the best beams."),
     sample: bool = flag("--sample", "Draw tokens by their probability; so do the next four options."),
-    temperature: float | None = option("--temperature X", "Below 1: likelier tokens; above 1: more variety."),
-    top_k: int | None = option("--top-k N", "Draw only from the N likeliest tokens."),
-    top_p: float | None = option("--top-p P", "Draw from the likeliest that sum to P."),
-    min_p: float | None = option("--min-p P", "Draw from those with at least P times the highest."),
+    temperature: Positive | None = option("--temperature X", "Below 1: likelier tokens; above 1: variety."),
+    top_k: Count | None = option("--top-k N", "Draw only from the N likeliest tokens."),
+    top_p: Share | None = option("--top-p P", "Draw from the likeliest that sum to P."),
+    min_p: Share | None = option("--min-p P", "Draw from those with at least P times the highest."),
     seed: int | None = option("--seed N", "The seed of the draws: the same text every time."),
-    beams: int | None = BEAMS,
+    beams: Count | None = BEAMS,
     length_penalty: float | None = LENGTH_PENALTY,
-    repetition_penalty: float | None = REPETITION,
-    no_repeat: int | None = NO_REPEAT,
+    repetition_penalty: Positive | None = REPETITION,
+    no_repeat: Natural | None = NO_REPEAT,
     recommended: bool = RECOMMENDED,
     precision: str = PRECISION,
     lookup: bool = LOOKUP,

@@ -11,6 +11,7 @@ from regard.cli._input import as_typed, count_lines, load_model, read_lines, rea
 from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
 from regard.cli._output import PassedOver, Progress, check_table, console, print_json, say
 from regard.cli._usage import typed_names
+from regard.core.arguments import BelowOne, Natural
 from regard.core.errors import InputError
 
 
@@ -27,8 +28,8 @@ def heads(
     layer: int | None = option("--layer -l N", "This layer only; -1 is the last."),
     head: int | None = option("--head -n N", "This head only; with --layer, its whole card."),
     statistics: bool = flag("--statistics", "Numbers instead: how widely, how far each head looks."),
-    threshold: float = option("--threshold X", "The lower end of the interval must exceed this.", 0.1),
-    seed: int = option("--seed N", "The seed of the random draws.", 0),
+    threshold: BelowOne = option("--threshold X", "The lower end of the interval must exceed this.", 0.1),
+    seed: Natural = option("--seed N", "The seed of the random draws.", 0),
     output: Path | None = option("--output -o FILE", "Write a .parquet, .csv, .tsv, .json or .jsonl file."),
     model: str = MODEL,
     as_json: bool = JSON,

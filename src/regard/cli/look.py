@@ -24,6 +24,7 @@ from regard.cli._options import (
 )
 from regard.cli._output import check_outputs, print_json, print_path
 from regard.cli._usage import UsageError, typed_names
+from regard.core.arguments import Count
 from regard.core.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def look(
     generate: bool = flag(
         "--generate", "Let the model continue TEXT, or translate it, and see it step by step."
     ),
-    max_length: int | None = option("--max N", "With --generate: new tokens at most."),
-    beams: int | None = option(
+    max_length: Count | None = option("--max N", "With --generate: new tokens at most."),
+    beams: Count | None = option(
         "--beams N", "With --generate: search with so many beams, instead of greedily."
     ),
     no_open: bool = flag("--no-open", "Do not open the page in a browser."),

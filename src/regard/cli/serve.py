@@ -16,6 +16,7 @@ import typer
 from regard.cli._input import load_model
 from regard.cli._options import DEFAULT_MODEL, flag, option
 from regard.cli._output import say, status
+from regard.core.arguments import Count
 from regard.core.errors import InputError, RegardError
 
 _AS_TYPED: Final = (
@@ -46,11 +47,11 @@ def serve(
     dimensions: str | None = option(
         "--dimensions N[,N...]", "Sizes that vectors may be cut to, beside those that a model's card names."
     ),
-    max_queue: int = option("--max-queue TOKENS", "More tokens may not wait: 429.", 2**18),
-    max_tokens: int = option("--max-tokens TOKENS", "The most of one request.", 2**17),
-    max_texts: int = option("--max-texts N", "The most of one request.", 2048),
-    max_body: int = option("--max-body BYTES", "The most of one request.", 2**23),
-    max_memory: int | None = option(
+    max_queue: Count = option("--max-queue TOKENS", "More tokens may not wait: 429.", 2**18),
+    max_tokens: Count = option("--max-tokens TOKENS", "The most of one request.", 2**17),
+    max_texts: Count = option("--max-texts N", "The most of one request.", 2048),
+    max_body: Count = option("--max-body BYTES", "The most of one request.", 2**23),
+    max_memory: Count | None = option(
         "--max-memory BYTES", "Of weights: models are loaded when asked for, and let go of."
     ),
     timeout: float = option("--timeout SECONDS", "In which a request is answered.", 60.0),

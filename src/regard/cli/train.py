@@ -11,6 +11,7 @@ import typer
 from regard.cli._options import JSON, argument, flag, option, read_by_settings
 from regard.cli._output import Progress, check_outputs, console, print_json, print_path, say
 from regard.cli._usage import Command
+from regard.core.arguments import Count, Natural, Positive
 from regard.core.errors import InputError
 from regard.core.progress import left
 
@@ -231,14 +232,14 @@ def _of_transformers(objective: str, does: str) -> Callable[..., None]:
         target: list[Path] | None = option("--target FILE", "The other side of parallel files."),
         valid: list[Path] | None = option("--valid FILE", "Files to score on; by default a part of DATA."),
         valid_target: list[Path] | None = option("--valid-target FILE", "The other side of --valid."),
-        steps: int | None = option("--steps N", "Steps in all; by default 2,000."),
-        epochs: float | None = option("--epochs X", "Instead of --steps: how often to read all of the data."),
+        steps: Count | None = option("--steps N", "Steps in all; by default 2,000."),
+        epochs: Positive | None = option("--epochs X", "Instead of --steps: how often to read all the data."),
         start: str | None = option("--from MODEL", "A checkpoint to train further."),
         tokenizer: Path | None = option("--tokenizer FILE", "A tokenizer.json; by default one is learned."),
         config: Path | None = CONFIG,
         changes: list[str] | None = option("--set KEY=VALUE", "One setting, such as optimiser.lr=1e-3."),
         watch: list[str] | None = option("--watch TEXT", "Trace a text while training, for regard look RUN."),
-        seed: int | None = SEED,
+        seed: Natural | None = SEED,
         show: bool = SHOW,
         as_json: bool = JSON,
     ) -> None:
@@ -268,10 +269,10 @@ def _of_words(objective: str, does: str) -> Callable[..., None]:
     def train(
         data: list[Path] | None = DATA,
         output: Path | None = RUN,
-        epochs: int | None = option("--epochs N", "How often to read all of the data; by default 5 times."),
+        epochs: Count | None = option("--epochs N", "How often to read all of the data; by default 5 times."),
         config: Path | None = CONFIG,
         changes: list[str] | None = option("--set KEY=VALUE", "One setting, such as window=10."),
-        seed: int | None = SEED,
+        seed: Natural | None = SEED,
         show: bool = SHOW,
         as_json: bool = JSON,
     ) -> None:

@@ -15,6 +15,7 @@ from regard.cli import generate as writing
 from regard.cli._input import as_typed, check_lines, count_lines, read_lines
 from regard.cli._options import OTHER_MODEL, argument, flag, option
 from regard.cli._output import Progress, check_new, check_outputs, say
+from regard.core.arguments import Count, Natural, Positive
 from regard.core.errors import InputError, OutputError
 from regard.core.files import locked, write_whole
 from regard.core.progress import left
@@ -33,13 +34,13 @@ def translate(
     model: str | None = OTHER_MODEL,
     prefix: str | None = option("--prefix TEXT", "How every translation begins."),
     prefixes: Path | None = option("--prefixes FILE", "A file: how each begins, line by line."),
-    max_length: int | None = writing.MAX,
-    min_length: int | None = writing.MIN,
-    beams: int | None = writing.BEAMS,
+    max_length: Count | None = writing.MAX,
+    min_length: Natural | None = writing.MIN,
+    beams: Count | None = writing.BEAMS,
     length_penalty: float | None = writing.LENGTH_PENALTY,
     best: int | None = option("--best N", "With --beams and --json: the best N."),
-    repetition_penalty: float | None = writing.REPETITION,
-    no_repeat: int | None = writing.NO_REPEAT,
+    repetition_penalty: Positive | None = writing.REPETITION,
+    no_repeat: Natural | None = writing.NO_REPEAT,
     recommended: bool = writing.RECOMMENDED,
     precision: str = writing.PRECISION,
     lookup: bool = writing.LOOKUP,
