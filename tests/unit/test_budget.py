@@ -10,7 +10,7 @@ SRC = Path(__file__).resolve().parents[2] / "src" / "regard"
 BUDGET = {
     "blocks": (1_678, 16),
     "checkpoints": (2_020, 0),
-    "cli": (2_846, 0),
+    "cli": (2_847, 0),
     "concordance": (3_096, 12),
     "core": (2_856, 29),
     "data": (890, 3),

@@ -48,10 +48,11 @@ class Command(TyperCommand):
     def get_help(self, ctx: Any) -> str:
         """See `click.Command.get_help`."""
         kinds = get_type_hints(self.callback, include_extras=True)
+        each: Any
         for each in self.params:
-            limit = limit_of(kinds.get(each.name))
-            if limit is not None:
-                each.help = f"{each.help}  [{limit.words}]"  # type: ignore[attr-defined]
+            if limit := limit_of(kinds.get(each.name)):
+                stated = f"  [{limit.words}]"
+                each.help = each.help.removesuffix(stated) + stated  # a process may ask for help twice
         return super().get_help(ctx)
 
     def invoke(self, ctx: Any) -> Any:
