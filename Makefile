@@ -37,10 +37,11 @@ look: $(VENV)/.look ## Draw the attention of TEXT="..." (TEXT2="...": beside it;
 	@$(BIN)/regard look $${REGARD_PAIR:+"--pair=$$REGARD_PAIR"} -- "$$REGARD_TEXT" $${REGARD_TEXT2:+"$$REGARD_TEXT2"}
 
 test: system page lint types ## Every check: style, types, all tests and doctests
-	@# By files: worksteal makes fixtures twice, and took 8 min 40 s for 7 min 46 s (2 cores).
-	$(BIN)/pytest -n auto --dist loadfile
+	@# By files: worksteal makes fixtures twice, and took 8 min 40 s for 7 min 46 s (2 cores). In their order: the
+	@# files of few long tests come first, and the quick units fill the end.
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
-slow: $(VENV)/.test page ## The tests that take minutes: the image built and run, the server under long load (Debian, as root)
+slow: $(VENV)/.test page ## The tests that take minutes: the image, the server under long load, the findings (Debian, as root)
 	@scripts/system-packages.sh mmdebstrap buildah
 	$(BIN)/python -m pip install -q --upgrade --target build/slow schemathesis==4.32.5
 	$(BIN)/pytest -m slow tests

