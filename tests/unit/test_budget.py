@@ -19,7 +19,7 @@ BUDGET = {
     "kernels": (2_010, 0),
     "lenses": (1_510, 0),
     "model": (600, 0),
-    "models": (5_946, 18),
+    "models": (5_920, 18),
     "positions": (430, 12),
     "pruning": (273, 6),
     "scaling": (460, 4),

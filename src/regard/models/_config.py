@@ -4,11 +4,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from regard.checkpoints import IGNORED_FIELDS, Fields, HeadKind, head_of, label_names, num_labels
+from regard.core.arguments import NotNegative, check_fields, numbers
 from regard.core.errors import CheckpointError, InputError
 from regard.models._init import Scheme
+
+Size = Annotated[int, numbers("at least 1 and below 2^31", lambda size: 1 <= size < 2**31)]
+Rows = Annotated[int, numbers("at least 0 and below 2^31", lambda rows: 0 <= rows < 2**31)]
+"""Of a table that a network may lack."""
+Rate = Annotated[float, numbers("a probability below 1", lambda rate: 0 <= rate < 1)]
+"""Of dropout."""
+Small = NotNegative
+"""Epsilon of a norm, or the standard deviation of what is drawn."""
 
 _SPELLING = "hf"
 _DEFAULT: Any = object()
@@ -91,18 +100,18 @@ class FamilyConfig:
     IGNORED_FIELDS: ClassVar[frozenset[str]] = frozenset()
     ABSENT: ClassVar[frozenset[str]] = frozenset()
 
-    vocab_size: int = hf("vocab_size", 30522, is_required=True)
-    d_model: int = hf("hidden_size", 768, is_required=True)
-    num_layers: int = hf("num_hidden_layers", 12, is_required=True)
-    num_heads: int = hf("num_attention_heads", 12, is_required=True)
-    d_ff: int = hf("intermediate_size", 3072, is_required=True)
+    vocab_size: Size = hf("vocab_size", 30522, is_required=True)
+    d_model: Size = hf("hidden_size", 768, is_required=True)
+    num_layers: Size = hf("num_hidden_layers", 12, is_required=True)
+    num_heads: Size = hf("num_attention_heads", 12, is_required=True)
+    d_ff: Size = hf("intermediate_size", 3072, is_required=True)
     activation: str = hf("hidden_act", "gelu")
     head: HeadKind | None = None
-    num_labels: int = 2
+    num_labels: Size = 2
     labels: tuple[str, ...] = field(default=(), repr=False)
     tie_word_embeddings: bool = hf("tie_word_embeddings", True)
     pad_token_id: int | None = hf("pad_token_id", 0)
-    initializer_range: float = hf("initializer_range", 0.02, null=0.02, is_shown=False)
+    initializer_range: Small = hf("initializer_range", 0.02, null=0.02, is_shown=False)
 
     @property
     def model_type(self) -> str:
@@ -308,45 +317,14 @@ class DecoderConfig(FamilyConfig):
     )
 
     head: HeadKind | None = "language-model"
-    classifier_dropout_p: float = hf("classifier_dropout", 0.1)
+    classifier_dropout_p: Rate = hf("classifier_dropout", 0.1)
     pad_token_id: int | None = hf("pad_token_id", None)
-
-
-# From the name of a size to the least that it may be; a config has some of them.
-_LEAST = {
-    "vocab_size": 1,
-    "decoder_vocab_size": 1,
-    "d_model": 1,
-    "num_layers": 1,
-    "num_decoder_layers": 1,
-    "num_heads": 1,
-    "num_decoder_heads": 1,
-    "num_kv_heads": 1,
-    "head_dim": 1,
-    "d_embedding": 1,
-    "d_ff": 1,
-    "d_decoder_ff": 1,
-    "max_seq_len": 1,
-    "num_token_types": 0,
-    "num_labels": 1,
-    "norm_eps": 0,
-    "initializer_range": 0,
-}
 
 
 def check_sizes(config: Any) -> None:
     """Raise InputError for sizes or probabilities that no transformer has, or that do not fit together."""
-    named = (each.name for each in fields(config))
-    present = {name for name in (*_LEAST, *named) if hasattr(config, name)}
-    for name in sorted(present & _LEAST.keys(), key=list(_LEAST).index):  # a set has no order to rely on
-        value = getattr(config, name)
-        if value is not None and not _LEAST[name] <= value < 2**31:
-            raise InputError(f"{name} must be at least {_LEAST[name]} and below 2^31; got {value}.")
-    for name in sorted(name for name in present if name.endswith("dropout_p")):
-        value = getattr(config, name)
-        if value is not None and not 0.0 <= value < 1.0:
-            raise InputError(f"{name} must be a probability below 1; got {value}.")
-    if "layer_types" in present and len(config.layer_types) != config.num_layers:
+    check_fields(config)
+    if hasattr(config, "layer_types") and len(config.layer_types) != config.num_layers:
         raise InputError(
             f"layer_types must name the kind of each of the {config.num_layers} layers; got "
             f"{len(config.layer_types)}. {type(config).__name__}.of_sizes(num_layers=...) makes them fit."

@@ -474,7 +474,7 @@ def test_a_tokenizer_that_fits(tmp_path: Path, size: int) -> None:
         ("t5", {"relative_attention_max_distance": 10**10}, "max_distance must be at most 16777216"),
         ("gpt2", {"n_head": 31}, "num_heads must divide d_model"),
         ("gemma2", {"attn_logit_softcapping": 0.0}, "softcap must be greater than 0, or None"),
-        ("gemma2", {"query_pre_attn_scalar": 0}, "query_scalar must be greater than 0; got 0"),
+        ("gemma2", {"query_pre_attn_scalar": 0}, "query_scalar must be above 0; got 0"),
         ("llama", {"head_dim": 0}, "head_dim must be"),
         (
             "llama",

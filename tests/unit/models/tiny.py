@@ -23,6 +23,7 @@ from regard.blocks import (
 from regard.checkpoints import Source
 from regard.core import Causal
 from regard.models import Loaded, Network, Transformer
+from regard.models._config import Rate, Rows, Size
 from regard.positions import LearnedPositions, RelativeBias, Rotary
 from regard.text import Tokenizer
 
@@ -46,13 +47,13 @@ def loaded(network: Network, *, tokenizer: Tokenizer | None = None, family: str 
 class TinyConfig:
     """What `regard.models.NetworkConfig` wants, and a probability."""
 
-    vocab_size: int = VOCAB
-    d_model: int = D_MODEL
-    num_layers: int = ENCODER_DEPTH
-    num_heads: int = HEADS
-    max_seq_len: int | None = MAX_SEQ_LEN
-    num_token_types: int = 2
-    attention_dropout_p: float = 0.0
+    vocab_size: Size = VOCAB
+    d_model: Size = D_MODEL
+    num_layers: Size = ENCODER_DEPTH
+    num_heads: Size = HEADS
+    max_seq_len: Size | None = MAX_SEQ_LEN
+    num_token_types: Rows = 2
+    attention_dropout_p: Rate = 0.0
 
 
 def shaken(network: Transformer) -> Transformer:

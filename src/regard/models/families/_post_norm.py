@@ -25,7 +25,7 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, HeadKind, Rename, Shared
 from regard.models._attentions import TakesAttention
-from regard.models._config import EncoderConfig, check_sizes, hf
+from regard.models._config import EncoderConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import (
     Activation,
     Classifier,
@@ -53,11 +53,11 @@ class PostNormConfig(EncoderConfig):
     The others are those of `FamilyConfig`.
     """
 
-    max_seq_len: int = hf("max_position_embeddings", 512, is_required=True)
-    norm_eps: float = hf("layer_norm_eps", 1e-12)
-    dropout_p: float = hf("hidden_dropout_prob", 0.1)
-    attention_dropout_p: float = hf("attention_probs_dropout_prob", 0.1)
-    classifier_dropout_p: float | None = hf("classifier_dropout", None)
+    max_seq_len: Size = hf("max_position_embeddings", 512, is_required=True)
+    norm_eps: Small = hf("layer_norm_eps", 1e-12)
+    dropout_p: Rate = hf("hidden_dropout_prob", 0.1)
+    attention_dropout_p: Rate = hf("attention_probs_dropout_prob", 0.1)
+    classifier_dropout_p: Rate | None = hf("classifier_dropout", None)
 
     POOLED: ClassVar[frozenset[HeadKind]] = frozenset()
     """The heads that read the pooler."""

@@ -9,7 +9,7 @@ from torch import nn
 from regard.blocks import AlignedDecoderLayer, Embeddings, Pattern, RecurrentLayer, Stack
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal
-from regard.models._config import FamilyConfig, check_sizes, hf
+from regard.models._config import FamilyConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import LanguageModelHead, output_layer
 from regard.models._init import Constant, Normal, Orthogonal, Scheme, XavierUniform
 from regard.models._transformer import Transformer
@@ -39,20 +39,20 @@ class BahdanauConfig(FamilyConfig):
 
     ABSENT = frozenset({"num_layers", "num_heads", "d_ff", "activation"})
 
-    vocab_size: int = hf("vocab_size", 30000, is_required=True)
-    decoder_vocab_size: int = hf("decoder_vocab_size", 30000, is_required=True)
-    d_model: int = hf("hidden_size", 1000, is_required=True)
+    vocab_size: Size = hf("vocab_size", 30000, is_required=True)
+    decoder_vocab_size: Size = hf("decoder_vocab_size", 30000, is_required=True)
+    d_model: Size = hf("hidden_size", 1000, is_required=True)
     d_alignment: int = hf("alignment_size", 1000, is_required=True)
-    dropout_p: float = hf("dropout", 0.0)
+    dropout_p: Rate = hf("dropout", 0.0)
     head: HeadKind | None = "language-model"
     tie_word_embeddings: bool = hf("tie_word_embeddings", False)
     decoder_start_token_id: int = hf("decoder_start_token_id", 0)
     eos_token_id: int = hf("eos_token_id", 2)
-    initializer_range: float = hf("initializer_range", 0.01, null=0.01, is_shown=False)
+    initializer_range: Small = hf("initializer_range", 0.01, null=0.01, is_shown=False)
     starts_xavier: bool = field(default=True, repr=False, compare=False)
-    num_layers: int = field(default=1, init=False, repr=False)
-    num_heads: int = field(default=1, init=False, repr=False)
-    d_ff: int = field(default=1, init=False, repr=False)
+    num_layers: Size = field(default=1, init=False, repr=False)
+    num_heads: Size = field(default=1, init=False, repr=False)
+    d_ff: Size = field(default=1, init=False, repr=False)
     activation: str = field(default="tanh", init=False, repr=False)
 
     @property

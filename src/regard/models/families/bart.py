@@ -22,7 +22,7 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, HeadKind, KeyMap, Rename
 from regard.core import Causal
-from regard.models._config import FamilyConfig, check_sizes, hf
+from regard.models._config import FamilyConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import Head, LanguageModelHead, output_layer
 from regard.models._init import Scheme, Sinusoids, XavierUniform
 from regard.models._transformer import Transformer
@@ -76,31 +76,31 @@ class BartConfig(FamilyConfig):
     )
 
     model_type: Literal["bart", "mbart", "marian"] = hf("model_type", "bart")
-    vocab_size: int = hf("vocab_size", 50265, is_required=True)
-    decoder_vocab_size: int = 50265
-    d_model: int = hf("d_model", 1024, is_required=True)
-    num_layers: int = hf("encoder_layers", 12, is_required=True)
-    num_decoder_layers: int = hf("decoder_layers", 12, is_required=True)
-    num_heads: int = hf("encoder_attention_heads", 16, is_required=True)
-    num_decoder_heads: int = hf("decoder_attention_heads", 16, is_required=True)
-    d_ff: int = hf("encoder_ffn_dim", 4096, is_required=True)
-    d_decoder_ff: int = hf("decoder_ffn_dim", 4096, is_required=True)
-    max_seq_len: int = hf("max_position_embeddings", 1024, is_required=True)
+    vocab_size: Size = hf("vocab_size", 50265, is_required=True)
+    decoder_vocab_size: Size = 50265
+    d_model: Size = hf("d_model", 1024, is_required=True)
+    num_layers: Size = hf("encoder_layers", 12, is_required=True)
+    num_decoder_layers: Size = hf("decoder_layers", 12, is_required=True)
+    num_heads: Size = hf("encoder_attention_heads", 16, is_required=True)
+    num_decoder_heads: Size = hf("decoder_attention_heads", 16, is_required=True)
+    d_ff: Size = hf("encoder_ffn_dim", 4096, is_required=True)
+    d_decoder_ff: Size = hf("decoder_ffn_dim", 4096, is_required=True)
+    max_seq_len: Size = hf("max_position_embeddings", 1024, is_required=True)
     activation: str = hf("activation_function", "gelu")
     scale_embedding: bool = hf("scale_embedding", False)
     share_embeddings: bool = True
-    dropout_p: float = hf("dropout", 0.1)
-    attention_dropout_p: float = hf("attention_dropout", 0.0, null=0.0)
-    activation_dropout_p: float = hf("activation_dropout", 0.0)
+    dropout_p: Rate = hf("dropout", 0.1)
+    attention_dropout_p: Rate = hf("attention_dropout", 0.0, null=0.0)
+    activation_dropout_p: Rate = hf("activation_dropout", 0.0)
     stores_positions: bool = False
     head: HeadKind | None = "language-model"
     has_logits_bias: bool = True
-    num_labels: int = 3
-    classifier_dropout_p: float = hf("classifier_dropout", 0.0)
+    num_labels: Size = 3
+    classifier_dropout_p: Rate = hf("classifier_dropout", 0.0)
     decoder_start_token_id: int | None = hf("decoder_start_token_id", 2, is_derived=True)
     pad_token_id: int = hf("pad_token_id", 1, is_derived=True)
     eos_token_id: int = hf("eos_token_id", 2, is_derived=True)
-    initializer_range: float = hf("init_std", 0.02, null=0.02, is_shown=False)
+    initializer_range: Small = hf("init_std", 0.02, null=0.02, is_shown=False)
     starts_xavier: bool = field(default=False, repr=False, compare=False)
 
     @property

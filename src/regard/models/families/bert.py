@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.checkpoints import ID_BUFFERS, Fields, GGUFFile, KeyMap, Rename, Shared
 from regard.models._attentions import TakesAttention
-from regard.models._config import hf
+from regard.models._config import Rows, hf
 from regard.models._heads import Classifier, pooled
 from regard.models._transformer import Transformer
 from regard.models.families._family import Family
@@ -49,7 +49,7 @@ class BertConfig(PostNormConfig, TakesAttention):
         }
     )
 
-    num_token_types: int = hf("type_vocab_size", 2)
+    num_token_types: Rows = hf("type_vocab_size", 2)
     use_pooler: bool = True
 
     @classmethod

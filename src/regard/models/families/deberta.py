@@ -9,7 +9,7 @@ from torch import nn
 from regard.blocks import Embeddings, FeedForward, PostNorm, SelfAttentionLayer, Stack
 from regard.checkpoints import ID_BUFFERS, Fields, HeadKind, KeyMap, Rename, Shared
 from regard.core.errors import CheckpointError
-from regard.models._config import check_sizes, hf
+from regard.models._config import Rate, Rows, Size, Small, check_sizes, hf
 from regard.models._heads import Activation, Classifier, Head, first_position, token_classifier
 from regard.models._transformer import Transformer
 from regard.models.families._deberta_layers import (
@@ -87,11 +87,11 @@ class DebertaConfig(PostNormConfig):
     # What v1 calls `pad_token_id`.
     IGNORED_FIELDS = frozenset({"padding_idx"})
 
-    vocab_size: int = hf("vocab_size", 128100, is_required=True)
-    norm_eps: float = hf("layer_norm_eps", 1e-7)
-    classifier_dropout_p: float | None = hf("cls_dropout", None)
-    d_embedding: int = hf("embedding_size", 768, is_derived=True)
-    num_token_types: int = hf("type_vocab_size", 0)
+    vocab_size: Size = hf("vocab_size", 128100, is_required=True)
+    norm_eps: Small = hf("layer_norm_eps", 1e-7)
+    classifier_dropout_p: Rate | None = hf("cls_dropout", None)
+    d_embedding: Size = hf("embedding_size", 768, is_derived=True)
+    num_token_types: Rows = hf("type_vocab_size", 0)
     has_absolute_positions: bool = hf("position_biased_input", False, absent=True)
     relative_attention: bool = hf("relative_attention", True, absent=False)
     terms: tuple[str, ...] = (P2C, C2P)
@@ -101,7 +101,7 @@ class DebertaConfig(PostNormConfig):
     norms_table: bool = True
     convolution: Convolution | None = None
     pooler_activation: str = hf("pooler_hidden_act", "gelu")
-    pooler_dropout_p: float = hf("pooler_dropout", 0.0)
+    pooler_dropout_p: Rate = hf("pooler_dropout", 0.0)
     is_legacy: bool = hf("legacy", True)
 
     @property

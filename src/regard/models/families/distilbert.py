@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from regard.checkpoints import ID_BUFFERS, KeyMap, Rename
-from regard.models._config import hf
+from regard.models._config import Rate, Size, Small, hf
 from regard.models._heads import Activation, Classifier, first_position
 from regard.models._init import Scheme, Sinusoids
 from regard.models._transformer import Transformer
@@ -29,16 +29,16 @@ class DistilBertConfig(PostNormConfig):
     # The first acts in answers to questions and in training only; nothing ever read the other.
     IGNORED_FIELDS = frozenset({"qa_dropout", "tie_weights_"})
 
-    d_model: int = hf("dim", 768, is_required=True)
-    num_layers: int = hf("n_layers", 6, is_required=True)
-    num_heads: int = hf("n_heads", 12, is_required=True)
-    d_ff: int = hf("hidden_dim", 3072, is_required=True)
+    d_model: Size = hf("dim", 768, is_required=True)
+    num_layers: Size = hf("n_layers", 6, is_required=True)
+    num_heads: Size = hf("n_heads", 12, is_required=True)
+    d_ff: Size = hf("hidden_dim", 3072, is_required=True)
     starts_sinusoidal: bool = hf("sinusoidal_pos_embds", False)
     activation: str = hf("activation", "gelu")
-    norm_eps: float = field(default=1e-12, init=False)
-    dropout_p: float = hf("dropout", 0.1)
-    attention_dropout_p: float = hf("attention_dropout", 0.1)
-    classifier_dropout_p: float = hf("seq_classif_dropout", 0.2)
+    norm_eps: Small = field(default=1e-12, init=False)
+    dropout_p: Rate = hf("dropout", 0.1)
+    attention_dropout_p: Rate = hf("attention_dropout", 0.1)
+    classifier_dropout_p: Rate = hf("seq_classif_dropout", 0.2)
 
     @property
     def label_dropout_p(self) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from regard.checkpoints import ID_BUFFERS, KeyMap, Rename
 from regard.core.errors import InputError
 from regard.models._attentions import TakesAttention
-from regard.models._config import hf
+from regard.models._config import Rows, Size, hf
 from regard.models._heads import MaskedLMHead
 from regard.models._transformer import Transformer
 from regard.models.families._family import Family
@@ -49,11 +49,11 @@ class ElectraConfig(PostNormConfig, TakesAttention):
         }
     )
 
-    d_model: int = hf("hidden_size", 256, is_required=True)
-    num_heads: int = hf("num_attention_heads", 4, is_required=True)
-    d_ff: int = hf("intermediate_size", 1024, is_required=True)
-    d_embedding: int = hf("embedding_size", 128, is_required=True)
-    num_token_types: int = hf("type_vocab_size", 2)
+    d_model: Size = hf("hidden_size", 256, is_required=True)
+    num_heads: Size = hf("num_attention_heads", 4, is_required=True)
+    d_ff: Size = hf("intermediate_size", 1024, is_required=True)
+    d_embedding: Size = hf("embedding_size", 128, is_required=True)
+    num_token_types: Rows = hf("type_vocab_size", 2)
 
 
 def build(config: ElectraConfig) -> Transformer:

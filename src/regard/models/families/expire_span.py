@@ -17,7 +17,7 @@ from regard.blocks import (
 from regard.checkpoints import KeyMap, Rename
 from regard.core import Causal
 from regard.core.errors import InputError
-from regard.models._config import DecoderConfig, check_sizes, hf
+from regard.models._config import DecoderConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._init import Constant, Scheme
 from regard.models._transformer import Transformer
@@ -46,20 +46,20 @@ class ExpireSpanConfig(DecoderConfig):
 
     STEMS = {"expire-span": "ExpireSpan"}
 
-    vocab_size: int = hf("vocab_size", 32000, is_required=True)
-    d_model: int = hf("hidden_size", 512, is_required=True)
-    num_layers: int = hf("num_hidden_layers", 8, is_required=True)
-    num_heads: int = hf("num_attention_heads", 8, is_required=True)
-    d_ff: int = hf("intermediate_size", 1536, is_required=True)
-    max_seq_len: int = hf("max_position_embeddings", 2048)
+    vocab_size: Size = hf("vocab_size", 32000, is_required=True)
+    d_model: Size = hf("hidden_size", 512, is_required=True)
+    num_layers: Size = hf("num_hidden_layers", 8, is_required=True)
+    num_heads: Size = hf("num_attention_heads", 8, is_required=True)
+    d_ff: Size = hf("intermediate_size", 1536, is_required=True)
+    max_seq_len: Size = hf("max_position_embeddings", 2048)
     max_span: int = hf("max_span", 1024, is_required=True)
     ramp: int = hf("span_ramp", 64, is_required=True)
-    span_penalty: float = hf("span_penalty", 1e-6, is_shown=False)
+    span_penalty: Small = hf("span_penalty", 1e-6, is_shown=False)
     initial_span: float = hf("initial_span", 0.5, is_shown=False)
     rope_base: float = hf("rope_theta", 10_000.0)
     activation: str = hf("hidden_act", "silu")
-    norm_eps: float = hf("rms_norm_eps", 1e-6)
-    attention_dropout_p: float = hf("attention_dropout", 0.0)
+    norm_eps: Small = hf("rms_norm_eps", 1e-6)
+    attention_dropout_p: Rate = hf("attention_dropout", 0.0)
 
     def initial(self) -> Scheme:
         share = self.initial_span
@@ -83,8 +83,6 @@ def build(config: ExpireSpanConfig) -> Transformer:
     are rotary here.
     """
     check_sizes(config)
-    if not 0.0 <= config.span_penalty < math.inf:
-        raise InputError(f"span_penalty must be at least 0; got {config.span_penalty}.")
     if not 0.0 < config.initial_span < 1.0:
         raise InputError(f"initial_span must be above 0 and below 1; got {config.initial_span}.")
     embeddings = Embeddings(config.vocab_size, config.d_model, pad_id=config.pad_row)

@@ -17,8 +17,9 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, GGUFFile, HeadKind, KeyMap, Rename
 from regard.core import Causal, Mask, Window
-from regard.core.errors import CheckpointError, InputError
-from regard.models._config import DecoderConfig, check_sizes, hf
+from regard.core.arguments import Positive
+from regard.core.errors import CheckpointError
+from regard.models._config import DecoderConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._transformer import Transformer
 from regard.models.families._family import Family
@@ -86,27 +87,27 @@ class GemmaConfig(DecoderConfig):
     IGNORED_FIELDS = frozenset({"cache_implementation"})
 
     model_type: Literal["gemma2", "gemma3_text"] = hf("model_type", "gemma2")
-    vocab_size: int = hf("vocab_size", 256000, is_required=True)
-    d_model: int = hf("hidden_size", 2304, is_required=True)
-    num_layers: int = hf("num_hidden_layers", 26, is_required=True)
-    num_heads: int = hf("num_attention_heads", 8, is_required=True)
-    num_kv_heads: int = hf("num_key_value_heads", 4)
-    head_dim: int = hf("head_dim", 256)
-    d_ff: int = hf("intermediate_size", 9216, is_required=True)
-    max_seq_len: int = hf("max_position_embeddings", 8192, is_derived=True)
+    vocab_size: Size = hf("vocab_size", 256000, is_required=True)
+    d_model: Size = hf("hidden_size", 2304, is_required=True)
+    num_layers: Size = hf("num_hidden_layers", 26, is_required=True)
+    num_heads: Size = hf("num_attention_heads", 8, is_required=True)
+    num_kv_heads: Size = hf("num_key_value_heads", 4)
+    head_dim: Size = hf("head_dim", 256)
+    d_ff: Size = hf("intermediate_size", 9216, is_required=True)
+    max_seq_len: Size = hf("max_position_embeddings", 8192, is_derived=True)
     rope: Mapping[str, Rotary] = field(
         default_factory=lambda: dict.fromkeys((FULL, SLIDING), Rotary(256, base=10_000.0))
     )
     layer_types: tuple[str, ...] = (SLIDING, FULL) * 13
     sliding_window: int = hf("sliding_window", 4096, is_derived=True)
     is_bidirectional: bool = False
-    query_scalar: float = hf("query_pre_attn_scalar", 256.0)
+    query_scalar: Positive = hf("query_pre_attn_scalar", 256.0)
     softcap: float | None = hf("attn_logit_softcapping", 50.0, is_derived=True)
     final_softcap: float | None = hf("final_logit_softcapping", 30.0, is_derived=True)
     activation: str = hf("hidden_activation", "gelu_pytorch_tanh")
-    norm_eps: float = hf("rms_norm_eps", 1e-6)
+    norm_eps: Small = hf("rms_norm_eps", 1e-6)
     attention_bias: bool = hf("attention_bias", False)
-    attention_dropout_p: float = hf("attention_dropout", 0.0, null=0.0)
+    attention_dropout_p: Rate = hf("attention_dropout", 0.0, null=0.0)
     pad_token_id: int | None = hf("pad_token_id", 0)
 
     @property
@@ -175,8 +176,6 @@ def build(config: GemmaConfig) -> Transformer:
     Source: Gemma Team 2024, arXiv 2408.00118, section 2; Gemma Team 2025, arXiv 2503.19786, section 2.1.
     """
     check_sizes(config)
-    if config.query_scalar <= 0:
-        raise InputError(f"query_scalar must be greater than 0; got {config.query_scalar}.")
     embeddings = Embeddings(
         config.vocab_size, config.d_model, scale=math.sqrt(config.d_model), pad_id=config.pad_row
     )

@@ -19,7 +19,7 @@ from regard.blocks import (
 from regard.checkpoints import Fields, GGUFFile, KeyMap, Rename
 from regard.core import Causal
 from regard.models._attentions import CAUSAL, TakesAttention
-from regard.models._config import DecoderConfig, check_sizes, hf
+from regard.models._config import DecoderConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._init import Normal, Scheme, residual_std
 from regard.models._transformer import Transformer
@@ -55,19 +55,19 @@ class Gpt2Config(DecoderConfig, TakesAttention):
         }
     )
 
-    vocab_size: int = hf("vocab_size", 50257, is_required=True)
-    d_model: int = hf("n_embd", 768, is_required=True)
-    num_layers: int = hf("n_layer", 12, is_required=True)
-    num_heads: int = hf("n_head", 12, is_required=True)
-    d_ff: int = hf("n_inner", 3072, is_derived=True)
-    max_seq_len: int = hf("n_positions", 1024, is_required=True)
+    vocab_size: Size = hf("vocab_size", 50257, is_required=True)
+    d_model: Size = hf("n_embd", 768, is_required=True)
+    num_layers: Size = hf("n_layer", 12, is_required=True)
+    num_heads: Size = hf("n_head", 12, is_required=True)
+    d_ff: Size = hf("n_inner", 3072, is_derived=True)
+    max_seq_len: Size = hf("n_positions", 1024, is_required=True)
     activation: str = hf("activation_function", "gelu_new")
-    norm_eps: float = hf("layer_norm_epsilon", 1e-5)
+    norm_eps: Small = hf("layer_norm_epsilon", 1e-5)
     scale_by_head_dim: bool = hf("scale_attn_weights", True)
     scale_by_layer: bool = hf("scale_attn_by_inverse_layer_idx", False)
-    dropout_p: float = hf("resid_pdrop", 0.1)
-    embedding_dropout_p: float = hf("embd_pdrop", 0.1)
-    attention_dropout_p: float = hf("attn_pdrop", 0.1)
+    dropout_p: Rate = hf("resid_pdrop", 0.1)
+    embedding_dropout_p: Rate = hf("embd_pdrop", 0.1)
+    attention_dropout_p: Rate = hf("attn_pdrop", 0.1)
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:

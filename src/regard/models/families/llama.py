@@ -18,7 +18,7 @@ from regard.blocks import (
 from regard.checkpoints import Fields, GGUFFile, KeyMap, Rename
 from regard.core import Causal, Window
 from regard.models._attentions import CAUSAL, TakesAttention
-from regard.models._config import DecoderConfig, check_sizes, hf
+from regard.models._config import DecoderConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._transformer import Transformer
 from regard.models.families._family import Family
@@ -137,25 +137,25 @@ class LlamaConfig(DecoderConfig, TakesAttention):
     IGNORED_FIELDS = frozenset({"is_llama_config", "max_sequence_length", "pretraining_tp"})
 
     model_type: Literal["llama", "mistral", "phi3", "qwen2", "qwen3"] = hf("model_type", "llama")
-    vocab_size: int = hf("vocab_size", 32000, is_required=True)
-    d_model: int = hf("hidden_size", 4096, is_required=True)
-    num_layers: int = hf("num_hidden_layers", 32, is_required=True)
-    num_heads: int = hf("num_attention_heads", 32, is_required=True)
-    num_kv_heads: int = hf("num_key_value_heads", 32, is_derived=True)
-    head_dim: int = 128
-    d_ff: int = hf("intermediate_size", 11008, is_required=True)
-    max_seq_len: int = hf("max_position_embeddings", 2048, is_derived=True)
+    vocab_size: Size = hf("vocab_size", 32000, is_required=True)
+    d_model: Size = hf("hidden_size", 4096, is_required=True)
+    num_layers: Size = hf("num_hidden_layers", 32, is_required=True)
+    num_heads: Size = hf("num_attention_heads", 32, is_required=True)
+    num_kv_heads: Size = hf("num_key_value_heads", 32, is_derived=True)
+    head_dim: Size = 128
+    d_ff: Size = hf("intermediate_size", 11008, is_required=True)
+    max_seq_len: Size = hf("max_position_embeddings", 2048, is_derived=True)
     rotary: Rotary = field(default_factory=lambda: Rotary(128, base=10_000.0))
     layer_types: tuple[str, ...] = (FULL,) * 32
     sliding_window: int | None = None
     activation: str = hf("hidden_act", "silu")
-    norm_eps: float = hf("rms_norm_eps", 1e-6, is_derived=True)
+    norm_eps: Small = hf("rms_norm_eps", 1e-6, is_derived=True)
     qkv_bias: bool = False
     output_bias: bool = False
     ffn_bias: bool = False
     qk_norm: bool = False
-    attention_dropout_p: float = hf("attention_dropout", 0.0, null=0.0)
-    dropout_p: float = 0.0
+    attention_dropout_p: Rate = hf("attention_dropout", 0.0, null=0.0)
+    dropout_p: Rate = 0.0
     pad_token_id: int | None = hf("pad_token_id", None, is_derived=True)
     tie_word_embeddings: bool = hf("tie_word_embeddings", False)
 

@@ -18,7 +18,7 @@ from regard.blocks import (
 )
 from regard.checkpoints import Fields, KeyMap, Rename
 from regard.core import Window
-from regard.models._config import EncoderConfig, check_sizes, hf
+from regard.models._config import EncoderConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import (
     Activation,
     Classifier,
@@ -75,28 +75,28 @@ class ModernBertConfig(EncoderConfig):
         }
     )
 
-    vocab_size: int = hf("vocab_size", 50368, is_required=True)
-    num_layers: int = hf("num_hidden_layers", 22, is_required=True)
-    d_ff: int = hf("intermediate_size", 1152, is_required=True)
-    max_seq_len: int = hf("max_position_embeddings", 8192)
+    vocab_size: Size = hf("vocab_size", 50368, is_required=True)
+    num_layers: Size = hf("num_hidden_layers", 22, is_required=True)
+    d_ff: Size = hf("intermediate_size", 1152, is_required=True)
+    max_seq_len: Size = hf("max_position_embeddings", 8192)
     rope: Mapping[str, Rotary] = field(
         default_factory=lambda: {FULL: Rotary(64, base=160_000.0), SLIDING: Rotary(64, base=10_000.0)}
     )
     layer_types: tuple[str, ...] = (FULL, SLIDING, SLIDING) * 7 + (FULL,)
     local_attention: int = hf("local_attention", 128, is_derived=True)
     activation: str = hf("hidden_activation", "gelu")
-    norm_eps: float = hf("norm_eps", 1e-5)
+    norm_eps: Small = hf("norm_eps", 1e-5)
     norm_bias: bool = hf("norm_bias", False)
     attention_bias: bool = hf("attention_bias", False)
     ffn_bias: bool = hf("mlp_bias", False)
-    embedding_dropout_p: float = hf("embedding_dropout", 0.0)
-    attention_dropout_p: float = hf("attention_dropout", 0.0)
-    ffn_dropout_p: float = hf("mlp_dropout", 0.0)
+    embedding_dropout_p: Rate = hf("embedding_dropout", 0.0)
+    attention_dropout_p: Rate = hf("attention_dropout", 0.0)
+    ffn_dropout_p: Rate = hf("mlp_dropout", 0.0)
     head_bias: bool = hf("classifier_bias", False)
     output_bias: bool = hf("decoder_bias", True)
     head_activation: str = hf("classifier_activation", "gelu")
     pooling: Literal["cls", "mean"] = hf("classifier_pooling", "cls")
-    classifier_dropout_p: float = hf("classifier_dropout", 0.0)
+    classifier_dropout_p: Rate = hf("classifier_dropout", 0.0)
     pad_token_id: int | None = hf("pad_token_id", 50283)
     # null: 3 in the code of transformers.
     initializer_cutoff: float = hf("initializer_cutoff_factor", 2.0, null=3.0, is_shown=False)

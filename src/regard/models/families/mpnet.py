@@ -9,7 +9,7 @@ from torch import nn
 from regard.blocks import CountTokens
 from regard.checkpoints import ID_BUFFERS, Fields, KeyMap, Rename
 from regard.core.errors import CheckpointError, InputError
-from regard.models._config import check_sizes, hf
+from regard.models._config import Rate, Size, Small, check_sizes, hf
 from regard.models._transformer import Transformer
 from regard.models.families._family import Family
 from regard.models.families._post_norm import (
@@ -48,9 +48,9 @@ class MPNetConfig(PostNormConfig):
     STEMS = {"mpnet": "MPNet"}
     STARTS = {"masked-lm": "lm_head.", "sequence": "classifier.", "token": "classifier."}
 
-    vocab_size: int = hf("vocab_size", 30527, is_required=True)
-    norm_eps: float = hf("layer_norm_eps", 1e-5, absent=1e-12)
-    classifier_dropout_p: float | None = field(default=None, init=False)
+    vocab_size: Size = hf("vocab_size", 30527, is_required=True)
+    norm_eps: Small = hf("layer_norm_eps", 1e-5, absent=1e-12)
+    classifier_dropout_p: Rate | None = field(default=None, init=False)
     pad_token_id: int | None = hf("pad_token_id", PAD_ID)
     num_buckets: int = hf("relative_attention_num_buckets", NUM_BUCKETS)
     use_pooler: bool = True

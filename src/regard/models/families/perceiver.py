@@ -18,7 +18,7 @@ from regard.blocks import (
     SelfAttentionLayer,
 )
 from regard.checkpoints import HeadKind, KeyMap, Rename
-from regard.models._config import EncoderConfig, check_sizes, hf
+from regard.models._config import EncoderConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import (
     Classifier,
     Head,
@@ -56,19 +56,19 @@ class PerceiverConfig(EncoderConfig):
         {"masked-lm": "lm_head.", "sequence": "classifier.", "token": "classifier."}
     )
 
-    vocab_size: int = hf("vocab_size", 262, is_required=True)
-    d_model: int = hf("hidden_size", 256, is_required=True)
+    vocab_size: Size = hf("vocab_size", 262, is_required=True)
+    d_model: Size = hf("hidden_size", 256, is_required=True)
     num_latents: int = hf("num_latents", 128, is_required=True)
     d_latents: int | None = hf("latent_size", None)
-    num_layers: int = hf("num_hidden_layers", 6, is_required=True)
-    num_heads: int = hf("num_attention_heads", 8, is_required=True)
+    num_layers: Size = hf("num_hidden_layers", 6, is_required=True)
+    num_heads: Size = hf("num_attention_heads", 8, is_required=True)
     num_cross_heads: int = hf("num_cross_attention_heads", 1)
-    d_ff: int = hf("intermediate_size", 1024, is_required=True)
+    d_ff: Size = hf("intermediate_size", 1024, is_required=True)
     num_bands: int = hf("num_bands", 64)
-    max_seq_len: int = hf("max_position_embeddings", 2048, is_required=True)
-    norm_eps: float = hf("layer_norm_eps", 1e-5)
-    dropout_p: float = hf("hidden_dropout_prob", 0.0)
-    attention_dropout_p: float = hf("attention_probs_dropout_prob", 0.0)
+    max_seq_len: Size = hf("max_position_embeddings", 2048, is_required=True)
+    norm_eps: Small = hf("layer_norm_eps", 1e-5)
+    dropout_p: Rate = hf("hidden_dropout_prob", 0.0)
+    attention_dropout_p: Rate = hf("attention_probs_dropout_prob", 0.0)
     pad_token_id: int | None = hf("pad_token_id", None)
 
     def initial(self) -> Scheme:

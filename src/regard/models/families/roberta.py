@@ -8,7 +8,7 @@ from regard.blocks import CountTokens
 from regard.checkpoints import ID_BUFFERS, Fields, KeyMap
 from regard.core.errors import CheckpointError
 from regard.models._attentions import TakesAttention
-from regard.models._config import hf
+from regard.models._config import Rows, Size, Small, hf
 from regard.models._transformer import Transformer
 from regard.models.families._family import Family
 from regard.models.families._post_norm import (
@@ -44,11 +44,11 @@ class RobertaConfig(PostNormConfig, TakesAttention):
     STARTS = {"masked-lm": "lm_head.", "sequence": "classifier.", "token": "classifier."}
 
     # `absent`: the class in transformers has other defaults than roberta-base, and a file may lack a field.
-    vocab_size: int = hf("vocab_size", 50265, is_required=True)
-    norm_eps: float = hf("layer_norm_eps", 1e-5, absent=1e-12)
+    vocab_size: Size = hf("vocab_size", 50265, is_required=True)
+    norm_eps: Small = hf("layer_norm_eps", 1e-5, absent=1e-12)
     pad_token_id: int = hf("pad_token_id", 1)
     model_type: Literal["roberta", "xlm-roberta"] = hf("model_type", "roberta")
-    num_token_types: int = hf("type_vocab_size", 1, absent=2)
+    num_token_types: Rows = hf("type_vocab_size", 1, absent=2)
     use_pooler: bool = True
 
     @property

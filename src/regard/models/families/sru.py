@@ -7,7 +7,7 @@ from typing import ClassVar
 from regard.blocks import Embeddings, Pattern, SruAttention, SruLayer, Stack
 from regard.checkpoints import KeyMap, Rename
 from regard.core import Causal
-from regard.models._config import DecoderConfig, check_sizes, hf
+from regard.models._config import DecoderConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import decoder_head
 from regard.models._init import Constant, Normal, Scheme, XavierUniform
 from regard.models._transformer import Transformer
@@ -32,17 +32,17 @@ class SruConfig(DecoderConfig):
     STEMS = {"srupp": "SRUpp"}
     ABSENT: ClassVar[frozenset[str]] = frozenset({"d_ff", "activation"})
 
-    vocab_size: int = hf("vocab_size", 32000, is_required=True)
-    d_model: int = hf("hidden_size", 512, is_required=True)
-    num_layers: int = hf("num_hidden_layers", 8, is_required=True)
-    num_heads: int = hf("num_attention_heads", 1, is_required=True)
+    vocab_size: Size = hf("vocab_size", 32000, is_required=True)
+    d_model: Size = hf("hidden_size", 512, is_required=True)
+    num_layers: Size = hf("num_hidden_layers", 8, is_required=True)
+    num_heads: Size = hf("num_attention_heads", 1, is_required=True)
     d_attention: int | None = hf("attention_size", None)
-    d_ff: int = field(default=1, repr=False)
+    d_ff: Size = field(default=1, repr=False)
     activation: str = field(default="", repr=False)
-    max_seq_len: int = hf("max_position_embeddings", 2048)
-    norm_eps: float = hf("layer_norm_eps", 1e-5)
-    dropout_p: float = hf("dropout", 0.0)
-    attention_dropout_p: float = hf("attention_dropout", 0.0)
+    max_seq_len: Size = hf("max_position_embeddings", 2048)
+    norm_eps: Small = hf("layer_norm_eps", 1e-5)
+    dropout_p: Rate = hf("dropout", 0.0)
+    attention_dropout_p: Rate = hf("attention_dropout", 0.0)
 
     def initial(self) -> Scheme:
         return {

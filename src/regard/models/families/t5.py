@@ -21,7 +21,7 @@ from regard.blocks import (
 from regard.checkpoints import Fields, GGUFFile, HeadKind, KeyMap, Rename
 from regard.core import Causal
 from regard.core.errors import CheckpointError, InputError
-from regard.models._config import FamilyConfig, check_sizes, hf
+from regard.models._config import FamilyConfig, Rate, Size, Small, check_sizes, hf
 from regard.models._heads import Head, LanguageModelHead, output_layer, token_classifier
 from regard.models._init import Constant, Normal, Scheme
 from regard.models._transformer import Transformer
@@ -61,27 +61,27 @@ class T5Config(FamilyConfig):
     # Written by the first T5 files, read by no code.
     IGNORED_FIELDS = frozenset({"n_positions"})
 
-    vocab_size: int = hf("vocab_size", 32128, is_required=True)
-    d_model: int = hf("d_model", 512, is_required=True)
-    num_layers: int = hf("num_layers", 6, is_required=True)
-    num_decoder_layers: int = hf("num_decoder_layers", 6, is_derived=True)
-    num_heads: int = hf("num_heads", 8, is_required=True)
-    head_dim: int = hf("d_kv", 64, is_required=True)
-    d_ff: int = hf("d_ff", 2048, is_required=True)
+    vocab_size: Size = hf("vocab_size", 32128, is_required=True)
+    d_model: Size = hf("d_model", 512, is_required=True)
+    num_layers: Size = hf("num_layers", 6, is_required=True)
+    num_decoder_layers: Size = hf("num_decoder_layers", 6, is_derived=True)
+    num_heads: Size = hf("num_heads", 8, is_required=True)
+    head_dim: Size = hf("d_kv", 64, is_required=True)
+    d_ff: Size = hf("d_ff", 2048, is_required=True)
     num_buckets: int = hf("relative_attention_num_buckets", 32)
     max_distance: int = hf("relative_attention_max_distance", 128)
     activation: str = "relu"
     is_gated: bool = False
-    norm_eps: float = hf("layer_norm_epsilon", 1e-6)
-    dropout_p: float = hf("dropout_rate", 0.1)
+    norm_eps: Small = hf("layer_norm_epsilon", 1e-6)
+    dropout_p: Rate = hf("dropout_rate", 0.1)
     has_decoder: bool = True
     head: HeadKind | None = "language-model"
-    classifier_dropout_p: float = hf("classifier_dropout", 0.0)
+    classifier_dropout_p: Rate = hf("classifier_dropout", 0.0)
     tie_word_embeddings: bool = hf("tie_word_embeddings", True, is_derived=True)
     scale_decoder_outputs: bool = hf("scale_decoder_outputs", True, is_derived=True)
     decoder_start_token_id: int = hf("decoder_start_token_id", 0, is_derived=True)
     eos_token_id: int = hf("eos_token_id", 1)
-    initializer_range: float = hf("initializer_factor", 1.0, is_shown=False)
+    initializer_range: Small = hf("initializer_factor", 1.0, is_shown=False)
 
     @property
     def max_seq_len(self) -> None:
