@@ -107,6 +107,27 @@ def test_words_below_look_at_words_above(open_page: OpenPage, path: Path) -> Non
     expect(said).to_have_text("In one of 2 heads, und gives 70\u00a0% of its attention to hundred.")
 
 
+def test_why_it_looks_there(open_page: OpenPage, path: Path) -> None:
+    """The keys made by hand are a number each: what "und" asks for is the logarithms of its own row."""
+    page = open_page(path, start=True, viewport=DESK)
+    page.get_by_role("option", name="und", exact=True).click()
+    page.get_by_role("button", name="Why?").click()
+    answer = page.locator(".answer-why")
+    expect(answer.locator(".share.on")).to_have_text("thirty90 %")
+    expect(answer.locator(".offers li").nth(1)).to_contain_text("thirty offers")
+    expect(answer.locator(".offers .asks")).to_contain_text("und asks")
+    # 0.9 beside 0.025: log 0.9 is above the mean by 4/5 of log 36; each key lacks a fifth of each number.
+    fit, most = 0.8 * np.log(36), 0.2 * np.log(40)
+    expect(answer).to_contain_text(f"{most:.2f} of the {fit:.2f} by which thirty fits better than the mean.")
+    answer.get_by_role("button", name="Work it out").click()
+    expect(answer.locator(".story-worked strong")).to_have_text("90.0 %")
+    assert axe(page).violations == []
+    # Another kind of attention that is chosen in the views leaves it as it is.
+    page.evaluate("location.hash = '#view=door&kind=encoder&head=1&pin=query-0&asks=why'")
+    expect(answer).to_contain_text("vier has 100 % to give")
+    expect(answer.locator(".share.on")).to_have_text("four80 %")
+
+
 def test_the_views_are_where_they_were(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, start=True)
     page.get_by_role("button", name="All views").click()

@@ -13,13 +13,14 @@ import numpy.typing as npt
 import pytest
 import torch
 import transformers
+from playwright.sync_api import Browser, ViewportSize, expect
 from playwright.sync_api import Page as BrowserPage
-from playwright.sync_api import ViewportSize, expect
 
 import regard
 from integration import head_page, test_cli
 from integration.axe import axe
 from integration.first_screen import first_screen
+from integration.served import Served
 from integration.test_cli import Run
 from regard.tracing.comparison import words_alike
 from regard.tracing.pages._live_page import live_model
@@ -162,7 +163,7 @@ def test_the_sentence_and_the_neighbours_are_those_of_transformers(
     river, savings = rows[0][reads[0].at("river")], rows[1][reads[1].at("savings")]
     assert _is_claimed(river, 9)
     assert _is_claimed(savings, 9)
-    said = f"bank gives {_percent(river)} of its attention to river, and {_percent(savings)} to savings"
+    said = f"bank gives river {_percent(river)} of its attention, and savings {_percent(savings)}"
     expect(page.locator(".door-said")).to_have_text(
         f"In one of 72 heads, {said}: the arc follows the change."
     )
@@ -245,8 +246,8 @@ def test_first_the_reader_guesses(open_page: OpenPage, pages: dict[str, Path], o
     state = head_page.state(page)
     of = [each.weights[state["layer"], state["head"], each.at("it")] for each in reads]
     shares = [_percent(row[each.at("trophy")]) for row, each in zip(of, reads, strict=True)]
-    gives = f"it gives {shares[0]} of its attention to trophy with big, and {shares[1]} with small"
-    expect(said).to_have_text(f"In one of 72 heads, {gives}: the arc stays.")
+    gives = f"it gives trophy {shares[0]} of its attention with big, {shares[1]} with small"
+    expect(said).to_have_text(f"In one of 72 heads, {gives}: the model does not tell them apart.")
     # This model fails, and the page says so: in no head is it the one with big and the other with small.
     turned = 0
     for layer in range(6):
@@ -259,15 +260,17 @@ def test_first_the_reader_guesses(open_page: OpenPage, pages: dict[str, Path], o
             turned += None not in claimed and claimed[0] != claimed[1]
     assert turned == 0
     assert 1 - _cosine(*(each.ends[each.at("it")] for each in reads)) < HARDLY * _apart(reads)
-    expect(note).to_have_text(
-        "You said suitcase: this head says trophy. No head turns: the model does not tell them apart."
-    )
+    expect(note).to_have_text("You said suitcase.")
     # The address keeps it; without a guess the arcs come too.
     assert "guess=1.1" in page.url
     again = open_page(pages["trophy"], start=True)
     again.get_by_role("button", name="Show me").click()
-    expect(again.locator(".door-said")).to_contain_text("the arc stays")
-    expect(again.locator(".door-note")).not_to_contain_text("You said")
+    expect(again.locator(".door-said")).to_contain_text("does not tell them apart")
+    expect(again.locator(".door-note")).to_have_text("")
+    # Of another word there was no guess.
+    again.locator(".door > .door-sentence").first.locator(".door-word", has_text="fit").click()
+    expect(again.locator(".door-said")).to_contain_text("fit ")
+    expect(again.locator(".door-said")).not_to_contain_text("apart")
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
@@ -282,8 +285,8 @@ def test_the_first_screen_is_short(
     assert 0 < found.controls <= 8
     assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
     if name == "trophy":
-        page.get_by_role("button", name="Show me").click()
-        assert first_screen(page).fits(words=69, numbers=10, controls=8)
+        page.get_by_role("button", name="suitcase").click()
+        assert first_screen(page).fits(words=60, numbers=10, controls=8)
     page.get_by_role("button", name="All views").click()
     expect(page.get_by_role("tab", selected=True)).to_have_text("Difference")
     page.get_by_title("Back to the sentence").click()
@@ -335,22 +338,21 @@ def test_the_live_page_asks_for_a_guess_and_runs_both(open_page: OpenPage, live:
     assert found.words <= 60
     assert found.controls <= 8
     page.get_by_role("button", name="trophy").click()
+    expect(said).to_contain_text("apart")
+    assert first_screen(page).fits(words=60, numbers=10, controls=8)
 
     # The numbers are those of the model in the page, in 8 bits.
     eight = regard.Model(
         replace(regard.load().loaded, network=live_model(regard.load().loaded).rounded.network)
     )
     traces = eight.trace(TROPHY)
-    expect(said).to_contain_text("the arc")
     state = head_page.state(page)
     shares = [
         _percent(float(each.weights(state["layer"], state["head"], query="it")[0, 2])) for each in traces
     ]
-    gives = f"it gives {shares[0]} of its attention to trophy with big, and {shares[1]} with small"
-    expect(said).to_have_text(f"In one of 72 heads, {gives}: the arc stays.")
-    expect(page.locator(".door-note")).to_have_text(
-        "You said trophy: so does this head. No head turns: the model does not tell them apart."
-    )
+    gives = f"it gives trophy {shares[0]} of its attention with big, {shares[1]} with small"
+    expect(said).to_have_text(f"In one of 72 heads, {gives}: the model does not tell them apart.")
+    expect(page.locator(".door-note")).to_have_text("As you said.")
     page.get_by_role("button", name="What moved?").click()
     apart = 1 - words_alike(traces)
     expect(page.locator(".answer-moves p").first).to_contain_text(
@@ -362,6 +364,7 @@ def test_the_live_page_asks_for_a_guess_and_runs_both(open_page: OpenPage, live:
     expect(again.locator(".door-said")).to_have_text(said.inner_text())
 
     # Another ready pair, which has no guess; and back to one sentence of one's own.
+    page.get_by_text("More", exact=True).click()
     page.get_by_label("flies: time / fruit").check()
     expect(said).to_contain_text("flies gives")
     expect(page.locator(".door-word.from")).to_have_text(["flies", "flies"])
@@ -382,8 +385,11 @@ def test_a_live_page_of_a_ready_sentence_opens_on_the_guess(open_page: OpenPage,
     assert found.words <= 60
     assert found.controls <= 8
     page.get_by_role("button", name="Show me").click()
-    expect(page.locator(".door-said")).to_contain_text("the arc stays")
+    expect(page.locator(".door-said")).to_contain_text("does not tell them apart")
     assert "against" not in page.evaluate("location.hash")
+    page.get_by_text("More", exact=True).click()
+    expect(page.get_by_role("button", name="Sixty-second walk")).to_be_visible()
+    assert axe(page).violations == []
     # On a sentence alone, and opened anew, it stays alone.
     page.get_by_label("Type your own").click()
     expect(page.get_by_label("Type a sentence")).to_have_value(TROPHY[0])
@@ -405,7 +411,7 @@ def test_what_if_another_word_stood_in_its_place(open_page: OpenPage, live: Path
     field.fill("car")
     field.press("Enter")
     expect(field).to_be_focused()
-    expect(answer).to_contain_text("to car")
+    expect(answer).to_contain_text("with car")
     eight = regard.Model(
         replace(regard.load().loaded, network=live_model(regard.load().loaded).rounded.network)
     )
@@ -413,8 +419,9 @@ def test_what_if_another_word_stood_in_its_place(open_page: OpenPage, live: Path
     shares = [float(each.weights(5, 11, query="Write")[0, 3]) for each in (one, other)]
     assert _is_claimed(shares[0], 9)
     assert not _is_claimed(shares[1], 9)
-    gives = f"Write gives {_percent(shares[0])} of its attention to poem, and {_percent(shares[1])} to car"
-    expect(answer).to_contain_text(f"{gives}: the arc fades.")
+    assert shares[1] < float(other.weights(5, 11, query="Write")[0, 2])  # "a" gets more
+    gives = f"Write gives poem {_percent(shares[0])} of its attention, and spreads its attention with car"
+    expect(answer).to_contain_text(f"{gives}: the arc is gone.")
     words = ["Write", "about", "man"]
     moves = {
         word: 1 - float(torch.cosine_similarity(one.embedding(word), other.embedding(word), dim=0))
@@ -428,7 +435,7 @@ def test_what_if_another_word_stood_in_its_place(open_page: OpenPage, live: Path
     field.fill("<img src=x>")
     field.press("Enter")
     # Worked out: what is typed before that would be drawn over.
-    expect(answer).not_to_contain_text("to car")
+    expect(answer).not_to_contain_text("with car")
     expect(answer).not_to_contain_text("on their way")
     expect(answer.locator("img")).to_have_count(0)
     field.fill("car")
@@ -437,4 +444,41 @@ def test_what_if_another_word_stood_in_its_place(open_page: OpenPage, live: Path
     expect(page.locator(".door > .door-sentence")).to_have_text(
         ["Write a poem about a man.", "Write a car about a man."]
     )
-    expect(page.locator(".door-said")).to_contain_text("the arc fades")
+    expect(page.locator(".door-said")).to_contain_text("the arc is gone")
+
+
+def test_a_live_page_of_two_texts_opens_on_both(run: Run, open_page: OpenPage, tmp_path: Path) -> None:
+    texts = "The keys lie on the table.", "The piano keys are black."
+    run("look", "--live", *texts, "--no-open", "-o", str(tmp_path / "live.html"))
+    page = open_page(tmp_path / "live.html", start=True, viewport=DESK)
+    expect(page.locator(".door-said")).to_contain_text("the arc")
+    expect(page.locator(".door > .door-sentence")).to_have_text([*texts])
+    expect(page.locator(".door-word.from")).to_have_text(["keys", "keys"])
+    assert "against" not in page.evaluate("location.hash")
+    assert first_screen(page).fits(words=60, numbers=10, controls=8)
+    # Where nothing is in both, it is said.
+    page = open_page(tmp_path / "live.html", "#against=Some+cat", start=True)
+    expect(page.locator(".door-said")).to_have_text("These texts have no word in common.")
+    assert axe(page).violations == []
+
+
+def test_a_served_page_opens_on_the_guess(browser: Browser, tmp_path: Path) -> None:
+    server = Served(regard.load().loaded.source.folder)
+    try:
+        page = browser.new_page(viewport=DESK)
+        page.goto(f"http://localhost:{server.port}/")
+        expect(page.locator(".door-said")).to_have_text("What does it look at? Your guess:")
+        found = first_screen(page)
+        assert found.words <= 60
+        assert found.controls <= 8
+        page.get_by_role("button", name="suitcase").click()
+        expect(page.locator(".door-said")).to_contain_text("the model does not tell them apart")
+        assert axe(page).violations == []
+        # On the sentence in the address, where there is one; and it may be walked through.
+        page.goto(f"http://localhost:{server.port}/?text=A+river+bank.")
+        expect(page.locator(".door > .door-sentence")).to_have_text("A river bank.")
+        page.goto(f"http://localhost:{server.port}/#walk=1")
+        expect(page.locator(".walk-count")).to_have_text("1 of 8")
+        page.close()
+    finally:
+        server.close()

@@ -176,11 +176,11 @@ def test_says_why_any_head_looks_there(
     found = page.wait_for_function(ask, arg=[kind, layer]).json_value()
     assert [pair[:2] for pair in found["pairs"]] == [pair[:2] for pair in wanted["pairs"]]
     for one, other in zip(found["pairs"], wanted["pairs"], strict=True):
-        assert one[2] == pytest.approx(other[2], abs=0.011)
+        assert [one[2], one[4]] == pytest.approx([other[2], other[4]], abs=0.011)
     # And in words, in the calculation.
     tokens = trace.encoding.tokens
     words = [pair for pair in wanted["pairs"] if not any(tokens[at].special for at in pair[:2])]
-    query, key, _, ((part, source, value), *_) = words[-1]
+    query, key, _, ((part, source, value), *_), _ = words[-1]
     page.evaluate(
         f"() => {{ location.hash = '#view=neuron&layer={layer}&head=1&pin=query-{query}&key={key}'; }}"
     )

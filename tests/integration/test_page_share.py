@@ -140,6 +140,7 @@ def test_a_link_to_a_server_has_the_sentence(browser: Browser, tmp_path: Path, k
             page.get_by_label("API key").fill("key")
             page.get_by_role("button", name="Use this key").click()
         expect(page.locator(".live-status")).to_contain_text(" ms.")
+        page.get_by_label("Type your own").click()
         page.get_by_label("Type a sentence").fill(text)
         expect(page.locator(".door-word").first).to_have_text("the")
         page.locator(".door-word", has_text="money").click(force=True)

@@ -120,8 +120,8 @@ def test_every_card_has_an_address_and_its_room(
             "none 0s ease 0s",
         )
         assert axe(page).violations == []
-        if size is DESK:  # nothing has to be scrolled for it
-            assert page.evaluate("document.documentElement.scrollHeight") == size["height"]
+        # Nothing has to be scrolled for it.
+        assert page.evaluate("document.documentElement.scrollHeight") == size["height"]
 
 
 def test_what_it_says_is_lit(open_page: OpenPage, bank: tuple[Path, regard.Trace]) -> None:
@@ -301,6 +301,9 @@ def test_a_decoder_ends_with_what_comes_next(open_page: OpenPage, tmp_path: Path
     assert "which word comes next" in _said(page)
     page.evaluate("location.hash = '#walk=7'")
     assert f"{len(model.loaded.network.stack('decoder').layers)} layers" in _said(page)
+    page.set_viewport_size(PHONE)
+    expect(page.locator(".story-state")).to_have_count(31)
+    assert page.evaluate("document.documentElement.scrollHeight") == PHONE["height"]
     page.evaluate("location.hash = '#walk=8'")
     with torch.no_grad():
         logits = model(torch.tensor([trace.stack(None).encoding.token_ids])).logits
@@ -318,15 +321,26 @@ def test_what_a_page_does_not_hold_is_said(open_page: OpenPage, tmp_path: Path) 
     expect(page.locator(".offers li")).not_to_have_count(0)
 
 
-def test_its_address_opens_one_sentence_of_a_page_of_two(open_page: OpenPage, tmp_path: Path) -> None:
+def test_a_page_of_two_sentences_walks_through_the_first(open_page: OpenPage, tmp_path: Path) -> None:
     model, (ready, *_) = live_model(tmp_path / "bert", "bert"), json.loads(read("ready.json"))
     model.live_page(ready["text"]).write(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", start=True)
-    expect(page.locator(".walk")).to_have_count(0)
+    page = open_page(tmp_path / "page.html", start=True, viewport=DESK, reduced_motion="reduce")
+    expect(page.get_by_role("button", name="Sixty-second walk")).to_be_visible()
+    expect(page.locator(".walk")).to_be_hidden()
+    for number in range(1, 9):
+        page.keyboard.press("Space")
+        assert _card(page) == number
+        expect(page.locator(".door > .door-sentence")).to_have_text(ready["text"])
+        expect(page.locator(".walk-said")).to_be_visible()
+        assert axe(page).violations == []
+        assert page.evaluate("document.documentElement.scrollHeight") == DESK["height"]
+    # It leads back to where it began.
+    page.keyboard.press("Space")
+    expect(page.locator(".door-guess")).to_be_visible()
+    expect(page.locator(".walk")).to_be_hidden()
     page = open_page(tmp_path / "page.html", "#walk=3", start=True)
     expect(page.locator(".walk-count")).to_have_text("3 of 8")
     expect(page.locator(".offers")).to_be_visible()
-    assert "against=" in page.url
     page.reload()
     expect(page.locator(".walk-count")).to_have_text("3 of 8")
 

@@ -41,9 +41,9 @@ OPENING = "The trophy does not fit into the suitcase because it is too big."
 _OF_A_PICTURE: Final = ("svg", "png", "pdf")
 
 _BELONGS: Final = {
-    "other": ("compared", "run"),
+    "other": ("compared", "beside", "run"),
     "pair": ("text", "live"),
-    "live": ("live",),
+    "live": ("live", "beside"),
     "heads": ("text", "compared", "generate"),
     **dict.fromkeys(("target", "values", "only", "measures", "all_positions", *_OF_A_PICTURE), ("text",)),
 }
@@ -54,6 +54,7 @@ _WITHOUT: Final = {
     "run": "with a run: {text} has its traces",
     "compared": "with TEXT2: the page compares two sentences",
     "live": "with --live: the page works out what is typed",
+    "beside": "with TEXT2 and --live: the page runs the model on both",
 }
 """Why a form has no more options."""
 
@@ -136,7 +137,7 @@ def look(
     is self-contained: it needs no network, and can be kept, mailed or projected. Its path is printed.
 
     With --live the page holds the model itself: type any sentence there, offline. With the default model it
-    takes 33 MB, with smollm2, which writes, 137 MB; TEXT is the first sentence.
+    takes 33 MB, with smollm2, which writes, 137 MB; it opens on TEXT, or on both texts.
 
     With --generate the page shows a text as the model writes it: at each step what it reads, the five
     likeliest tokens, with --beams the branches, and for a translation the alignment.
@@ -154,8 +155,9 @@ def look(
     check_outputs({"--output": output, **files})
     _check_pictures(files)
     name = model or (DEFAULT_DECODER if generate else DEFAULT_MODEL)
-    compared = "text" if other is None else "compared"
-    form = "generate" if generate else "run" if _is_run(text) else "live" if live else compared
+    of_text = ("live" if live else "text") if other is None else ("beside" if live else "compared")
+    form = "generate" if generate else "run" if _is_run(text) else of_text
+    is_of_two = form in ("compared", "beside")
     _check_form(form, text, context)  # before seconds of loading
     held, alone, with_values = (
         [] if words is None else parse_heads_or_layers(name, words)
@@ -163,9 +165,9 @@ def look(
     )
     measured = [] if measures is None else [name.strip() for name in measures.split(",") if name.strip()]
     # The texts before the model, whose import takes seconds; of a run, TEXT2 is a number.
-    second = other if form == "compared" else pair
+    second = other if is_of_two else pair
     texts = [] if form == "run" else read_texts([text] if second is None else [text, second])
-    if form == "compared" and texts[0] == texts[1]:
+    if is_of_two and texts[0] == texts[1]:
         raise InputError("TEXT2 must be another text than TEXT: between equal ones nothing differs.")
     target = None if target is None else as_typed(target)
     from regard.views import check_measures
@@ -175,8 +177,8 @@ def look(
         made, facts = _written(texts[0], name, max_length, beams, held, max_mb)
     elif form == "run":
         made, facts = _film(text, other, max_mb)
-    elif form == "live":
-        made, facts = _live(texts, name)
+    elif form in ("live", "beside"):
+        made, facts = _live(texts, name, is_of_two)
     else:
         loaded = load_model(name)
         traces = loaded.trace(texts) if form == "compared" else [loaded.trace(*texts, target=target)]
@@ -264,9 +266,10 @@ def _film(run: str, text: str | None, max_mb: float) -> "Made":
     return page, {"largest_difference": page.largest_difference}
 
 
-def _live(texts: Sequence[str], model: str) -> "Made":
-    """The model itself, which works out any sentence on the page."""
-    page = load_model(model).live_page(*texts)
+def _live(texts: Sequence[str], model: str, is_of_two: bool) -> "Made":
+    """The model itself, which works out any sentence on the page, or what sets two apart."""
+    loaded = load_model(model)
+    page = loaded.live_page(texts[0], against=texts[1]) if is_of_two else loaded.live_page(*texts)
     return page, {"largest_difference": page.live_difference}
 
 

@@ -208,7 +208,9 @@ class Tracing(HasNetwork):
             raise InputError(f"texts must be a list of two texts or more; got {type(texts).__name__}.")
         return tracing.compare(self.trace(list(texts)), word)
 
-    def live_page(self, text: str, pair: str | None = None, *, beside: str | None = None) -> Page:
+    def live_page(
+        self, text: str, pair: str | None = None, *, against: str | None = None, beside: str | None = None
+    ) -> Page:
         """Make a page that holds the model itself: type any sentence, offline, and every view follows.
 
         On the page you can switch off heads and drag weights. It says which words' contextual embeddings
@@ -219,6 +221,7 @@ class Tracing(HasNetwork):
         Args:
             text: the first sentence on the page, with Python's own numbers.
             pair: a second text, which the model reads with the first.
+            against: another text that has words of the first: the page opens on what they look at in both.
             beside: a name for a file beside the page that holds the weights, such as "model.bin", for a page
                 that a server sends: it asks for them when somebody wants them, and the browser keeps them.
 
@@ -235,4 +238,5 @@ class Tracing(HasNetwork):
             (True, True)
         """
         settings = read_sentence_settings(self.loaded.source.folder)
-        return tracing.live_page(self.loaded, text, pair, beside=beside, pooling=settings.plain_pooling)
+        pooling = settings.plain_pooling
+        return tracing.live_page(self.loaded, text, pair, against=against, beside=beside, pooling=pooling)

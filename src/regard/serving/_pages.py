@@ -45,7 +45,7 @@ from regard.views import ServedRecord
 
 router = APIRouter(tags=["pages"])
 
-_OPENINGS = ("The man who fishes on the river bank keeps his money in a bank.", "a river bank", "a")
+_OPENINGS = ("The trophy does not fit into the suitcase because it is too big.", "a river bank", "a")
 _MOST_WRITTEN: Final = 30  # tokens
 # By engine: a page is made once, and goes when the engine goes.
 _pages: WeakKeyDictionary[Engine, dict[bool, str]] = WeakKeyDictionary()

@@ -124,6 +124,7 @@ class LiveRecord:
         pooling: How one vector of a text is made; None where regard does not know it.
         sentences: Of some words, in which they mean something else; under "*" one for any other.
         beside: The file beside the page that holds the weights; None for the page itself.
+        against: Another text, with which the page opens; None for that of a ready sentence.
     """
 
     description: dict[str, Any]
@@ -136,6 +137,7 @@ class LiveRecord:
     pooling: LivePooling | None = None
     sentences: Mapping[str, Sequence[str]] = field(default_factory=dict)
     beside: str | None = None
+    against: str | None = None
 
     @property
     def asks(self) -> str:
@@ -166,6 +168,7 @@ class LiveRecord:
         return {
             "description": self.description | {"pooling": self.pooling},
             "beside": beside,
+            "against": self.against,
             "stored": self.stored,
             "texts": self.texts,
             "weight": self.weight,

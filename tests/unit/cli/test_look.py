@@ -12,7 +12,11 @@ OF_A_TEXT = ("--target t", "--values 1", "--only 1", "--measures norm", "--all-p
 FORMS = {
     "x --generate": ("with --generate: a text is written.", (*OF_A_TEXT, "--live", "y")),
     "RUN": ("with a run: RUN has its traces.", (*OF_A_TEXT, "--heads 1", "--live")),
-    "x --live": ("with --live: the page works out what is typed.", (*OF_A_TEXT, "--heads 1", "y")),
+    "x --live": ("with --live: the page works out what is typed.", (*OF_A_TEXT, "--heads 1")),
+    "x y --live": (
+        "with TEXT2 and --live: the page runs the model on both.",
+        ("--pair z", "--heads 1", "--target t"),
+    ),
     "x y": ("with TEXT2: the page compares two sentences.", (*OF_A_TEXT, "--pair z")),
 }
 PICTURE = "--layer, --head, --kind and --map choose a picture; give --svg, --png or --pdf too."
@@ -23,6 +27,7 @@ WRONG = [
     *((f"{form} {more} 1", WRITING) for form in ("x", "RUN", "--live") for more in ("--max", "--beams")),
     ("x --png a.svg", "--png writes a file that ends in .png; got 'a.svg'."),
     ("x --svg a.svg -o a.svg", "--output and --svg name the same file"),
+    ("x x --live", "TEXT2 must be another text than TEXT"),
     ("x x", "TEXT2 must be another text than TEXT"),
     ("x --heads 1.", "--heads must be layers and heads such as 3.5,4.1"),
     ("x --only 1.", "--only must be layers and heads"),

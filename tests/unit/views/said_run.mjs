@@ -49,7 +49,7 @@ function toldOfBoth(one, other, word) {
   return one.layers.map((heads, layer) =>
     heads.map((_, head) => {
       const rows = both.pages.map((page, side) => rowOf(page, { kind: one.kind, layer, head }, pair[side].first));
-      return joined(said.bothSaid(both, pair, said.arcOf(both, rows)));
+      return joined(said.bothSaid(both, pair, rows));
     }),
   );
 }

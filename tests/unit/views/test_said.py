@@ -166,48 +166,61 @@ BOTH = [
         SMALL,
         {"at1": 0.6},
         {"at1": 0.7},
-        f"it gives 60{OF} to trophy with big, and 70 % with small: the arc stays.",
+        f"it gives trophy 60{OF} with big, 70 % with small: the arc stays.",
     ),
     # Odds of 1.5, and of 0.67: less than half of them.
     (
         SMALL,
         {"at1": 0.6},
         {"at1": 0.4},
-        f"it gives 60{OF} to trophy with big, and 40 % with small: the arc fades.",
+        f"it gives trophy 60{OF} with big, 40 % with small: the arc fades.",
     ),
     (
         SMALL,
         {"at1": 0.4},
         {"at1": 0.6},
-        f"it gives 40{OF} to trophy with big, and 60 % with small: the arc grows.",
+        f"it gives trophy 40{OF} with big, 60 % with small: the arc grows.",
     ),
     # What is no claim by itself is what the other's claim has become; and it is no change where it is near.
     (
         SMALL,
         {"at1": 0.4},
         {"at1": 0.3},
-        f"it gives 40{OF} to trophy with big, and 30 % with small: the arc stays.",
+        f"it gives trophy 40{OF} with big, 30 % with small: the arc stays.",
     ),
-    (SMALL, {"at1": 0.6}, {}, f"it gives 60{OF} to trophy with big, and 9 % with small: the arc fades."),
+    (SMALL, {"at1": 0.6}, {}, f"it gives trophy 60{OF} with big, 9 % with small: the arc fades."),
     (
         SMALL,
         {"at1": 0.6},
         {"at3": 0.7},
-        f"it gives 60{OF} to trophy with big, and 70 % to case with small: the arc moves.",
+        f"it gives trophy 60{OF} with big, and case 70 % with small: the arc moves.",
     ),
     (
         SMALL,
         {"at5": 0.6},
         {"at5": 0.7},
-        f"it gives 60{OF} to big, and 70 % to small: the arc follows the change.",
+        f"it gives big 60{OF}, and small 70 %: the arc follows the change.",
     ),
-    (SMALL, {"at5": 0.6}, {}, f"it gives 60{OF} to big, and 9 % to small: the arc fades."),
-    (SMALL, {}, {"at5": 0.6}, f"it gives 9{OF} to big, and 60 % to small: the arc grows."),
+    (SMALL, {"at5": 0.6}, {}, f"it gives big 60{OF}, and small 9 %: the arc fades."),
+    (SMALL, {}, {"at5": 0.6}, f"it gives big 9{OF}, and small 60 %: the arc grows."),
     (SMALL, {"at0": 0.9}, {"at4": 0.9}, "it looks at no other word in either sentence."),
-    (FAR, {"at1": 0.6}, {"at2": 0.6}, f"it gives 60{OF} to trophy above, and 60 % below: the arc stays."),
-    (FAR, {"at1": 0.6}, {"at4": 0.7}, f"it gives 60{OF} to trophy above, and 70 % to old: the arc moves."),
+    (FAR, {"at1": 0.6}, {"at2": 0.6}, f"it gives trophy 60{OF} above, 60 % below: the arc stays."),
+    (FAR, {"at1": 0.6}, {"at4": 0.7}, f"it gives trophy 60{OF} above, and old 70 %: the arc moves."),
     # Nothing stands in the place of what was added.
-    (FAR, {}, {"at4": 0.7}, f"it looks at no other word above, and gives 70{OF} to old: the arc is new."),
+    (FAR, {}, {"at4": 0.7}, f"it spreads its attention above, and gives old 70{OF}: the arc is new."),
+    # Where another word gets more, the arc that is drawn is no claim, but it is not this one either.
+    (
+        SMALL,
+        {"at1": 0.6},
+        {"at1": 0.2, "at3": 0.35},
+        f"it gives trophy 60{OF} with big, and spreads its attention with small: the arc is gone.",
+    ),
+    (
+        SMALL,
+        {"at0": 0.7, "at3": 0.1},
+        {"at1": 0.6},
+        f"it looks at no other word with big, and gives trophy 60{OF} with small: the arc is new.",
+    ),
 ]
 
 
@@ -442,3 +455,30 @@ WRITTEN = {
 
 def test_what_is_said_of_the_next_word(tmp_path: Path) -> None:
     assert _run(tmp_path, [], more=list(WRITTEN.values()))["more"] == list(WRITTEN)
+
+
+def test_why_a_word_stands_out(tmp_path: Path) -> None:
+    """Shares of what raises a score, by hand: 4 of it, of which 1 is taken back; and of what lowers one."""
+    names = ["[CLS]", "a", "poem", "of", "mine"]
+
+    def why(total: float, along: float, *parts: tuple[str, int | None, float]) -> list[Any]:
+        told = [dict(zip(("said", "source", "value"), part, strict=True)) for part in parts]
+        return ["reasonSaid", {"total": total, "parts": told, "along": along}, 2, names]
+
+    word, head = ("the word itself", None, 2.4), ("head 1.4", 1, 1.0)
+    begins, network = "poem stands out here", "the feed-forward network of layer 0"
+    follows, next_is = "head 1.4 told poem that it follows a", "head 0.2 told poem that of comes next"
+    cases = {
+        f"{begins} mostly because of the word itself; a quarter because {follows}.": why(
+            3, 4, word, head, ("biases", None, 0.3)
+        ),
+        f"{begins}: a third because {next_is}; a fifth because of {network}; "
+        "a tenth because head 2.0 told poem of mine.": why(
+            3, 4, ("head 0.2", 3, 1.3), ("feed-forward 0", None, 0.8), ("head 2.0", 4, 0.4)
+        ),
+        "poem is held back here: half because head 3.1 told poem of itself.": why(
+            -1, -4, ("head 3.1", 2, -2.1)
+        ),
+        f"{begins}: a small part because of its position.": why(1, 9, ("its position", None, 0.2)),
+    }
+    assert _run(tmp_path, [], more=list(cases.values()))["more"] == list(cases)

@@ -238,6 +238,7 @@ def live_page(
     text: str,
     pair: str | None = None,
     *,
+    against: str | None = None,
     beside: str | None = None,
     pooling: LivePooling | None = None,
 ) -> Page:
@@ -247,6 +248,7 @@ def live_page(
         loaded: a model of the BERT, DistilBERT, GPT-2, Llama or Gemma families, with its tokenizer.
         text: what the page opens with, worked out by Python.
         pair: a second text beside it, which the model reads too.
+        against: another text, with which the page opens beside the first; None for that of a ready sentence.
         beside: a name for a file beside the page that holds the weights, for a page that a server sends; None
             puts them into the page.
         pooling: how one vector of a text is made, for how alike two texts are; None leaves that out.
@@ -279,6 +281,7 @@ def live_page(
         weight=weight,
         embedding=embedding,
         pooling=pooling,
+        against=against,
         beside=beside,
         sentences=sentences(),
     )

@@ -29,9 +29,10 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
     """What raises, or lowers, each score of a head over the mean of its row, by what wrote the key.
 
     Returns:
-        Plain values: `parts`, in words; and `pairs`, each with the query, the key, the difference, and a list
-        of its largest parts in that direction, each the number of a part, the token that a head took it from
-        (else None) and its value, as `why` has them. Pairs with less than 5 % of the weight are left out.
+        Plain values: `parts`, in words; and `pairs`, each with the query, the key, the difference, a list of
+        its largest parts in that direction, each the number of a part, the token that a head took it from
+        (else None) and its value, as `why` has them, and the sum of all parts in that direction. Pairs with
+        less than 5 % of the weight are left out.
         `feeds`: of its queries and keys the earlier heads that feed them most, as `why_heads` has them, each
         its layer, its number, and how far from chance it is; `value`, what all is together.
 
@@ -56,14 +57,15 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
             total = float(table[:, query, key].sum())
             sign = 1.0 if total >= 0 else -1.0
             toward = of_head.factor * float(ratios[query, key]) * of_head.q[query]
-            told = []
-            for place in (sign * table[:, query, key]).topk(min(_MOST, len(table))).indices.tolist():
+            along, told = sign * table[:, query, key], []
+            summed = sign * float(along.clamp(min=0).sum())
+            for place in along.topk(min(_MOST, len(table))).indices.tolist():
                 taken = written[place].taken if place < len(written) else None
                 source = None if taken is None else most_of(taken(key, toward))
                 said = str(written[place].writer) if place < len(written) else "their distance"
                 value = round(float(table[place, query, key]), 2)
                 told.append([parts.setdefault(said, len(parts)), source, value])
-            pairs.append([query, key, round(total, 2), told])
+            pairs.append([query, key, round(total, 2), told, round(summed, 2)])
     found = why_heads(trace, layer, head, kind=kind)
     feeds = {"query": found.query_feeds, "key": found.key_feeds}
     return {

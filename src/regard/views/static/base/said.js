@@ -116,6 +116,50 @@ export function othersSaid(rows) {
   return `${rows.length} other ${rows.length === 1 ? "head" : "heads"}: ${does}`;
 }
 
+// Shares that have a name; a larger one is "mostly".
+const SHARES = {
+  "a small part": 1 / 30,
+  "a tenth": 1 / 10,
+  "a fifth": 1 / 5,
+  "a quarter": 1 / 4,
+  "a third": 1 / 3,
+  "two fifths": 2 / 5,
+  half: 1 / 2,
+};
+const [MOSTLY, TOLD] = [0.55, 0.1]; // from where on it is told of a second part
+
+function shareNamed(share) {
+  const far = ([, each]) => Math.abs(each - share);
+  const nearest = Object.entries(SHARES).reduce((best, each) => (far(each) < far(best) ? each : best));
+  return share > MOSTLY ? "mostly" : nearest[0];
+}
+
+/**
+ * Why a word stands out for another: "poem stands out here mostly because of the word itself; a quarter because head 1.4 told poem
+ * that it follows a." The shares are of all that raises its score, or of all that lowers it where it is below the mean.
+ * @param {{ total: number, parts: { said: string, source: number | null, value: number }[], along: number }} found see source.why
+ * @param {number} key @param {string[]} names of all tokens
+ */
+export function reasonSaid({ total, parts, along }, key, names) {
+  const word = { text: names[key], side: "to" };
+  const because = ({ said, source }) => {
+    if (source === null) return [` because of ${said.replace(/^feed-forward /, "the feed-forward network of layer ")}`];
+    const of = { text: names[source], side: "changed" };
+    const begins = [` because ${said} told `, word];
+    if (source === key - 1) return [...begins, " that it follows ", of];
+    if (source === key + 1) return [...begins, " that ", of, " comes next"];
+    return [...begins, " of ", source === key ? "itself" : of];
+  };
+  const told = parts.filter(({ value }, at) => at === 0 || value / along >= TOLD);
+  const does = total < 0 ? " is held back here" : " stands out here";
+  return [
+    word,
+    does + (told[0].value / along > MOSTLY ? " " : ": "),
+    ...told.flatMap((part, at) => [(at > 0 ? "; " : "") + shareNamed(part.value / along), ...because(part)]),
+    ".",
+  ];
+}
+
 const MANY = 64; // words
 
 // Where most words look most at what the word of a row looks at, that is said: it is no link of its own. "" otherwise.
@@ -139,17 +183,22 @@ function wheres(both) {
 
 /**
  * What becomes of a word's arc from one text to the other: words, what it looks at in each, undefined where a row claims no
- * word and none stands in its place; shares, of these; does: "stays", "grows" or "fades" where it is the same place, "follows
- * the change" where the texts differ there and both rows claim it, "moves", "is gone" or "is new"; "" where there is none.
- * @param {import("./both.js").Both} both @param {NonNullable<ReturnType<typeof rowOf>>[]} rows of the word in each
+ * word, and another gets more than what stands in its place; shares, of these; does: "stays", "grows" or "fades" where it is
+ * the same place, "follows the change" where the texts differ there and both rows claim it, "moves", "is gone" or "is new";
+ * "" where there is none.
+ * @param {import("./both.js").Both} both @param {import("./both.js").Pair} pair the word in each
+ * @param {NonNullable<ReturnType<typeof rowOf>>[]} rows of it
  */
-export function arcOf(both, rows) {
+export function arcOf(both, pair, rows) {
   const claimed = rows.map(({ claims }) => claims.find(({ of }) => of === "word")?.units[0]);
   const words = [...claimed];
   const share = (side) => (words[side] ? rows[side].shares[words[side].first] : 0);
   const lead = share(1) > share(0) ? 1 : 0;
   const there = words[lead] && both.inPlaceOf(lead, words[lead].first);
-  if (there && (!claimed[1 - lead] || claimed[1 - lead].first === there.first)) {
+  const { shares } = rows[1 - lead];
+  const isMost = ({ first }) =>
+    both.words[1 - lead].every((each) => each === pair[1 - lead] || !(shares[each.first] > shares[first]));
+  if (there && (claimed[1 - lead] ? claimed[1 - lead].first === there.first : isMost(there))) {
     words[1 - lead] = there; // which may get no more than chance
     const isChange = claimed.every(Boolean) && !both.partner(lead, words[lead].first);
     const [before, after] = [share(0), share(1)].map(odds);
@@ -161,11 +210,13 @@ export function arcOf(both, rows) {
 }
 
 /**
- * "In one of 72 heads, it gives 61 % of its attention to trophy with big, and 65 % with small: the arc stays."
+ * "In one of 72 heads, it gives trophy 61 % of its attention with big, 65 % with small: the arc stays."
  * @param {import("./both.js").Both} both @param {import("./both.js").Pair} pair the word in each
- * @param {ReturnType<typeof arcOf>} arc
+ * @param {NonNullable<ReturnType<typeof rowOf>>[]} rows of it
+ * @param {string} [ends] in the place of what becomes of the arc
  */
-export function bothSaid(both, pair, { words, shares, does, isSame }) {
+export function bothSaid(both, pair, rows, ends = "") {
+  const { words, shares, does, isSame } = arcOf(both, pair, rows);
   const heads = allHeads(both.pages[0].source, both.kind).length;
   const begins = [
     heads === 1 ? "In its one head, " : `In one of ${heads} heads, `,
@@ -173,15 +224,17 @@ export function bothSaid(both, pair, { words, shares, does, isSame }) {
   ];
   if (does === "") return [...begins, " looks at no other word in either sentence."];
   const where = wheres(both);
+  const isNamed = ({ first }, side) => !both.partner(side, first); // it says by itself which text is meant
+  const isOnce = isSame && !isNamed(words[1], 1);
   const told = words.map((word, side) => {
-    if (!word) return [" looks at no other word", ...where[side]];
-    const isOwn = !both.partner(side, word.first); // it says by itself which text is meant
-    const share = wholePercent(shares[side]);
-    if (side === 0 || !words[0])
-      return [` gives ${share} of its attention to `, toWord(word), ...(isOwn ? [] : where[side])];
-    return [` ${share}`, ...(isSame && !isOwn ? [] : [" to ", toWord(word)]), ...(isOwn ? [] : where[side])];
+    if (!word)
+      return [rows[side].does === "spreads" ? " spreads its attention" : " looks at no other word", ...where[side]];
+    const share = ` ${wholePercent(shares[side])}`;
+    const behind = isNamed(word, side) ? [] : where[side];
+    if (side === 0 || !words[0]) return [" gives ", toWord(word), share, " of its attention", ...behind];
+    return [...(isOnce ? [] : [" ", toWord(word)]), share, ...behind];
   });
-  return [...begins, ...told[0], ", and", ...told[1], `: the arc ${does}.`];
+  return [...begins, ...told[0], isOnce ? "," : ", and", ...told[1], `: ${ends || `the arc ${does}`}.`];
 }
 
 /**
@@ -192,9 +245,8 @@ export function bothSaid(both, pair, { words, shares, does, isSame }) {
 export function turnsSaid(both, pair, among) {
   const chosen = both.heads.map((head) => both.rows(pair, head).map((row) => chosenOf(row, among)));
   const count = chosen.filter(([one, two]) => one && two && one !== two).length;
-  if (count > 0) return `${count} of ${chosen.length} heads ${count > 1 ? "turn" : "turns"}.`;
-  const isStill = both.moved(pair) < CLAIMS.hardly * (both.apart ?? 0);
-  return isStill ? "No head turns: the model does not tell them apart." : "No head turns.";
+  if (count > 0) return `${count} of ${chosen.length} heads ${count > 1 ? "turn" : "turns"}`;
+  return both.moved(pair) < CLAIMS.hardly * (both.apart ?? 0) ? "the model does not tell them apart" : "no head turns";
 }
 
 /** How far the words move from one text to the other. @param {import("./both.js").Both} both @param {import("./both.js").Pair} pair */

@@ -25,7 +25,8 @@ export const isRead = (text) => /[\p{L}\p{N}]/u.test(text);
 
 // The word that gets most: no mark, not the word itself, and no punctuation where a word gets anything; null for none.
 export function mostOf(state, kind, from, shares) {
-  const others = wordsOf(state, kind).all.filter(({ special, sink, first }) => !special && !sink && first !== from);
+  const isOther = ({ special, sink, first }) => !special && !sink && (kind === "cross" || first !== from);
+  const others = state.units("key", { kind, units: "words" }).all.filter(isOther);
   const best = (some) =>
     some.reduce((most, each) => (most === null || shares[each.first] > shares[most.first] ? each : most), null);
   const word = best(others.filter(({ text }) => isRead(text)));

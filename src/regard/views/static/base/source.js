@@ -220,14 +220,14 @@ export class FileSource {
     return found && { ...found, apart: this.facts.apart };
   }
 
-  // What raises the score of a pair over the mean of its row: { total, parts: [{ said, source, value }] }, the largest
-  // first; undefined where the file does not know it.
+  // What raises the score of a pair over the mean of its row: { total, parts: [{ said, source, value }], along }, the largest
+  // first, along: the sum of all parts of its sign; undefined where the file does not know it.
   why({ kind, layer, head }, query, key) {
     const why = this.whyOf(kind, layer, head);
     const found = why?.pairs.find(([from, to]) => from === query && to === key);
     if (!found) return undefined;
-    const [, , total, parts] = found;
-    return { total, parts: parts.map(([part, source, value]) => ({ said: why.parts[part], source, value })) };
+    const [, , total, parts, along] = found;
+    return { total, parts: parts.map(([part, source, value]) => ({ said: why.parts[part], source, value })), along };
   }
 
   // Other words in the place of one, and what a head gives them there: see door/instead.js.

@@ -67,7 +67,7 @@ export interface Source {
     head: { kind: Kind; layer: number; head: number },
     query: number,
     key: number,
-  ): { total: number; parts: { said: string; source: number | null; value: number }[] } | undefined;
+  ): { total: number; parts: { said: string; source: number | null; value: number }[]; along: number } | undefined;
   /** The same of all pairs of a head, and the earlier heads that feed it; null while it is on its way. */
   whyOf?(kind: Kind, layer: number, head: number): any;
   /** What stands in the header beside what is in every page's. */

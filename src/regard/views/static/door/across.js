@@ -8,14 +8,16 @@ import { remark, rowOf } from "../base/said.js";
 import { sharesOf, wordsOf } from "../base/shares.js";
 import { partsOf } from "../base/title.js";
 import { QUESTIONS } from "./answers.js";
+import { atOf } from "./at.js";
 import { bold, written } from "./attention.js";
 import { asksOf, makeQuestions } from "./questions.js";
 import { marksOf, Sentence } from "./sentence.js";
 import { makeShare } from "./share.js";
-import { sizeOf } from "./view.js";
+import { LIST, sizeOf } from "./view.js";
+import { sums } from "./why.js";
 
 const kind = "cross";
-const ASKED = QUESTIONS.filter(({ name }) => name === "others");
+const ASKED = QUESTIONS.filter(({ name }) => name !== "without"); // no model stands behind it
 
 function about({ facts }) {
   return [
@@ -31,13 +33,6 @@ const HELP = [
   ["All views", "every head, every number; a click on “regard” leads back"],
 ];
 
-const LIST = {
-  role: "listbox",
-  tabindex: "0",
-  "aria-label": "The texts: choose a word",
-  "aria-orientation": "horizontal",
-};
-
 function open(page) {
   const { source, state } = page;
   const { sides } = source.facts;
@@ -51,31 +46,20 @@ function open(page) {
   const words = lines[1].filter((part) => typeof part !== "string").map(({ first }) => first - above);
   const size = sizeOf(Math.max(sides.encoder.text.length, sides.decoder.text.length));
   const marks = marksOf(state.units("key", { kind, units: "words" }).all);
-  const sentence = new Sentence(lines, LIST, marks);
+  const sentence = new Sentence(lines, { ...LIST, "aria-label": "The texts: choose a word" }, marks);
   sentence.element.dataset.size = size;
   const said = make("p", { class: "door-said", role: "status" });
   const note = make("p", { class: "door-note" });
-  const at = {
-    page,
+  const at = Object.assign(atOf(page, kind, words), {
     lines,
     marks,
     isLong: Number(size) > 1,
-    get head() {
-      const { layer, head } = state.values.kind === kind ? state.values : state.startOf(kind);
-      return { kind, layer, head };
-    },
-    get from() {
-      const { pin } =
-        state.values.kind === kind && state.values.pin?.side === "query" ? state.values : state.startOf(kind);
-      const first = pin && wordsOf(state, kind).at(pin.index).first;
-      return words.includes(first) ? first : words[0];
-    },
     show(drawn, { shares }) {
       const all = new Array(above + source.tokens(kind, "query").length).fill(0);
       shares.forEach((share, first) => (all[first] = share));
       drawn.show(above + at.from, all);
     },
-  };
+  });
   const choose = (first) => {
     const { layer, head } = at.head;
     state.set({ kind, layer, head, pin: { side: "query", index: first }, hover: null });
@@ -147,7 +131,7 @@ export const VIEW = {
   name: "door",
   label: "Two texts",
   home: true,
-  fields: { asks: asksOf(ASKED) },
+  fields: { asks: asksOf(ASKED), sums },
   about,
   help: HELP,
   fits,

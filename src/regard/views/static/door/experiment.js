@@ -8,6 +8,7 @@ import { whereIsFocus } from "../base/focus.js";
 import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { arcOf, bothMovedSaid, bothSaid, chosenOf, turnsSaid, wholePercent } from "../base/said.js";
 import { partsOf, placeOf } from "../base/title.js";
+import { atOf } from "./at.js";
 import { bold, line, note as makeNote, waiting, written } from "./attention.js";
 import { drawNeighbours } from "./neighbours.js";
 import { asksOf, makeQuestions } from "./questions.js";
@@ -15,6 +16,7 @@ import { differ, readyOf } from "./ready.js";
 import { marksOf, Sentence } from "./sentence.js";
 import { makeShare } from "./share.js";
 import { about, LIST, sizeOf } from "./view.js";
+import { makeWalk, walk } from "./walk.js";
 
 const WIDE = 560; // pixels, of the drawing of neighbours
 const MOST_HEADS = 8; // that are offered
@@ -23,6 +25,7 @@ const HELP = [
   ["A word that both sentences have", "click it to see what it looks at in each; point at another to see its share"],
   ["← →, Home, End in the first sentence", "another such word"],
   ["What moved? And the other heads?", "unfold below, on this word’s own numbers"],
+  ["Space", "where it is offered, a walk of sixty seconds: space goes on, ← back, Escape leaves"],
   ["All views", "every head, every number; a click on “regard” leads back"],
 ];
 
@@ -44,7 +47,7 @@ const OTHERS = {
   answer({ both, pair, state }) {
     const all = both.heads.map((head) => ({ ...head, rows: both.rows(pair, head) }));
     if (all.some(({ rows }) => rows.includes(null))) return waiting();
-    const arcs = all.map((each) => ({ ...each, ...arcOf(both, each.rows) })).filter(({ does }) => does);
+    const arcs = all.map((each) => ({ ...each, ...arcOf(both, pair, each.rows) })).filter(({ does }) => does);
     const others = arcs.filter(({ does }) => does !== "stays");
     others.sort((one, two) => Math.max(...two.shares) - Math.max(...one.shares));
     const end = (word, share) => (word ? `${word.text} ${wholePercent(share)}` : "no word");
@@ -97,6 +100,10 @@ function open(page) {
     return { title, parts, draw: () => copies.forEach((each) => each.settle()) };
   });
 
+  // Of the first sentence alone, where that is what the page is of: it is walked through.
+  const walked = source.compares ? null : makeWalked(page, texts[0]);
+  const more = make("details", { class: "door-more" }); // with what it has one goes on to
+
   function makeSentences(both) {
     const choose = (pair) => pair && state.set({ pin: { side: "query", index: both.tokenOf(pair) }, hover: null });
     sentences = both.pages.map((each, side) => {
@@ -148,34 +155,42 @@ function open(page) {
 
   function draw() {
     const focus = whereIsFocus(element);
+    const { guess, walk } = state.values;
     const own = source.makeReady?.() ?? "";
-    if (ready?.among && state.values.guess === null) {
-      element.replaceChildren(...guessing(), own);
-      return focus();
-    }
+    const isWalk = walked !== null && walk !== null;
+    if (isWalk) element.replaceChildren(walked.sentence.element);
+    else if (ready?.among && guess === null) element.replaceChildren(...guessing(), own, walked?.invitation ?? "");
+    else compare(own);
+    if (walked) element.append(walked.element);
+    walked?.draw();
+    focus();
+  }
+
+  function compare(own) {
     const at = now();
     if (at && !sentences) makeSentences(at.both);
     const lines = sentences ?? texts.map((text) => new Sentence([[text]]));
-    const asked = questions.map((each) => each.element);
-    element.replaceChildren(...lines.map((each) => each.element), own, said, note, sentences ? share : "", ...asked);
+    const passed = sentences ? [share, walked?.invitation ?? ""] : [];
+    // Behind a guess the sentences that are ready are folded away with all else.
+    more.replaceChildren(make("summary", {}, "More"), ...(ready?.among ? [own] : []), ...passed);
+    more.hidden = more.children.length === 1;
+    const shown = [...lines.map((each) => each.element), ready?.among ? "" : own, said, note];
+    element.replaceChildren(...shown, ...questions.map((each) => each.element), more);
     for (const { update } of questions) update();
     if (!at || at.rows.includes(null)) return said.replaceChildren(read()?.error ?? waiting()[0].textContent);
     const { both, pair, rows } = at;
     sentences.forEach((each, side) => each.show(pair[side].first, rows[side].shares));
     settle();
-    said.replaceChildren(...written(bothSaid(both, pair, arcOf(both, rows))));
     const isAbout = ready?.among && pair[0].text === ready.about;
-    const told = isAbout ? guessSaid(rows) + turnsSaid(both, pair, ready.among) : "Click a word that both have.";
-    note.replaceChildren(told);
-    return focus();
+    said.replaceChildren(...written(bothSaid(both, pair, rows, isAbout ? turnsSaid(both, pair, ready.among) : "")));
+    note.replaceChildren(isAbout ? guessSaid(rows) : "Click a word that both have.");
   }
 
   function guessSaid(rows) {
     const [side, at] = state.values.guess.split(".");
     if (at === undefined) return "";
     const mine = ready.among[at];
-    const found = chosenOf(rows[side], ready.among);
-    return `You said ${mine}: ${found === mine ? "so does this head" : found ? `this head says ${found}` : "this head looks at neither"}. `;
+    return chosenOf(rows[side], ready.among) === mine ? "As you said." : `You said ${mine}.`;
   }
 
   function settle() {
@@ -189,6 +204,24 @@ function open(page) {
   return { element, start: draw, changed };
 }
 
+// A walk through one sentence of a page: { sentence, element, invitation, draw() }.
+function makeWalked(page, text) {
+  const { source, state } = page;
+  const [kind] = source.kinds;
+  const parts = partsOf(source, state, { text, stack: kind, sequence: 0 });
+  const sentence = new Sentence([parts], {}, marksOf(state.units("key", { kind, units: "words" }).all));
+  const at = atOf(page, kind, [...sentence.words.keys()]);
+  const walking = makeWalk(at);
+  function draw() {
+    if (state.values.walk !== null) {
+      sentence.show(at.from, at.shares());
+      sentence.settle();
+    }
+    walking.draw();
+  }
+  return { ...walking, sentence, draw };
+}
+
 // What the reader has guessed, of which of the sentences; "shown" without a guess.
 const guess = {
   initial: null,
@@ -200,7 +233,7 @@ export const VIEW = {
   name: "door",
   label: "Two sentences",
   home: true,
-  fields: { asks: asksOf(QUESTIONS), guess },
+  fields: { asks: asksOf(QUESTIONS), guess, walk },
   about,
   help: HELP,
   fits: (source) => Boolean(source.experiment),

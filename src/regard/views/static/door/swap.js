@@ -3,7 +3,7 @@
 import { Both } from "../base/both.js";
 import { makeButton } from "../base/controls.js";
 import { make } from "../base/dom.js";
-import { arcOf, bothMovedSaid, bothSaid } from "../base/said.js";
+import { bothMovedSaid, bothSaid } from "../base/said.js";
 import { bold, line, waiting, written } from "./attention.js";
 
 /**
@@ -33,7 +33,7 @@ export function swapped({ page, head, from, lines }, to, bothWith, show) {
   if (!pair) return [begins, line("The other sentence does not have the word that is followed.")];
   return [
     begins,
-    line(...written(bothSaid(both, pair, arcOf(both, both.rows(pair, head))))),
+    line(...written(bothSaid(both, pair, both.rows(pair, head)))),
     line("So ", ...written(bothMovedSaid(both, pair))),
     makeButton("Both sentences, one above the other", () => show(other)),
   ];

@@ -5,11 +5,12 @@ import { make } from "../base/dom.js";
 import { whereIsFocus } from "../base/focus.js";
 import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { remark, rowOf, sharedBy, writtenSaid } from "../base/said.js";
-import { mostOf, sharesOf, wordsOf } from "../base/shares.js";
+import { sharesOf, wordsOf } from "../base/shares.js";
 import { oneOf } from "../base/state.js";
 import { partsOf } from "../base/title.js";
 import { notKnown } from "../base/units.js";
 import { QUESTIONS } from "./answers.js";
+import { atOf } from "./at.js";
 import { waiting, written } from "./attention.js";
 import { guessed } from "./instead.js";
 import { asksOf, makeQuestions } from "./questions.js";
@@ -17,7 +18,7 @@ import { GHOST, marksOf, Sentence } from "./sentence.js";
 import { makeShare } from "./share.js";
 import { termsOf } from "./terms.js";
 import { makeWalk, walk } from "./walk.js";
-import { whyNext } from "./why.js";
+import { sums, whyNext } from "./why.js";
 
 const SIZES = [90, 420, 1200]; // characters of a text, up to which it is written large, and less large
 export const sizeOf = (length) => String(SIZES.filter((most) => length > most).length);
@@ -82,24 +83,8 @@ function open(page) {
     return { title, parts: [sentence.element, said.cloneNode(true)], draw: () => sentence.settle() };
   });
 
-  // Which word of which head: everything below is about it.
-  const at = {
-    page,
-    lines,
-    marks,
-    isLong: length > SIZES[1],
-    get head() {
-      const { layer, head } = state.values;
-      return { kind, layer, head };
-    },
-    get from() {
-      const { pin } = state.values;
-      const first = pin ? wordsOf(state, kind).at(pin.index).first : source.facts.start?.pin;
-      return words.some((each) => each.first === first) ? first : (words[0]?.first ?? 0);
-    },
-    shares: () => sharesOf(page, at.head, at.from),
-    most: (shares) => mostOf(state, kind, at.from, shares),
-  };
+  const firsts = words.map(({ first }) => first);
+  const at = Object.assign(atOf(page, kind, firsts), { lines, marks, isLong: length > SIZES[1] });
   const choose = (first) => state.set({ pin: { side: "query", index: first }, hover: null, key: null, follow: true });
 
   const answer = (each) => (isWriting() ? ofNext(each.name, each.answer) : each.answer(at));
@@ -215,9 +200,8 @@ function open(page) {
   }
   if (!source.surface)
     onKeys(sentence.element, (key) => {
-      const here = words.findIndex(({ first }) => first === at.from);
-      const to = placeIn(words.length, here, key, ACROSS);
-      if (to !== undefined) choose(words[to].first);
+      const to = placeIn(words.length, firsts.indexOf(at.from), key, ACROSS);
+      if (to !== undefined) choose(firsts[to]);
       return to !== undefined;
     });
 
@@ -230,8 +214,7 @@ function open(page) {
 // What is written in the place of a word.
 const instead = { initial: "", read: (text) => text.slice(0, 40), write: (text) => text || null };
 
-// Whether the arithmetic of a share is shown; and of a decoder that writes, whether a word of its text is followed.
-const sums = { initial: false, read: () => true, write: (is) => (is ? "" : null) };
+// Of a decoder that writes, whether a word of its text is followed.
 const follow = { initial: false, read: () => true, write: (is) => (is ? "" : null) };
 
 // Where one text with words in it looks at itself, and its head can be worked out: of several texts, or attentions, no one

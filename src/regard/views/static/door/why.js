@@ -2,17 +2,20 @@
 
 import { makeButton } from "../base/controls.js";
 import { make } from "../base/dom.js";
-import { reasonLine } from "../base/reasons.js";
+import { reasonSaid } from "../base/said.js";
 import { wordsOf } from "../base/shares.js";
 import { largestSize } from "../neuron/figures.js";
 import { makeShares } from "../neuron/shares.js";
 import { strip } from "../story/figures.js";
 import { Followed } from "../story/followed.js";
 import { worked } from "../story/scores.js";
-import { bold, line, note, waiting } from "./attention.js";
+import { bold, line, note, waiting, written } from "./attention.js";
 import { drawInstead } from "./instead.js";
 
 const ROWS = 4; // words that are drawn beside each other
+
+/** Whether the arithmetic of a share is shown, as a field of the state. */
+export const sums = { initial: false, read: () => true, write: (is) => (is ? "" : null) };
 
 export const WHY = {
   name: "why",
@@ -23,7 +26,7 @@ export const WHY = {
     const at = new Followed(page);
     const { chosen } = at;
     const found = shares();
-    if (!found || !chosen.update(from)) return waiting();
+    if (!found || !chosen.update(from, { ...head, pin: null })) return waiting();
     if (state.values.key === null) chosen.key = most(found)?.first ?? chosen.key;
     const { text, first, last } = wordsOf(state, head.kind).at(from);
     const to = state.units("key", { kind: head.kind, units: "words" }).at(chosen.key);
@@ -144,7 +147,7 @@ export function whyNext(writer) {
 
 // What wrote the word that it looks at, where the page knows it.
 function reason({ source }, { chosen }, head) {
-  const name = (token) => chosen.nameOf("key", token);
-  const parts = reasonLine(source.why?.(head, chosen.query, chosen.key), bold(name(chosen.key), "to"), name);
-  return parts.length > 0 ? [line(...parts)] : [];
+  const found = source.why?.(head, chosen.query, chosen.key);
+  const names = chosen.keys.map((_, token) => chosen.nameOf("key", token));
+  return found ? [line(...written(reasonSaid(found, chosen.key, names)))] : [];
 }

@@ -36,11 +36,11 @@ const { live } = written.facts;
 const side = written.facts.sides[kind];
 const colours = new Colours(root);
 const edits = { off: [], weights: [] };
-// A ready sentence opens on both; a decoder reads no word before those in which they differ.
-const ownAgainst =
-  (kind === "encoder" && side.pair === null && READY.find(({ text }) => text === side.text)?.other) || null;
-const isWalk = new URLSearchParams(location.hash.slice(1)).has("walk"); // it is through one sentence
-let against = isWalk ? null : ownAgainst; // a second text, which the front door shows with the first
+// Of two texts the page opens on both, and so it does on a ready sentence; a decoder reads no word before those in which
+// that differs from its other.
+const isReadyHere = ({ text }) => kind === "encoder" && side.pair === null && text === side.text;
+const ownAgainst = live.against ?? READY.find(isReadyHere)?.other ?? null;
+let against = ownAgainst; // a second text, which the front door shows with the first
 let address = null; // what is chosen, where the browser does not keep it
 let arriving = null; // an address whose sentence is not there yet
 let gone = new AbortController();
@@ -244,6 +244,7 @@ function bothWith(second) {
     };
     const { source } = state;
     const both = new Both([source, there], cosine, apartOf(...words));
+    if (both.pairs.length === 0) return { error: "These texts have no word in common." };
     if (toOpen && second === against)
       queueMicrotask(() => {
         opened.start = source.facts.start = both.start(readyOf([bar.texts[0], second]));

@@ -12,7 +12,7 @@ export const LONGEST = 256; // tokens of which a run keeps what it takes
  * @typedef {{ said: string, values: Float64Array, taken?: (key: number, toward: Float64Array) => number }} Part
  *   values: for each token one of the size of a head, before the turn; taken: from which token a head took most of it
  * @typedef {{ query: number, key: number, total: number, values: number[] }} Pair
- * @typedef {{ parts: string[], pairs: [number, number, number, [number, number | null, number][]][] }} Why
+ * @typedef {{ parts: string[], pairs: [number, number, number, [number, number | null, number][], number][] }} Why
  */
 
 /**
@@ -52,6 +52,7 @@ export function pairsOf(model, layer, head) {
         if (!parts.has(said)) parts.set(said, parts.size);
         return [parts.get(said), taken?.(key, toward) ?? null, rounded(values[place])];
       }),
+      rounded(values.reduce((sum, each) => sum + (sign * each > 0 ? each : 0), 0)),
     ]);
   });
   return { parts: [...parts.keys()], pairs: told };

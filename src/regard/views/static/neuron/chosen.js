@@ -14,10 +14,10 @@ export class Chosen {
   }
 
   // The state's choice, whole: where it says no query or no key, a query with words in it, and its largest weight.
-  // of: the query in any case.
-  update(of = null) {
+  // of: the query in any case; chosen: what is chosen otherwise than the state says.
+  update(of = null, chosen = {}) {
     const { source, state } = this;
-    const { kind, layer, head, pin, key, dim, vdim } = state.values;
+    const { kind, layer, head, pin, key, dim, vdim } = { ...state.values, ...chosen };
     const queries = source.tokens(kind, "query");
     const keys = source.tokens(kind, "key");
     let query = pin && pin.side === "query" ? pin.index : queries.findIndex((token) => !token.special);
