@@ -17,7 +17,7 @@ import pytest
 
 from regard.core.errors import InputError
 from regard.data import _records
-from regard.embedding.job import Columns, Inputs, _chunks
+from regard.embedding.job import Columns, Inputs, _reading
 from unit.embedding.job.reading import blocks, rows
 
 ODD = b"one\n\n  \nthree\xff\nfo\0ur\r\nfive\r\nsix"
@@ -67,7 +67,7 @@ def test_compressed(tmp_path: Path, suffix: str, pack: object) -> None:
 
 
 def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_records, _chunks):
+    for module in (_records, _reading):
         monkeypatch.setattr(module, "LONGEST", 10)
     path = tmp_path / "a.txt"
     path.write_bytes(b"123456789\n" + b"x" * 5000 + b"\n" + b"1234567890\n" + b"next\n" + b"y" * 4000)

@@ -14,8 +14,9 @@ from regard.core.errors import InputError
 from regard.core.extras import pyarrow
 from regard.core.files import write_whole
 from regard.embedding.job._folder import QUARANTINE, Folder
-from regard.embedding.job._inputs import Inputs
+from regard.embedding.job._inputs import Block, Inputs
 from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Spread, Summary, run
+from regard.embedding.job._reading import Batch
 from regard.embedding.job._shards import (
     arrays,
     carried_names,
@@ -126,12 +127,9 @@ def json_lines(
         if block.texts:
             piece = work.embed(block.texts)
             reasons = piece.rejected
-            columns = [
-                [block.rows[place] for place in piece.rows],
-                *(_values(each.take(piece.rows)) for each in block.columns),
-                *map(_plain, piece.columns.values()),
-            ]
-            for values in zip(*columns, strict=True):
+            numbers, carried = block.take(piece.rows)
+            computed = map(_plain, piece.columns.values())
+            for values in zip(numbers.tolist(), *map(_values, carried), *computed, strict=True):
                 yield dict(zip(names, values, strict=True))
         for row in block.without(reasons, has_id=inputs.columns.id is not None):
             on_rejected(row)
@@ -200,38 +198,35 @@ def estimate(inputs: Inputs, work: Work, *, sample: int = 256) -> Estimate:
     Raises:
         InputError: an input cannot be read.
     """
-    pa, parquet = pyarrow()
+    _, parquet = pyarrow()
     schema = result_schema(inputs, work)
     draw = random.Random(0)
-    kept: list[tuple[int, str, list[Any]]] = []
+    kept: list[Batch] = []
     rows = texts = weight = 0
     for block in inputs.blocks(shard_rows=SHARD_ROWS, characters=work.characters):
-        rows += block.count
+        rows += len(block.rows.numbers)
         for place, text in enumerate(block.texts):
             # Every text has the same chance, without knowing how many come (Vitter 1985, algorithm R).
             slot = texts if texts < sample else draw.randrange(texts + 1)
             texts += 1
             weight += len(text)
             if slot < sample:
-                one = (block.rows[place], text, [each.take([place]) for each in block.columns])
-                kept[slot : slot + 1] = [one]
+                kept[slot : slot + 1] = [block.rows.take([block.good[place]])]
     if not kept:
         return Estimate(
             rows=rows, texts=0, rejected=rows, sample=0, exact=True, tokens=0, vectors=0, seconds=0.0, bytes=0
         )
-    drawn = [text for _, text, _ in kept]
-    work.embed(drawn[:4])  # the first call is slow
+    drawn = Block(0, Batch.joined(kept), True)
+    work.embed(drawn.texts[:4])  # the first call is slow
     began = time.perf_counter()
-    piece = work.embed(drawn)
+    piece = work.embed(drawn.texts)
     seconds = time.perf_counter() - began
-    rows_of = [row for row, _, _ in kept]
-    columns = [pa.concat_arrays(same) for same in zip(*(each for _, _, each in kept), strict=True)]
     file = io.BytesIO()
     with parquet.ParquetWriter(file, schema, **writing(schema)) as writer:
         empty = file.tell()
-        writer.write_table(table(schema, rows_of, columns, piece))
+        writer.write_table(table(schema, drawn, piece))
     # By characters: the sample's texts may be longer or shorter than all are.
-    factor = weight / max(1, sum(map(len, drawn)))
+    factor = weight / max(1, sum(map(len, drawn.texts)))
     return Estimate(
         rows=rows,
         texts=texts - len(piece.rejected) if texts == len(kept) else texts,

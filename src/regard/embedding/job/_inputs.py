@@ -3,111 +3,89 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.core.errors import InputError
-from regard.core.extras import pyarrow
 from regard.data import Files, Opened, open_sources, unreadable
-from regard.embedding.job._chunks import Carried, Chunk, Columns, chunks, fields
+from regard.embedding.job._reading import Batch, Carried, Columns, fields, read
 
 BLOCK_ROWS = 2048
 """The rows of a block: more are not embedded faster, and their vectors wait together to be written."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Block:
     """Rows that are embedded together: a part of one shard, which depends on the shard's rows alone.
 
     Args:
         shard: which shard, from 0.
-        rows: the numbers, through all sources, of the rows in `texts`.
-        origins: of the same rows, the name of the source and the number in it, from 1.
-        texts: of the rows that were not rejected.
-        columns: an Arrow array for each column that is carried along, of the same rows.
-        rejected: the others, as they stand in the quarantine file.
-        count: how many rows were read, the rejected ones too.
+        rows: all of its rows, the rejected ones too.
         closes: whether the shard ends with it.
     """
 
     shard: int
-    rows: list[int]
-    origins: list[tuple[str, int]]
-    texts: list[str]
-    columns: list[Any]
-    rejected: list[dict[str, Any]]
-    count: int
+    rows: Batch
     closes: bool
 
+    @cached_property
+    def good(self) -> NDArray[np.int64]:
+        """The places of the rows that were not rejected."""
+        return np.array([place for place, text in enumerate(self.rows.texts) if text is not None], np.int64)
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Those of the rows that were not rejected."""
+        return [text for text in self.rows.texts if text is not None]
+
+    def take(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Any]]:
+        """Of rows by their places in `texts`: the numbers, and the columns that are carried along."""
+        at = self.good[places]
+        return np.array(self.rows.numbers, np.int64)[at], [each.take(at) for each in self.rows.carried]
+
     def without(self, reasons: Mapping[int, str], *, has_id: bool) -> list[dict[str, Any]]:
-        """The rows that get no vector, in order: those rejected, and those that the model refuses."""
-        refused = [
-            _rejected(
-                self.rows[place],
-                self.origins[place],
-                self.columns[0][place].as_py() if has_id else None,
-                reason,
-            )
-            for place, reason in reasons.items()
+        """The rows that get no vector, in order, as they stand in the quarantine file.
+
+        They are those rejected, and those that the model refuses: for `reasons`, by their places in `texts`.
+        """
+        why = {place: reason for place, reason in enumerate(self.rows.reasons) if reason is not None}
+        why |= {self.good[place]: reason for place, reason in reasons.items()}
+        numbers, origins, _, _, carried = self.rows
+        return [
+            _rejected(numbers[place], origins[place], carried[0][place].as_py() if has_id else None, reason)
+            for place, reason in sorted(why.items())
         ]
-        return sorted([*self.rejected, *refused], key=lambda row: int(row["row"]))
 
 
-def blocks(chunks: Iterable[Chunk], *, shard_rows: int, characters: int, has_id: bool) -> Iterator[Block]:
-    """Cuts chunks into blocks: at every shard's end, and before a block would hold too much text.
+def blocks(read: Iterable[Batch], *, shard_rows: int, characters: int) -> Iterator[Block]:
+    """Cuts batches into blocks: at every shard's end, and before a block would hold too much text.
 
-    A block holds so many characters (bytes of UTF-8) at most, if it holds more than one row. Where chunks
+    A block holds so many characters (bytes of UTF-8) at most, if it holds more than one row. Where batches
     begin and end does not show in the blocks; the last one closes its shard.
     """
-    held: list[tuple[Chunk, int]] = []
-    first = weight = 0
-    for chunk in chunks:
-        for place, text in enumerate(chunk.texts):
+    held: list[Batch] = []
+    count = weight = 0
+    for batch in read:
+        begin = 0
+        for place, (number, text) in enumerate(zip(batch.numbers, batch.texts, strict=True)):
             more = 0 if text is None else _weight(text)
-            closes = bool(held) and (first + len(held)) % shard_rows == 0
-            if closes or len(held) == BLOCK_ROWS or (weight and weight + more > characters):
-                yield _block(held, first, first // shard_rows, closes, has_id)
-                first += len(held)
-                held, weight = [], 0
-            held.append((chunk, place))
+            closes = count > 0 and number % shard_rows == 0
+            if closes or count == BLOCK_ROWS or (weight and weight + more > characters):
+                yield _block([*held, batch.take(range(begin, place))], shard_rows, closes)
+                held, begin, count, weight = [], place, 0, 0
+            count += 1
             weight += more
-    if held:
-        yield _block(held, first, first // shard_rows, True, has_id)
+        held.append(batch.take(range(begin, len(batch.texts))))
+    if count:
+        yield _block(held, shard_rows, True)
 
 
-def _block(held: list[tuple[Chunk, int]], first: int, shard: int, closes: bool, has_id: bool) -> Block:
-    rows: list[int] = []
-    origins: list[tuple[str, int]] = []
-    texts: list[str] = []
-    rejected: list[dict[str, Any]] = []
-    for number, (chunk, place) in enumerate(held, first):
-        text, origin = chunk.texts[place], (chunk.name, chunk.first + place + 1)
-        if text is not None:
-            rows.append(number)
-            origins.append(origin)
-            texts.append(text)
-        else:
-            id = chunk.columns[0][place].as_py() if has_id else None
-            rejected.append(_rejected(number, origin, id, chunk.reasons[place]))
-    pieces = []
-    if held[0][0].columns:
-        # Arrow takes many rows of a chunk in one call: row by row that would be slow.
-        for chunk, same in groupby(held, key=itemgetter(0)):
-            good = np.array([place for _, place in same if chunk.texts[place] is not None], np.int64)
-            pieces.append([column.take(good) for column in chunk.columns])
-    return Block(
-        shard=shard,
-        rows=rows,
-        origins=origins,
-        texts=texts,
-        columns=[pyarrow()[0].concat_arrays(same) for same in zip(*pieces, strict=True)],
-        rejected=rejected,
-        count=len(held),
-        closes=closes,
-    )
+def _block(parts: list[Batch], shard_rows: int, closes: bool) -> Block:
+    rows = Batch.joined(parts)
+    return Block(rows.numbers[0] // shard_rows, rows, closes)
 
 
 def _rejected(number: int, origin: tuple[str, int], id: object, reason: str) -> dict[str, Any]:
@@ -182,9 +160,8 @@ class Inputs(Files):
             InputError: an input cannot be read on, or is no longer what it was; or there are no rows.
         """
         block = None
-        read = (chunk for each in self._sources for chunk in chunks(each, self.columns, self.fields))
-        has_id = self.columns.id is not None
-        for block in blocks(read, shard_rows=shard_rows, characters=characters, has_id=has_id):
+        rows = read(self._sources, self.columns, self.fields)
+        for block in blocks(rows, shard_rows=shard_rows, characters=characters):
             if block.closes:
                 self.check_unchanged()
             yield block

@@ -316,7 +316,7 @@ class _Job:
             with ahead(wanted, _DEPTH) as blocks, behind(writer.take, _DEPTH) as write:
                 for block, piece in self.spread(self.work, blocks):
                     write((block, piece))
-                    here += block.count
+                    here += len(block.rows.numbers)
                     tokens += 0 if piece is None else piece.counts.get("tokens", 0)
                     self._tell(before + here, here, tokens, began)
         finally:

@@ -261,7 +261,7 @@ class RayWorkers:
                 raise error.cause from error
             raise
         except self._ray.exceptions.RayError as error:
-            rows = task.block.rows
+            rows = task.block.rows.numbers
             raise RegardError(
                 f"{_DEATHS} workers in a row died of rows {rows[0]} to {rows[-1]} "
                 f"({_first_line(error)}). If it was for want of memory, give the workers more, or "

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -48,14 +48,12 @@ def result_schema(inputs: Inputs, work: Work) -> Any:
     return pa.schema([pa.field("row", pa.int64(), nullable=False), *carried, *computed])
 
 
-def table(schema: Any, rows: Sequence[int], columns: Sequence[Any], piece: Piece) -> Any:
+def table(schema: Any, block: Block, piece: Piece) -> Any:
     """The rows of the result: number, id, what is carried along, and what was computed."""
     pa, _ = pyarrow()
-    places = pa.array(piece.rows)
-    numbers = pa.array(rows, pa.int64()).take(places)
-    carried = [each.take(places) for each in columns]
+    numbers, carried = block.take(piece.rows)
     computed = map(_arrow, piece.columns.values())
-    return pa.Table.from_arrays([numbers, *carried, *computed], schema=schema)
+    return pa.Table.from_arrays([pa.array(numbers), *carried, *computed], schema=schema)
 
 
 def _arrow(column: Column) -> Any:
@@ -123,7 +121,7 @@ class _ParquetRows:
         self._writer = pyarrow()[1].ParquetWriter(path, schema, **writing(schema))
 
     def write(self, block: Block, piece: Piece) -> None:
-        rows = table(self._schema, block.rows, block.columns, piece)
+        rows = table(self._schema, block, piece)
         self._writer.write_table(rows, row_group_size=rows.num_rows)  # a row group of their own
 
     def close(self) -> None:
@@ -141,7 +139,7 @@ class _ArrayRows:
 
     def write(self, block: Block, piece: Piece) -> None:
         vectors = [np.asarray(each) for name, each in piece.columns.items() if name.startswith("vector")]
-        np.save(self._file, np.array(block.rows, np.int64)[piece.rows])
+        np.save(self._file, block.take(piece.rows)[0])
         # (rows, width), or (rows, layers, width)
         np.save(self._file, vectors[0] if len(vectors) == 1 else np.stack(vectors, axis=1))
 
@@ -186,7 +184,7 @@ class Shard:
         if piece is not None:
             self._counts.update(piece.counts)
         self._rejected += block.without(piece.rejected if piece else {}, has_id=self._has_id)
-        self._rows += block.count
+        self._rows += len(block.rows.numbers)
 
     def finish(self) -> dict[str, Any]:
         """Moves the file to its place; returns its record."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from regard.embedding.job import Columns, Inputs
 from regard.embedding.job._inputs import Block
 
@@ -17,19 +19,18 @@ def rows(path: Path | list[Path], columns: Columns | None = None, **options: Any
     """By number of a row: its text and the values carried along, or the reason why it is rejected."""
     paths = path if isinstance(path, list) else [path]
     found: dict[int, Any] = {}
-    for block in blocks(Inputs(paths, columns or Columns(), **options)):
-        carried = zip(*(each.to_pylist() for each in block.columns), strict=True)
-        values = list(carried) if block.columns else [()] * len(block.texts)
-        for row, text, each in zip(block.rows, block.texts, values, strict=True):
+    inputs = Inputs(paths, columns or Columns(), **options)
+    for block in blocks(inputs):
+        numbers, columns = block.take(np.arange(len(block.texts)))
+        carried = zip(*(each.to_pylist() for each in columns), strict=True)
+        values = list(carried) if columns else [()] * len(block.texts)
+        for row, text, each in zip(numbers.tolist(), block.texts, values, strict=True):
             found[row] = (text, *each) if each else text
-        for rejected in block.rejected:
+        for rejected in block.without({}, has_id=inputs.columns.id is not None):
             found[rejected["row"]] = [rejected["id"], rejected["reason"]]
     return dict(sorted(found.items()))
 
 
 def plain(block: Block) -> Any:
-    columns = [each.to_pylist() for each in block.columns]
-    return (
-        (block.shard, block.rows, block.origins, block.texts, columns, block.rejected),
-        (block.count, block.closes),
-    )
+    *lists, carried = block.rows
+    return block.shard, block.closes, block.texts, lists, [each.to_pylist() for each in carried]

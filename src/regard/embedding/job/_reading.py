@@ -1,10 +1,12 @@
-"""What sources hold, as chunks: texts that can be embedded, and the columns that are carried along."""
+"""What sources hold, as batches of rows: texts to embed, and the columns that are carried along."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
@@ -125,23 +127,35 @@ def _short(value: object) -> str:
     return shown if len(shown) <= 40 else shown[:39] + "…"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Chunk:
-    """Some rows of one source, as they were read.
+class Batch(NamedTuple):
+    """Rows of the inputs, in order, column by column: as they are read, embedded, and written.
 
     Args:
-        name: of the source.
-        first: the number of the first row in its source.
+        numbers: of each row, through all sources, from 0.
+        origins: of each row, the name of its source and the number in it, from 1.
         texts: one a row; None where the row is rejected.
-        reasons: by place in `texts`, why a row is rejected.
-        columns: an Arrow array for each column that is carried along, the id first where there is one.
+        reasons: why it is rejected; None where it is not.
+        carried: an Arrow array for each column that is carried along, the id first where there is one.
     """
 
-    name: str
-    first: int
-    texts: list[str | None]
-    reasons: dict[int, str]
-    columns: list[Any]
+    numbers: Sequence[int]
+    origins: Sequence[tuple[str, int]]
+    texts: Sequence[str | None]
+    reasons: Sequence[str | None]
+    carried: Sequence[Any]
+
+    def take(self, places: Sequence[int]) -> "Batch":
+        """The rows at some places."""
+        lists = ([each[place] for place in places] for each in self[:4])
+        # Arrow takes many rows in one call: row by row that would be slow.
+        return Batch._make([*lists, [each.take(np.array(places, np.int64)) for each in self.carried]])
+
+    @classmethod
+    def joined(cls, parts: Sequence["Batch"]) -> "Batch":
+        """The rows of several, one after the other."""
+        lists = (list(chain(*same)) for same in zip(*(each[:4] for each in parts), strict=True))
+        carried = zip(*(each.carried for each in parts), strict=True)
+        return cls._make([*lists, [pyarrow()[0].concat_arrays(same) for same in carried]])
 
 
 def fields(source: Source, columns: Columns) -> list[Carried]:
@@ -181,36 +195,29 @@ def _parquet_fields(source: ParquetSource, columns: Columns) -> list[Carried]:
     return [Carried(name, source.type(name)) for name in columns.carried]
 
 
-def chunks(source: Source, columns: Columns, fields: list[Carried]) -> Iterator[Chunk]:
-    """All rows of a source. Row n counts from 0, whatever line it begins in."""
-    first = 0
-    read = _arrow(source, columns) if isinstance(source, ParquetSource) else _records(source, columns, fields)
-    for batch in read:
-        texts: list[str | None] = []
-        reasons: dict[int, str] = {}
-        for place, values in enumerate(batch.rows):
-            text, reason = _joined(values)
-            reason = batch.broken.get(place) or reason or batch.unfit.get(place)
-            if reason is not None:
-                reasons[place] = reason
-            texts.append(text if reason is None else None)
-        yield Chunk(
-            name=source.opened.label, first=first, texts=texts, reasons=reasons, columns=batch.columns
-        )
-        first += len(texts)
+def read(sources: Iterable[Source], columns: Columns, fields: list[Carried]) -> Iterator[Batch]:
+    """All rows of all sources. Row n counts from 0, whatever line it begins in."""
+    number = 0
+    for source in sources:
+        name, begin = source.opened.label, number
+        for rows, broken, unfit, carried in _read(source, columns, fields):
+            pairs = [_joined(values) for values in rows]
+            reasons = [broken.get(n) or reason or unfit.get(n) for n, (_, reason) in enumerate(pairs)]
+            texts = [None if reason else text for (text, _), reason in zip(pairs, reasons, strict=True)]
+            numbers = range(number, number + len(rows))
+            yield Batch(numbers, [(name, n - begin + 1) for n in numbers], texts, reasons, carried)
+            number += len(rows)
 
 
-class _Batch(NamedTuple):
-    """Rows: the values of their text columns, why some are broken, why others are unfit, other columns."""
-
-    rows: list[Sequence[object]]
-    broken: dict[int, str]
-    unfit: dict[int, str]
-    columns: list[Any]
+_Rows = Iterator[tuple[list[Sequence[object]], dict[int, str], dict[int, str], list[Any]]]
+"""Rows: the values of their text columns, why some are broken, why others are unfit, other columns."""
 
 
-def _records(source: Source, columns: Columns, fields: list[Carried]) -> Iterator[_Batch]:
+def _read(source: Source, columns: Columns, fields: list[Carried]) -> _Rows:
     """From lines: the values of columns that are carried along become Arrow's."""
+    if isinstance(source, ParquetSource):
+        yield from _arrow(source, columns)
+        return
     records, split = source.records(columns.texts, columns.carried), len(columns.texts)
     no_id, told = (None, "null or missing") if isinstance(source, JsonSource) else ("", "empty")
     while batch := list(islice(records, ROWS)):
@@ -226,10 +233,10 @@ def _records(source: Source, columns: Columns, fields: list[Carried]) -> Iterato
             arrays.append(field.arrow([None if n in bad else value for n, value in enumerate(values)]))
             unfit = bad | unfit
         broken = {n: record.reason for n, record in enumerate(batch) if record.reason is not None}
-        yield _Batch([record.values[:split] for record in batch], broken, unfit, arrays)
+        yield [record.values[:split] for record in batch], broken, unfit, arrays
 
 
-def _arrow(source: ParquetSource, columns: Columns) -> Iterator[_Batch]:
+def _arrow(source: ParquetSource, columns: Columns) -> _Rows:
     """From Parquet: columns that are carried along stay Arrow's, and no value is converted."""
     for batch in source.batches((*columns.texts, *columns.carried)):
         parts = [column_values(batch[name]) for name in columns.texts]
@@ -243,7 +250,7 @@ def _arrow(source: ParquetSource, columns: Columns) -> Iterator[_Batch]:
         if columns.id is not None and arrays[0].null_count:
             without = (n for n, is_there in enumerate(arrays[0].is_valid().to_pylist()) if not is_there)
             unfit = dict.fromkeys(without, f"the id is null (column {columns.id!r})") | unfit
-        yield _Batch(list(zip(*parts, strict=True)), broken, unfit, arrays)
+        yield list(zip(*parts, strict=True)), broken, unfit, arrays
 
 
 def _sound(array: Any) -> tuple[Any, list[int]]:
