@@ -235,12 +235,6 @@ def test_pair_filter_hides_and_never_renormalises(open_page: OpenPage, tmp_path:
             )
 
 
-def test_one_text_has_no_pair_filter(open_page: OpenPage, path: Path) -> None:
-    page = open_page(path, "#filter=ab")
-    assert page.locator('input[name="regard-filter"]').count() == 0
-    assert head_page.shown(page, "key") == list(range(head_page.TOKENS))
-
-
 def test_special_tokens_can_be_hidden(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#pin=key-4")
     page.get_by_label("Special tokens").uncheck()

@@ -363,7 +363,7 @@ def _as_page(encoding: Encoding, unknown: int | None) -> dict[str, Any]:
     }
 
 
-# The default model, GPT-2's kind and one whose parts an expression finds read all texts; what only some checkpoints have, fewer.
+# The default model, GPT-2's kind and one whose parts an expression finds read all texts; the others fewer.
 KINDS = {
     "default": (_default, COUNT),
     "byte-level": (lambda: _byte_level().to_str(), COUNT),

@@ -187,9 +187,9 @@ def test_a_head_that_is_named_and_not_stored(family: str) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("ending", ["ForQuestionAnswering", "ForMultipleChoice", "ForNextSentencePrediction"])
-def test_heads_that_regard_does_not_have(family: str, ending: str) -> None:
-    assert read(family, "classifier.weight", architectures=[STEMS[family] + ending]).head is None
+def test_heads_that_regard_does_not_have(family: str) -> None:
+    architectures = [STEMS[family] + "ForQuestionAnswering"]
+    assert read(family, "classifier.weight", architectures=architectures).head is None
 
 
 def test_pre_training() -> None:

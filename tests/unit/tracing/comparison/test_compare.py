@@ -76,9 +76,7 @@ def test_a_zero_vector_has_no_direction(traces: list[Trace]) -> None:
     ("texts", "word", "message"),
     [
         (3, "river", '^text 1: "river" is not a word of the text; the words are "the", "fishing"'),
-        (3, ["bank", "bank", "by"], '^text 3: "by" is not a word of the text'),
         (3, ["bank", "bank"], "word must be one, or one for each of the 3 texts; got 2"),
-        (3, [], "got 0"),
         (1, "bank", r"texts must be two or more, .*; got 1"),
     ],
 )

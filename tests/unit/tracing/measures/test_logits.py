@@ -187,16 +187,6 @@ def test_a_chosen_token_by_its_name_and_one_that_is_none() -> None:
             trace.logit_lens("bank", of=of)
 
 
-def test_no_strings_are_made_of_what_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = regard.Model(make_loaded(head="masked-lm")).trace("the fishing bank")
-    made: list[int] = []
-    monkeypatch.setattr(type(trace.loaded.tokenizer), "piece_of", lambda self, id: made.append(id))  # type: ignore[union-attr]
-    found = trace.logit_lens("bank", k=2)
-    assert not made
-    assert found.pieces is found.pieces
-    assert len(made) == found.ids.numel()
-
-
 def test_the_lenses_show_themselves() -> None:
     trace = traced(NETWORKS["decoder"]())
     whole, river, alone = trace.logit_lens(k=2), trace.logit_lens(of=7), trace.logit_lens(1, of=7)

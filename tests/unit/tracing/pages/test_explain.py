@@ -15,7 +15,7 @@ from lens_models import FAMILIES
 from regard import lens
 from regard.blocks import SandwichNorm
 from regard.core import Causal
-from regard.core.errors import InputError, RegardError
+from regard.core.errors import RegardError
 from regard.models import Kind, Loaded
 from regard.tracing import Explanation, Trace, explain, trace_ids, trace_text
 from regard.tracing.pages._explain import Walked, _around
@@ -97,11 +97,6 @@ def test_a_mask_shows_between_scaled_and_masked_scores(trace: Trace) -> None:
     assert plain["masked_scores"][5:] == [None] * 4
     assert plain["masked_scores"][:5] == pytest.approx(e.masked_scores[:5])
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-
-
-def test_no_such_word(trace: Trace) -> None:
-    with pytest.raises(InputError, match='"money" is not a word of the text'):
-        trace.explain("money")
 
 
 def test_half_precision(load_tiny: Callable[..., Loaded]) -> None:
