@@ -17,7 +17,7 @@ from integration import head_page
 from integration.axe import axe
 from integration.first_screen import first_screen
 from regard.tracing.edits import Zero, unseen_word
-from regard.tracing.pages._without import left_by
+from regard.tracing.pages._instead import left_by
 from regard.views import PageToken, render_page
 from unit.views.conftest import encoder_record
 

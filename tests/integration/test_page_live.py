@@ -23,12 +23,11 @@ from integration.live_models import MOST_TOKENS, live_model
 from integration.test_cli import DEFAULT_MODEL, Run
 from regard.tracing import Trace, Write, Zero
 from regard.tracing.edits import unseen_word
-from regard.tracing.pages._instead import instead_of
+from regard.tracing.pages._instead import instead_of, left_by
 from regard.tracing.pages._live_page import live_model as packed
 from regard.tracing.pages._names import MOST_WEIGHTS, names_of
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._story import beside, word_at
-from regard.tracing.pages._without import left_by
 from regard.tracing.reasons import pairs_of_head
 from regard.views import every_head, find_start
 from regard.views._assets import read

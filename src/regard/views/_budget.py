@@ -192,8 +192,8 @@ def choose_heads(
     if used > room:
         said = f"the {len(asked)} heads that are asked for" if asked else "one head of each kind of attention"
         raise InputError(
-            f"max_mb must leave room for {said}; the page would take {_mb(used - room)} MB more than "
-            "max_mb; give a larger max_mb, fewer heads or a shorter text"
+            f"max_mb must leave room for {said}; the page would take {max(used - room, 1e5) / 1e6:.1f} MB "
+            "more than max_mb; give a larger max_mb, fewer heads or a shorter text"
         )
     chosen = dict.fromkeys(asked + least)
     for name in () if alone else every:
@@ -291,10 +291,6 @@ def _held(names: Collection[HeadName], every: Sequence[HeadName]) -> HeldHeads:
         heads[kind, layer].append(head)
     found = {each: tuple(sorted(heads[each])) for each in sorted(heads)}
     return HeldHeads(heads=found, every=len(names) == len(every))
-
-
-def _mb(size: float) -> str:
-    return f"{max(size, 1e5) / 1e6:.1f}"
 
 
 def only_heads(record: AttentionRecord, names: Sequence[HeadName]) -> AttentionRecord:

@@ -114,7 +114,9 @@ _Floats = npt.NDArray[np.float32]
 def begin(record: AttentionRecord) -> tuple[dict[str, Any], Blocks, dict[str, str]]:
     """The facts and blocks of a run without what each head has of its own, and the measures left out."""
     facts, blocks = facts_of(record)
-    _add_statistics(record, facts)
+    for kind in record.kinds:
+        found = record.statistics.get(kind) or head_statistics(record, kind)
+        facts["kinds"][kind]["statistics"] = {name: plain(values) for name, values in found.items()}
     add_story(record, facts, blocks)
     return facts, blocks, add_matrices(record, facts, blocks)
 
@@ -171,13 +173,6 @@ def round_up(value: float) -> float:
     value += 2 * float(np.finfo(np.float32).eps)
     digits = 1 - math.floor(math.log10(value))
     return float(f"{math.ceil(round(value * 10**digits, 6))}e{-digits}")
-
-
-def _add_statistics(record: AttentionRecord, facts: dict[str, Any]) -> None:
-    """Puts the statistics of every head into a page's facts: `null` where there is none."""
-    for kind in record.kinds:
-        found = record.statistics.get(kind) or head_statistics(record, kind)
-        facts["kinds"][kind]["statistics"] = {name: plain(values) for name, values in found.items()}
 
 
 def head_statistics(record: AttentionRecord, kind: RecordKind) -> HeadStatistics:

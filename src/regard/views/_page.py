@@ -79,11 +79,14 @@ class Page:
         Raises:
             MissingExtraError: anywidget is not installed.
         """
-        return make_widget([LiveRun(record=record) for record in self.records], self.subject)
+        return make_widget(self._runs(), self.subject)
+
+    def _runs(self) -> list[LiveRun]:
+        return [LiveRun(record=record) for record in self.records]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         del include, exclude
-        return notebook_bundle(repr(self), self.widget, lambda: self.records, way='page.write("page.html")')
+        return notebook_bundle(repr(self), self._runs, self.subject, way='page.write("page.html")')
 
     def _display_(self) -> Any:  # of marimo
         return marimo_object(repr(self), self.widget)

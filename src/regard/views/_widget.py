@@ -104,11 +104,7 @@ def _widget_class() -> Any:
 
 
 def notebook_bundle(
-    text: str,
-    widget: Callable[[], Any],
-    records: Callable[[], Sequence[AttentionRecord]],
-    *,
-    way: str,
+    text: str, runs: Callable[[], Sequence[LiveRun]], subject: Subject | None = None, *, way: str
 ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
     """What a notebook displays, by MIME type: the widget, and its replacement where there is no kernel.
 
@@ -118,8 +114,8 @@ def notebook_bundle(
 
     Args:
         text: What it is, in a line.
-        widget: Makes the widget; raises an InputError where it cannot be drawn exactly.
-        records: What the picture is of, asked for after the widget.
+        runs: What the widget shows, and the picture is of; an InputError where it cannot be drawn exactly.
+        subject: As of `make_widget`.
         way: The code that writes the interactive file.
     """
     if not _in_a_notebook():
@@ -128,15 +124,15 @@ def notebook_bundle(
     data: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     try:
+        made = runs()
         if _is_interactive():
-            data, metadata = widget()._repr_mimebundle_()
-        shown = records()[0]
+            data, metadata = make_widget(made, subject)._repr_mimebundle_()
     except MissingExtraError:
-        hint, shown = f"{_HINT}\n{hint}", records()[0]
+        hint = f"{_HINT}\n{hint}"
     except InputError as error:
         return {"text/plain": f"{text}\n{error}"}
     data["text/plain"] = f"{text}\n{hint}"
-    data["text/html"] = _still(text, shown, hint)
+    data["text/html"] = _still(text, made[0].record, hint)
     return data, metadata
 
 

@@ -47,10 +47,7 @@ def without_anywidget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _bundle(record: AttentionRecord) -> Any:
-    run = LiveRun(record=record)
-    return notebook_bundle(
-        "Trace('<m>')", lambda: make_widget([run]), lambda: [record], way='trace.write_page("p")'
-    )
+    return notebook_bundle("Trace('<m>')", lambda: [LiveRun(record=record)], way='trace.write_page("p")')
 
 
 def test_outside_a_notebook_there_is_text(make_record: MakeRecord) -> None:
@@ -99,7 +96,7 @@ def test_what_cannot_be_drawn_says_why() -> None:
     def refused() -> Any:
         raise InputError("layer 3 has dropout")
 
-    assert notebook_bundle("T", refused, list, way="") == {"text/plain": "T\nlayer 3 has dropout"}
+    assert notebook_bundle("T", refused, way="") == {"text/plain": "T\nlayer 3 has dropout"}
 
 
 @pytest.mark.usefixtures("in_a_kernel")

@@ -1,4 +1,4 @@
-"""Other words in the place of one, and what a head then gives to that place: a page's "Why?"."""
+"""A text without a head or a word, or with another word: a page's "What if not?" and "Why?"."""
 
 from typing import Any
 
@@ -6,16 +6,38 @@ import torch
 from torch import Tensor
 
 from regard.core.errors import InputError
+from regard.core.tensors import cosine
 from regard.models import Loaded, StackKind
-from regard.tracing.pages._story import PlacedWord, placed_words, word_at
+from regard.tracing.edits import Edit, edited
+from regard.tracing.pages._story import PlacedWord, next_tokens, placed_words, word_at
 from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import TraceOfRun
+from regard.views import plain
 
 _NEAR = 2  # words that are like it
 _READ = 400  # of the nearest tokens, in which they are looked for
 _AT_ONCE = 8192  # rows of the table
 _STEM = 3  # letters: words that begin with the same are forms of one
 _BLANK = "␣"
+
+_RESIDUAL = KeepPolicy(keep="residual")
+
+
+def left_by(trace: Trace, edit: Edit) -> dict[str, Any]:
+    """What an edit leaves of the run of one text, as plain values.
+
+    `cosine` of each contextual embedding to what it becomes; and where the model says what comes next,
+    `next`: the likeliest tokens after the last one, `before` and `after` the edit.
+    """
+    encoding, loaded = trace.stack(None).encoding, trace.require_model()
+    other = TraceOfRun.of_encoding(edited(loaded, [edit]), encoding, keeping=_RESIDUAL)
+    keeping = trace.stack(None).keeping
+    if not keeping.hidden or keeping.layers is not None:
+        trace = TraceOfRun.of_encoding(loaded, encoding, keeping=_RESIDUAL)
+    likeness = cosine(trace.embeddings().double(), other.embeddings().double())
+    found: dict[str, Any] = {"cosine": plain(likeness.cpu().numpy(), 4)}
+    before, after = next_tokens(trace), next_tokens(other)
+    return found | ({"next": {"before": before, "after": after}} if before else {})
 
 
 def other_words(trace: Trace, token: int) -> list[str]:

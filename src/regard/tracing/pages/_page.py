@@ -33,7 +33,7 @@ from regard.text import Token, is_part
 from regard.tracing.comparison import words_alike
 from regard.tracing.edits import Zero, unseen_word
 from regard.tracing.measures import Scalar
-from regard.tracing.pages._instead import instead_of
+from regard.tracing.pages._instead import instead_of, left_by
 from regard.tracing.pages._names import names_of
 from regard.tracing.pages._page_measures import (
     as_array,
@@ -44,7 +44,6 @@ from regard.tracing.pages._page_measures import (
     values_of,
 )
 from regard.tracing.pages._story import MOST_TOKENS, story_record
-from regard.tracing.pages._without import left_by
 from regard.tracing.reasons import pairs_of_head
 from regard.tracing.record import Trace
 from regard.views import (

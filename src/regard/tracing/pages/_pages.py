@@ -11,13 +11,12 @@ from regard.text import Chat
 from regard.tracing.comparison import difference, movement
 from regard.tracing.edits import Zero, ablation, unseen_word
 from regard.tracing.measures import Scalar
-from regard.tracing.pages._messages import messages_of
+from regard.tracing.pages._instead import left_by
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS
 from regard.tracing.pages._next import WriteRequest, next_of
 from regard.tracing.pages._page import page_record, words_apart
 from regard.tracing.pages._page_measures import head_statistics, live_measures
 from regard.tracing.pages._reads import Reads
-from regard.tracing.pages._without import left_by
 from regard.tracing.reasons import pairs_of_head
 from regard.tracing.record import Trace, check_trace
 from regard.tracing.run import TraceOfRun
@@ -155,6 +154,39 @@ def writing_page(
     return render_page(record, subject=subject, heads=_page_heads(trace, heads, "heads"), max_mb=max_mb)
 
 
+def messages_of(trace: Trace, chat: Chat | None) -> list[dict[str, Any]]:
+    """The messages and the answer of a chat that a decoder read, as `AttentionRecord.messages` has them.
+
+    None where the chat is none, where its template changes what messages say, or where the trace is not of
+    the chat's tokens.
+    """
+    if chat is None or not chat.places or trace.loaded is None or trace.decoder is None:
+        return []
+    known, read = trace.loaded.require_tokenizer().encode(chat), trace.decoder.encoding
+    count = len(known.tokens)
+    if read.token_ids[:count] != known.token_ids:
+        return []
+
+    def first(place: int) -> int:
+        """The first token that ends behind a place of the chat."""
+        ends = (at for at, token in enumerate(known.tokens) if token.span and token.span[1] > place)
+        return next(ends, count)
+
+    found = [
+        {
+            "role": role,
+            "frame": first(frame),
+            "first": first(begin),
+            "last": first(end - 1),
+            "text": chat[begin:end],
+        }
+        for role, frame, begin, end in chat.places
+    ]
+    spans = [token.span for token in read.tokens[count:] if token.span]
+    answer = read.texts[0][spans[0][0] : spans[-1][1]] if spans else ""
+    return [*found[:-1], found[-1] | {"last": len(read.tokens) - 1, "text": answer}]
+
+
 def senses_page(traces: Sequence[Trace], senses: dict[str, Any], *, max_mb: float | None = MOST_MB) -> Page:
     """The interactive page of a word's uses in groups, and of the attention in some of their texts.
 
@@ -232,19 +264,18 @@ def _heads(trace: Trace, kinds: Sequence[Kind], layer: int, head: int | None, sa
 
 def writing_widget(trace: Trace, writing: dict[str, Any], chat: Chat | None = None) -> Any:
     """The view of a text that a model wrote as a widget; arguments as of `writing_page`."""
+    return make_widget(_written(trace, chat), Subject("writing", writing))
+
+
+def _written(trace: Trace, chat: Chat | None) -> list[LiveRun]:
     run = _live(trace)
-    shown = replace(run.record, messages=messages_of(trace, chat))
-    return make_widget([replace(run, record=shown)], Subject("writing", writing))
+    return [replace(run, record=replace(run.record, messages=messages_of(trace, chat)))]
 
 
 def writing_bundle(trace: Trace, writing: dict[str, Any], text: str, chat: Chat | None = None) -> Any:
     """What a notebook displays of it: as `mimebundle`; `text` says what it is, in a line."""
-    return notebook_bundle(
-        text,
-        lambda: writing_widget(trace, writing, chat),
-        lambda: [_live(trace).record],
-        way='written.write_page("written.html")',
-    )
+    subject, way = Subject("writing", writing), 'written.write_page("written.html")'
+    return notebook_bundle(text, lambda: _written(trace, chat), subject, way=way)
 
 
 def widget(self: Trace, *, against: Trace | None = None, of: Scalar | None = None) -> Any:
@@ -276,19 +307,7 @@ def widget(self: Trace, *, against: Trace | None = None, of: Scalar | None = Non
 def mimebundle(self: Trace, include: Any = None, exclude: Any = None) -> Any:
     """What a notebook displays: the widget, or in words what to install for it."""
     del include, exclude
-    made: list[LiveRun] = []
-
-    def run() -> LiveRun:
-        if not made:
-            made.append(_live(self))
-        return made[0]
-
-    return notebook_bundle(
-        repr(self),
-        lambda: make_widget([run()]),
-        lambda: [run().record],
-        way='trace.write_page("page.html")',
-    )
+    return notebook_bundle(repr(self), lambda: [_live(self)], way='trace.write_page("page.html")')
 
 
 def display(self: Trace) -> Any:

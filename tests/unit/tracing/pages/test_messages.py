@@ -6,7 +6,7 @@ import pytest
 
 import regard
 from regard.text import Chat
-from regard.tracing.pages._messages import messages_of
+from regard.tracing.pages._pages import messages_of
 from unit.views.conftest import facts_of
 
 SAID = [

@@ -7,14 +7,16 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
+import comm
 import numpy as np
 import pytest
 import torch
 
 from regard.core.errors import InputError
 from regard.tracing import Trace, difference, trace_text
+from regard.tracing.pages import page_record, writing_bundle
 from regard.tracing.pages._page_measures import live_measures, measures_of
-from regard.views import MeasureRecord
+from regard.views import AttentionRecord, MeasureRecord
 from unit.tracing.conftest import TEXT, make_loaded
 from unit.tracing.measured import NETWORKS, traced
 
@@ -121,6 +123,23 @@ def test_no_measure_is_worked_out_before_somebody_looks(monkeypatch: pytest.Monk
     names = [each["name"] for each in run["facts"]["kinds"]["encoder"]["measures"]]
     assert names == ["norm", "value_zeroing", "rollout"]
     assert run["facts"]["leftOut"][0]["name"] == "gradient"
+
+
+def test_what_a_notebook_shows_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Trace] = []
+
+    def record(trace: Trace, *rest: Any, **options: Any) -> AttentionRecord:
+        made.append(trace)
+        return page_record(trace, *rest, **options)
+
+    monkeypatch.setattr("regard.tracing.pages._pages.page_record", record)
+    monkeypatch.setattr(comm, "create_comm", lambda *args, **options: comm.DummyComm(*args, **options))
+    trace = trace_text(make_loaded(), TEXT)
+    for shown in (trace._repr_mimebundle_(), writing_bundle(trace, {"first": 1}, "written")):
+        data, _ = shown
+        assert "application/vnd.jupyter.widget-view+json" in data
+        assert "layer 0, head 0" in data["text/html"]
+    assert made == [trace, trace]
 
 
 def test_a_closed_widget_gives_the_trace_back() -> None:

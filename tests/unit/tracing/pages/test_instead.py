@@ -7,7 +7,7 @@ import torch
 
 import regard
 from regard.tracing import Zero
-from regard.tracing.pages._without import left_by
+from regard.tracing.pages._instead import left_by
 
 TEXT = "When Mary and John went to the store, John gave a drink to"
 
