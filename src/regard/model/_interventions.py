@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from regard import tracing
 from regard.core.arguments import check_function
 from regard.core.errors import InputError
+from regard.core.progress import OnProgress
 from regard.model._tracing import Tracing
 from regard.models import Heads, OfLayers, Part, save_checkpoint
 from regard.pruning import Importance, PruningCurve, loads_in, prune, pruning_curve, weakest_heads
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         Patching,
         PatchingMethod,
         Per,
-        Progress,
         SiteName,
         TextOrIds,
     )
@@ -82,7 +82,7 @@ class Interventions(Tracing):
         layer: Layers = None,
         method: PatchingMethod = "activation",
         batch: int | None = None,
-        progress: Progress | None = None,
+        progress: OnProgress = None,
     ) -> Patching:
         """Find where a model carries the difference between two texts: see `regard.tracing.patch`.
 
@@ -121,7 +121,7 @@ class Interventions(Tracing):
         method: ImportanceMethod = "gradient",
         kind: Kind | None = None,
         batch: int | None = None,
-        progress: Progress | None = None,
+        progress: OnProgress = None,
     ) -> Tensor:
         """Measure how much each head matters to a metric: see `regard.tracing.head_importance`.
 
@@ -166,7 +166,7 @@ class Interventions(Tracing):
         *,
         evenly: bool | None = None,
         every: int = 1,
-        progress: Callable[[int, int], None] | None = None,
+        progress: OnProgress = None,
     ) -> PruningCurve:
         """What the model is worth with fewer and fewer heads: see `regard.pruning.pruning_curve`."""
         check_function("metric", metric, "from a model to one number")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from regard.core.arguments import check_function, whole
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
+from regard.core.progress import OnProgress
 from regard.models import Heads, Loaded, head_words
 from regard.pruning._prune import Importance, joined_steps, loads_in, prune, removal_order
 
@@ -96,7 +97,7 @@ def pruning_curve(
     *,
     evenly: bool | None = None,
     every: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: OnProgress = None,
 ) -> PruningCurve:
     """Remove heads step by step, the least important first, and measure what is left each time.
 

@@ -129,18 +129,14 @@ def _scores(
         raise InputError(f"importance must have a tensor for each of {', '.join(parts)}; got {got}.")
     scores: dict[Part, list[Tensor]] = {}
     for part, layers in parts.items():
-        matrix = importance[part]
+        table = importance[part]
         # Layers may have lost heads before: the width is that of the largest.
         wanted = (len(layers), max(each.num_heads for each in layers))
-        if not isinstance(matrix, Tensor) or not matrix.is_floating_point() or tuple(matrix.shape) != wanted:
-            got = (
-                f"{matrix.dtype} {tuple(matrix.shape)}"
-                if isinstance(matrix, Tensor)
-                else type(matrix).__name__
-            )
+        if not isinstance(table, Tensor) or not table.is_floating_point() or tuple(table.shape) != wanted:
+            got = f"{table.dtype} {tuple(table.shape)}" if isinstance(table, Tensor) else type(table).__name__
             raise InputError(f"importance must be floating point (layers, heads) = {wanted}; got {got}.")
         # Each layer's own heads, in float64, where sums of many keep their order.
-        rows = [row[: each.num_heads] for row, each in zip(matrix.detach().double(), layers, strict=True)]
+        rows = [row[: each.num_heads] for row, each in zip(table.detach().double(), layers, strict=True)]
         if not all(bool(row.isfinite().all()) for row in rows):
             raise InputError(
                 "importance must be finite, so that heads have an order; it has NaN or infinity."

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         Patching,
         PatchingMethod,
         Per,
-        Progress,
         Replace,
         Resample,
         Scale,
@@ -166,7 +165,7 @@ __getattr__, __dir__ = _lazy_exports(
         "regard.tracing.comparison": "Comparison Divergence compare difference divergence movement",
         "regard.tracing.edits": (
             "Add Edit ExampleMetric ImportanceMethod Layers Likeness Mean Part Patching PatchingMethod Per "
-            "Progress Replace Resample Scale SiteName Write Zero edited head_importance patch"
+            "Replace Resample Scale SiteName Write Zero edited head_importance patch"
         ),
         "regard.tracing.measures": "DirectAttribution IntegratedGradients LogitLens Statistics TokenLens",
         "regard.tracing.pages": (

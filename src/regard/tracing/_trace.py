@@ -3,6 +3,7 @@
 from regard.tracing import edits, measures, pages, reasons, run
 from regard.tracing.patterns import heads_of_trace
 
+# Names that must be public for other packages, but are no part of what users are promised.
 _FOR_ROOMS = frozenset(
     [
         "attention",

@@ -93,6 +93,7 @@ class Comparison(Displayable):
         pairs = self.pairs
         for start in range(0, len(pairs), _PAIRS_A_TABLE):
             shown = pairs[start : start + _PAIRS_A_TABLE]
+            # With one pair there is room for a bar.
             single = len(pairs) == 1
             cells = [
                 [
@@ -109,6 +110,7 @@ class Comparison(Displayable):
             yield ""
             yield plain_table(["layer", *names, "others", *([""] if single else [])], cells, bar=single)
         yield ""
+        # 1 - cosine at the last layer, and that of two different words.
         moves = [1 - float(self.similarity[-1][pair]) for pair in pairs]
         yield Text(moved(moves, 1 - float(self.others[-1])))
 
@@ -184,10 +186,12 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
     if len(traces) < 2:
         raise InputError(f"texts must be two or more, to compare the word between them; got {len(traces)}.")
     model, words = found_words(traces, word)
-    kind = traces[0].kinds[0]  # of the stack that reads the text
+    # Of the stack that reads the text.
+    kind = traces[0].kinds[0]
     layers = range(len(traces[0].source.hidden))
     similarity = []
-    for layer in layers:  # one by one: learned embeddings may be of another width
+    # Layer by layer: learned embeddings may be of another width.
+    for layer in layers:
         vectors = torch.stack(
             [trace.embedding(chosen, layer, kind=kind) for trace, chosen in zip(traces, words, strict=True)]
         )
@@ -212,14 +216,19 @@ def words_alike(traces: Sequence[Trace], layer: int = -1, kind: Kind | None = No
     for trace in traces:
         encoding, rows = trace.stack(kind).encoding, trace.embeddings(layer, kind=kind).double()
         units: dict[str, list[Tensor]] = {}
+        # Tokens of one word follow each other: their mean is its vector.
         for word, places in groupby(range(len(rows)), key=lambda at: encoding.tokens[at].word):
             vector = rows[list(places)].mean(dim=0)
+            # Words with a letter or a digit, and a direction.
             if word is not None and is_spelled(name := encoding.words[word].text) and vector.any():
                 units.setdefault(name.casefold(), []).append(vector / vector.norm())
         if len(units) > 1:
             sums = torch.stack([torch.stack(each).sum(dim=0) for each in units.values()])
+            # |sum of all|^2 - sum of |each word's sum|^2: the cosines of all pairs of different words,
+            # twice.
             alike += float(sums.sum(dim=0).square().sum() - sums.square().sum())
             counts = [len(each) for each in units.values()]
+            # As many ordered pairs.
             pairs += sum(counts) ** 2 - sum(each**2 for each in counts)
     return alike / pairs if pairs else math.nan
 
@@ -233,7 +242,8 @@ def _without_nan(numbers: np.ndarray) -> Any:
 def cosines_of(vectors: Tensor) -> Tensor:
     """float64 (n, n), the cosines between n vectors (n, d); NaN where one is zero."""
     unit = vectors.double() / vectors.double().norm(dim=1, keepdim=True)
-    cosines: Tensor = (unit @ unit.mT).clamp(-1.0, 1.0)  # rounding may step over the ends
+    # Rounding may step over the ends.
+    cosines: Tensor = (unit @ unit.mT).clamp(-1.0, 1.0)
     return cosines
 
 
@@ -247,6 +257,7 @@ def found_words(traces: Sequence[Trace], word: str | Sequence[str]) -> tuple[str
     models = sorted({trace.model for trace in traces})
     if len(models) > 1:
         raise InputError(f"traces must come from one model; got {', '.join(models)}.")
+    # Each text must have its word: the error says which.
     for number, (trace, chosen) in enumerate(zip(traces, words, strict=True), start=1):
         try:
             trace.encoding.find(chosen)

@@ -101,6 +101,7 @@ def difference(one: Trace, other: Trace) -> Difference:
     """
     kinds: dict[Kind, KindDifference] = {}
     left: dict[str, str] = {}
+    # Every kind that both have; what cannot be compared is told.
     for kind in one.kinds:
         try:
             kinds[kind] = _of_kind(one, other, divergence(one, other, kind))
@@ -109,6 +110,7 @@ def difference(one: Trace, other: Trace) -> Difference:
             left[f"{kind} attention"] = str(error)
             if kind == one.kinds[-1] and not kinds:
                 raise
+    # One text in two models, or two texts in one.
     same = told_texts(one) == told_texts(other)
     likeness, near, apart = None, None, None
     if same:
@@ -133,6 +135,7 @@ def difference(one: Trace, other: Trace) -> Difference:
 
 def _of_kind(one: Trace, other: Trace, found: Divergence) -> KindDifference:
     for layer in found.layers:
+        # A page draws head beside head.
         ours, theirs = (trace.attention_of(layer, found.kind).inputs.num_heads for trace in (one, other))
         if ours != theirs:
             raise InputError(
@@ -155,6 +158,7 @@ def _likeness(one: Trace, other: Trace) -> WordLikeness:
         raise InputError("the texts are of two models, whose vectors are not of one space.")
     kind = one.kinds[0]  # of the stack that reads the text
     assert kind != "cross"
+    # Places of tokens in the one and in the other.
     partners = dict(partners_of(one, other, kind)[0])
     words = _shared(one, other, partners)
     if not words:
@@ -166,6 +170,7 @@ def _likeness(one: Trace, other: Trace) -> WordLikeness:
     for layer in range(depth):
         ours, theirs = (trace.embeddings(layer, kind=kind).double() for trace in (one, other))
         for number, (_, places) in enumerate(words):
+            # A word of several tokens is their mean.
             a = ours[places].mean(dim=0)
             b = theirs[[partners[place] for place in places]].mean(dim=0)
             cosines[number, layer] = cosines_of(torch.stack([a, b]))[0, 1]
@@ -180,6 +185,7 @@ def _likeness(one: Trace, other: Trace) -> WordLikeness:
 
 def _near(one: Trace, other: Trace) -> _Floats | None:
     """The cosines of all words of both, by their ends; None of pairs, of two stacks, or of too many words."""
+    # Vectors of pairs and of encoder-decoders are of several texts.
     if any(len(trace.kinds) > 1 or len(trace.encoding.texts) != 1 for trace in (one, other)):
         return None
     vectors = []
@@ -187,7 +193,8 @@ def _near(one: Trace, other: Trace) -> _Floats | None:
         encoding, rows = trace.encoding, trace.embeddings(kind=trace.kinds[0]).double()
         for number in range(len(encoding.words)):
             places = [token.index for token in encoding.tokens if token.word == number]
-            vectors.append(rows[places].mean(dim=0))  # of a word without a token no number
+            # A word without a token has no vector: NaN.
+            vectors.append(rows[places].mean(dim=0))
     if len(vectors) > _MOST_NEAR:
         return None
     near: _Floats = cosines_of(torch.stack(vectors)).numpy()
@@ -197,13 +204,15 @@ def _near(one: Trace, other: Trace) -> _Floats | None:
 def _shared(one: Trace, other: Trace, partners: dict[int, int]) -> list[tuple[str, list[int]]]:
     """The words that are whole in both, each with its places in the one."""
     ours, theirs = one.encoding, other.encoding
-    found = []
+    words = []
     for number, word in enumerate(ours.words):
         places = [token.index for token in ours.tokens if token.word == number]
+        # The words that the partners belong to in the other.
         there = {theirs.tokens[partners[place]].word for place in places if place in partners}
         if not places or any(place not in partners for place in places) or len(there) != 1 or None in there:
             continue
         whole = [token.index for token in theirs.tokens if token.word in there]
+        # Whole in both: no token is missing on either side.
         if [partners[place] for place in places] == whole:
-            found.append((word.text, places))
-    return found
+            words.append((word.text, places))
+    return words

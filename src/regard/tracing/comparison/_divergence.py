@@ -106,6 +106,7 @@ class Divergence(Displayable):
             ]
             yield ""
             yield plain_table(["layer", *map(str, shown)], cells, gap=1)
+        # The head that differs most; NaN counts as least.
         place, head = divmod(int(self.heads.nan_to_num(-1.0).argmax()), heads)
         most = f"most in layer {self.layers[place]}, head {head}: {self.heads[place, head]:.3f}"
         yield ""
@@ -152,19 +153,21 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
     check_trace("other", other).kind(kind)
     layers = _same_layers(one, other, kind)
     queries, keys, coverage = partners_of(one, other, kind)
-    found = []
+    measured = []
     for layer in layers:
         numbers = _shared_heads(one, other, kind, layer)
         ours, theirs = (trace.attention_of(layer, kind).inputs for trace in (one, other))
-        with torch.no_grad():  # a bias may be learned
-            found.append(_of_layer(ours, theirs, queries, keys, numbers))
-    heads = max(each.shape[1] for each in found)
+        # A bias may be learned.
+        with torch.no_grad():
+            measured.append(_of_layer(ours, theirs, queries, keys, numbers))
+    heads = max(each.shape[1] for each in measured)
     # Rows of NaN for the heads that a pruned layer lacks.
-    filled = [nn.functional.pad(each, (0, 0, 0, heads - each.shape[1]), value=torch.nan) for each in found]
+    filled = [nn.functional.pad(each, (0, 0, 0, heads - each.shape[1]), value=torch.nan) for each in measured]
     rows, compared, most = torch.stack(filled, dim=1)
     texts = told_texts(one), told_texts(other)
     models = one.model, other.model
     return Divergence(
+        # What both share is the title, what differs are the names.
         shared=models[0] if texts[0] != texts[1] else texts[0],
         names=texts if texts[0] != texts[1] else models,
         kind=kind,
@@ -197,6 +200,7 @@ def _shared_heads(one: Trace, other: Trace, kind: Kind, layer: int) -> list[tupl
             f"both traces must have as many heads; layer {layer} has {before} in the one and {after} in the "
             "other."
         )
+    # By number, since places move where heads were removed.
     return [(head, ours.index(head), theirs.index(head)) for head in ours if head in theirs]
 
 
@@ -205,6 +209,7 @@ def _numbers(trace: Trace, kind: Kind, layer: int) -> tuple[list[int], int]:
     gone: Sequence[int] = ()
     if trace.loaded is not None:
         gone = removed_heads(trace.loaded.network).get(kind, {}).get(layer, ())
+    # As many as were built: those that are there, and those that are gone.
     built = trace.attention_of(layer, kind).inputs.num_heads + len(gone)
     return [head for head in range(built) if head not in gone], built
 
@@ -232,6 +237,7 @@ def partners_of(one: Trace, other: Trace, kind: Kind) -> tuple[Pairs, Pairs, flo
     queries = _matched(*sides[0])
     keys = queries if kind != "cross" else _matched(*sides[1])
     for name, pairs, (tokens, _) in zip(("queries", "keys"), (queries, keys), sides, strict=True):
+        # Special tokens alone tell nothing about two texts.
         telling = [place for place, _ in pairs if not tokens[place].special]
         # Texts may consist of special tokens alone; then those are what is compared.
         if not pairs or (not telling and any(not token.special for token in tokens)):
@@ -251,6 +257,7 @@ def _matched(one: Sequence[Token], other: Sequence[Token]) -> Pairs:
     ours, theirs = ([token.text for token in tokens] for tokens in (one, other))
     if ours == theirs:
         return [(place, place) for place in range(len(ours))]
+    # Longest common blocks; autojunk would leave out frequent tokens of long texts.
     blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
     return [(a + step, b + step) for a, b, size in blocks for step in range(size)]
 
@@ -271,7 +278,8 @@ def _of_layer(
     """
     heads = max(one.num_heads, other.num_heads)
     named, *places = (torch.tensor(each) for each in zip(*numbers, strict=True))
-    found = torch.full((3, int(named[-1]) + 1, len(queries)), torch.nan, dtype=torch.float64)
+    # NaN for heads that only one of them has.
+    measured = torch.full((3, int(named[-1]) + 1, len(queries)), torch.nan, dtype=torch.float64)
     size = max(1, _ENTRIES // (heads * max(one.num_columns, other.num_columns)))
     for start in range(0, len(queries), size):
         block = queries[start : start + size]
@@ -280,17 +288,20 @@ def _of_layer(
             _cells(inputs, [pair[side] for pair in block], [pair[side] for pair in keys])[places[side]]
             for side, inputs in enumerate((one, other))
         ]
+        # Without the two sums at the end.
         partners = [each[..., : len(keys)] for each in cells]
-        found[0, named, at] = _jensen_shannon(*cells)
-        found[1, named, at] = sum(each.sum(dim=2) for each in partners) / 2
-        found[2, named, at] = (partners[1] - partners[0]).abs().amax(dim=2)
-    return found
+        measured[0, named, at] = _jensen_shannon(*cells)
+        # The mean of both sides.
+        measured[1, named, at] = sum(each.sum(dim=2) for each in partners) / 2
+        measured[2, named, at] = (partners[1] - partners[0]).abs().amax(dim=2)
+    return measured
 
 
 def _cells(inputs: AttentionInputs, rows: list[int], keys: list[int]) -> Tensor:
     """(heads, rows, keys + 2): the weights of these keys, of all others together, and of the sink."""
     device = inputs.q.device
     weights = attention_weights(inputs, torch.tensor(rows, device=device))[0].double().cpu()
+    # Columns: these keys, all others, and the sink.
     of_keys = weights[..., : inputs.k_len]
     picked = of_keys[..., torch.tensor(keys)]
     without = torch.ones(inputs.k_len, dtype=torch.bool)
@@ -306,4 +317,5 @@ def _jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
     # xlogy(0, ...) is 0; where the middle is 0 so are both, and 0 / 0 may not be asked for.
     safe = torch.where(middle > 0, middle, 1.0)
     terms = torch.xlogy(p, p / safe) + torch.xlogy(q, q / safe)
+    # From nats to bits; rounding may step over the ends.
     return (terms.sum(dim=-1) / 2 / torch.log(torch.tensor(2.0, dtype=p.dtype))).clamp(0.0, 1.0)

@@ -105,6 +105,7 @@ class Movement:
         """Cosine similarities of the texts at each step, (steps, texts, texts); NaN for a zero vector."""
         with np.errstate(invalid="ignore", divide="ignore"):
             units = self.vectors / np.linalg.norm(self.vectors, axis=-1, keepdims=True)
+        # (steps, texts, texts)
         clipped: _Floats = np.clip(np.einsum("asd,bsd->sab", units, units), -1, 1)
         return clipped
 
@@ -124,32 +125,41 @@ class Movement:
         vectors = self.vectors.astype(np.float64)
         if directions:
             lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+            # Only the direction: vectors of length 1.
             vectors = vectors / np.where(lengths > 0, lengths, 1)
         texts, steps, width = vectors.shape
         flat = vectors.reshape(-1, width)
+        # All points around their mean.
         centred = flat - flat.mean(axis=0)
+        # What is common: the mean of the texts at each step; and what sets them apart.
         mean = vectors.mean(axis=0)
         differences = (vectors - mean).reshape(-1, width)
         last = vectors[:, -1] - vectors[:, -1].mean(axis=0)
+        # Words that differ: then what matters is where they end.
         ends = texts > 2 and len({word.partition("#")[0].casefold() for word in self.words}) > 1
+        # The two axes: the way that all go and the main difference, or the main differences of the ends.
         axes = _axes(last, last) if ends else _axes(mean - mean.mean(axis=0), differences)
-        of, kept = (last, axes) if ends else (differences, axes[1:])
+        rows, kept = (last, axes) if ends else (differences, axes[1:])
         points = centred @ axes.T
         total, between = float((centred**2).sum()), float((differences**2).sum())
+        # The share of each axis in the sum of squares.
         share = [float(part) / total if total > 0 else 0.0 for part in (points**2).sum(axis=0)]
+        # More than rounding.
         differ = between > _NOTHING * total
         shaped = _turned(points.reshape(texts, steps, 2))
         true, drawn = _distances(flat), _distances(shaped.reshape(-1, 2))
+        # Each pair of points once.
         pairs = np.triu_indices(len(flat), 1)
         longest = float(true[pairs].sum()) if len(pairs[0]) else 0.0
         return Projection(
             points=shaped,
             ends=ends,
             share=(share[0], share[1]),
-            apart=float(((of @ kept.T) ** 2).sum() / (of**2).sum()) if differ else None,
+            apart=float(((rows @ kept.T) ** 2).sum() / (rows**2).sum()) if differ else None,
             true=_by_step(true, texts, steps),
             drawn=_by_step(drawn, texts, steps),
             agreement=_correlation(true[pairs], drawn[pairs]),
+            # How long the drawn distances are beside the true ones.
             length=float(drawn[pairs].sum()) / longest if longest > 0 else 1.0,
         )
 
@@ -203,14 +213,17 @@ def movement_of(traces: Sequence[Trace], words: Sequence[str], tokens: Sequence[
     """`movement` of what is known to be there: a name, and the places of its tokens, in each text."""
     kind = traces[0].kinds[0]  # of the stack that reads the text
     last = len(traces[0].source.hidden) - 1
+    # The row of the table, the input of the first layer, and what each layer hands on.
     layers: list[int | str] = [0, "input", *range(1, last + 1)]
     names = ["learned", "position", *map(str, range(1, last)), f"{last} contextual"]
     rows = [
         [trace.embeddings(layer, kind=kind)[list(places)].mean(dim=0).double() for layer in layers]
         for trace, places in zip(traces, tokens, strict=True)
     ]
+    # A learned embedding of another width cannot be a point among the others.
     if any(row[0].shape != row[1].shape for row in rows):
         first, steps = 1, [names[1], *names[2:]]
+    # Without positions and norm the input is the learned embedding itself.
     elif all(torch.equal(row[0], row[1]) for row in rows):
         rows = [[row[0], *row[2:]] for row in rows]
         first, steps = 0, [names[0], *names[2:]]
@@ -229,9 +242,11 @@ def _axes(common: _Floats, differences: _Floats) -> _Floats:
     """Two directions at right angles, (2, d); a row of zeros where nothing is left to have one."""
     axes = np.zeros((2, common.shape[1]))
     for number, wanted in enumerate(((common, differences), (differences, common))):
+        # The second axis is at right angles to the first.
         for rows in wanted:
             left = rows - (rows @ axes[0])[:, None] * axes[0]
             if (left**2).sum() > _NOTHING * ((common**2).sum() + (differences**2).sum()):
+                # The first right singular vector: the direction of most variance.
                 axes[number] = np.linalg.svd(left, full_matrices=False)[2][0]
                 break
     return axes
@@ -254,10 +269,12 @@ def _distances(points: _Floats) -> _Floats:
 
 def _by_step(distances: _Floats, texts: int, steps: int) -> _Floats:
     of = distances.reshape(texts, steps, texts, steps)
+    # (steps, texts, texts): the distances at the same step.
     return np.array([of[:, step, :, step] for step in range(steps)])
 
 
 def _correlation(true: _Floats, drawn: _Floats) -> float | None:
+    # Without spread there is no correlation.
     if len(true) < 2 or true.std() == 0 or drawn.std() == 0:
         return None
     return float(np.corrcoef(true, drawn)[0, 1])

@@ -12,4 +12,4 @@ from regard.tracing.edits._importance import (
     unseen_word,
 )
 from regard.tracing.edits._network import edited
-from regard.tracing.edits._patching import Patching, PatchingMethod, Per, Progress, patch
+from regard.tracing.edits._patching import Patching, PatchingMethod, Per, patch

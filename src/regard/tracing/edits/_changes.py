@@ -48,6 +48,7 @@ class Write(Edit):
         check_function("function", self.function, "from the tensor at a site to what takes its place")
 
     def change(self, part: Part) -> Tensor:
+        # A copy, since the function may write in place.
         return part.fitting("what function returns", self.function(part.x.clone()))
 
 
@@ -185,6 +186,7 @@ class Replace(Edit):
         query, key, name = self.query, self.key, None
         if self.source is not None:
             name = "source"
+            # Tokens of the other text are chosen along the axis that the site has.
             query, key = (self.source, key) if "query" in part.target.site.axes else (query, self.source)
         return part.fitting("value", part.taken(part.target.sources[0], query, key, name), exactly=True)
 
@@ -232,6 +234,7 @@ class Mean(Edit):
     def change(self, part: Part) -> Tensor:
         if part.target.site.is_matrix:
             return _matrices(self, part).mean(dim=0)
+        # (heads, 1, dim): one mean for all tokens.
         return part.fitting("the mean of reference", _pool(part).mean(dim=_tokens_at(part), keepdim=True))
 
 
@@ -274,20 +277,24 @@ class Resample(Edit):
 
     def change(self, part: Part) -> Tensor:
         site, generator = part.target.site, torch.Generator().manual_seed(int(self.seed))
+        # Rows of matrices, and tensors that are no rows, cannot be exchanged within a text.
         if self.reference is None and (site.is_matrix or not site.axes):
             raise InputError(
                 f"reference must be traces at {self.site!r}, where no row can take another's place."
             )
         at = part.x.ndim - 2
         count = part.x.shape[at]
+        # Another text's row at the same place, drawn for each row by itself.
         if site.is_matrix:
             samples = _matrices(self, part)
             drawn = torch.randint(len(samples), (count,), generator=generator).to(part.x.device)
             rows = torch.arange(count, device=part.x.device)
             return samples[drawn, :, rows].transpose(0, 1)  # (heads, rows, columns)
         if self.reference is None:
+            # Large random numbers, taken modulo the number of other tokens.
             return _of_the_same_text(part, torch.randint(2**62, (count,), generator=generator))
         pool, at = _pool(part), _tokens_at(part)
+        # Any token of any reference text, drawn with replacement.
         drawn = torch.randint(pool.shape[at], (count,), generator=generator).to(part.x.device)
         return part.fitting("reference", pool.index_select(at, drawn), exactly=True)
 
@@ -300,9 +307,11 @@ def _of_the_same_text(part: Part, steps: Tensor) -> Tensor:
         real = torch.ones(1, whole.shape[-2], dtype=torch.bool)
     real = real.expand(len(whole), -1).to(whole.device)
     others = _others(real, part.chosen[axis], steps.to(whole.device))
+    # The same heads and neurons as the edited part.
     for dim, each in enumerate(site.axes, start=1):
         if each in ("head", "neuron") and (numbers := part.chosen[each]) is not None:
             whole = whole.index_select(dim, torch.tensor(numbers, device=whole.device))
+    # (batch, heads, tokens, dim), or (batch, tokens, dim).
     index = others[:, None, :, None] if whole.ndim == 4 else others[:, :, None]
     return whole.take_along_dim(index, dim=-2)
 
@@ -310,6 +319,7 @@ def _of_the_same_text(part: Part, steps: Tensor) -> Tensor:
 def _padding(mask: Mask | None) -> Tensor | None:
     """bool (batch or 1, tokens), which are no padding; None where all are."""
     for part in () if mask is None else mask.parts():
+        # A mask that is made by hand may hold several texts in one row.
         if not isinstance(part, Padding | Causal | Window):
             raise InputError(
                 f"reference must be traces under a mask of {type(part).__name__}, by which a row may hold "
@@ -328,6 +338,7 @@ def _others(real: Tensor, own: Sequence[int] | None, steps: Tensor) -> Tensor:
     # other token, each as likely.
     number = real.cumsum(dim=1)[:, at] - 1
     others = (number + 1 + steps % (count - 1).clamp(min=1)) % count.clamp(min=1)
+    # Real tokens first, in their order: their numbers index this.
     in_order = real.argsort(dim=1, descending=True, stable=True)
     return torch.where(chosen, in_order.gather(1, others), at)
 
@@ -362,6 +373,7 @@ def _check_value(edit: Edit, value: object, wanted: str) -> None:
         got = value.dtype if isinstance(value, Tensor) else type(value).__name__
         raise InputError(f"value must be {wanted}, floating point; got {got}.")
     is_score = edit.site == "scores" or edit.site.endswith(".scores")
+    # A score of -inf means that a pair is not seen; any other must be finite.
     fit = value.isfinite() | ((value == -math.inf) if is_score else False)
     if value.device.type != "meta" and not bool(fit.all()):
         wanted = "finite, or -inf where a pair is not to be seen" if is_score else "finite"

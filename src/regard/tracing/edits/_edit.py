@@ -52,6 +52,7 @@ class Site:
 
     def kinds(self, network: Network) -> tuple[Kind, ...]:
         """The kinds of attention, or of stack, that have it."""
+        # Every stack has the site; cross-attention where the network has it.
         kinds: list[Kind] = list(network.prefixes)
         if self.of_attention and any(".cross_attention." in name for name in network.tap_names()):
             kinds.append("cross")
@@ -62,6 +63,7 @@ class Site:
         prefix, depth = network.prefixes[stack_of(kind)], network.depth(stack_of(kind))
         names: dict[Layer, str]
         if self.name == "residual":
+            # The row of the table is 0, what the first layer reads "input".
             names = {0: f"{prefix}embeddings.tokens", "input": f"{prefix}layers.0.input"}
             names |= {layer: f"{prefix}layers.{layer}.input" for layer in range(1, depth)}
             names[depth] = f"{prefix}output"
@@ -69,6 +71,7 @@ class Site:
             inside = f"{attention_name(kind)}." if self.of_attention else ""
             names = {layer: f"{prefix}layers.{layer}.{inside}{self.tap}" for layer in range(depth)}
         known = frozenset(network.tap_names())
+        # Models of the lens may lack some.
         return {layer: name for layer, name in names.items() if name in known}
 
     def kind(self, kind: Kind | None, network: Network) -> Kind:
@@ -90,6 +93,7 @@ def stack_along(kind: Kind, axis: str) -> StackKind:
 _CONTEXT = Site("context", ("head", "query"), "context")
 
 SITES: Mapping[str, Site] = {
+    # "head" is what people call it, and the same tensor.
     "weights": Site("weights", ("head", "query", "key"), "weights"),
     "scores": Site("scores", ("head", "query", "key"), "scores"),
     "q": Site("q", ("head", "query"), "q"),
@@ -121,7 +125,8 @@ def taps_of(site: Site, kind: Kind, network: Network, layer: Layers = None) -> M
             "lists them). What enters and leaves every layer is site 'residual'."
         )
     for each in chosen:
-        if each not in taps:  # of cross-attention, some of a decoder's layers may have none
+        # Of cross-attention, some of a decoder's layers may have none.
+        if each not in taps:
             raise InputError(
                 f"layer must be one that has {site.name!r}, of {', '.join(map(str, taps))}; got {each}."
             )
@@ -136,23 +141,27 @@ def at_tap(name: str, network: Network) -> tuple[Site, Kind, Layer]:
         )
     if name.endswith(".inputs"):
         raise InputError(f"site must be the tap of a tensor; {name!r} shows a record. Take its q, k or v.")
+    # A tap by name may be one of a site, which then can be chosen from.
     for site in SITES.values():
         for kind in site.kinds(network):
             for layer, tap in site.taps(network, kind).items():
                 if tap == name:
                     return site, kind, layer
     stacks = [stack for stack, prefix in network.prefixes.items() if name.startswith(prefix)]
+    # Another tap is changed as a whole.
     return Site(name, ()), (stacks or list(network.prefixes))[0], None
 
 
 def captured(trace: Trace, taps: Iterable[tuple[Site, Any, Layer, str]]) -> Captured:
     """What a traced text has at some taps: as the trace holds it, the rest from one more run of its model."""
+    # What the trace holds need not be computed again.
     held = {tap: _held(trace, site, kind, layer) for site, kind, layer, tap in taps}
     kept = {tap: value for tap, value in held.items() if value is not None}
     left = [tap for tap in held if tap not in kept]
     if left:
         with torch.no_grad():
             _, seen = seen_at(left, trace, trace.require_model().network)
+        # Without the batch, of one text.
         kept |= {tap: value[0] for tap, value in seen.items()}
     return trace, kept
 
@@ -168,6 +177,7 @@ def _held(trace: Trace, site: Site, kind: Any, layer: Layer) -> Tensor | None:
     try:
         if site.name == "context" and isinstance(layer, int):
             kept = trace.sides(kind)[0].keeping
+            # A trace in another type than the model's would not be exact.
             return trace.attention_of(layer, kind).context if kept.dtype is None else None
         if site.name == "residual":
             traced = trace.stack(kind)
@@ -229,6 +239,7 @@ class Edit(ABC):
         check_fields(self)
         if not isinstance(self.site, str):
             raise InputError(f"site must be a name, one of {', '.join(SITES)}; got {self.site!r}.")
+        # Names of taps are checked when the network is known.
         if self.site in SITES:
             self.check_choice(SITES[self.site])
 
@@ -282,6 +293,7 @@ class Target:
     @property
     def is_bound(self) -> bool:
         """Whether it means certain positions, so that it fits texts of some lengths or words alone."""
+        # Chosen tokens, or another text's positions.
         chosen = self.edit.query is not None or self.edit.key is not None
         return chosen or self.edit.lies_at_positions(self.site)
 
@@ -304,6 +316,7 @@ class Part:
 
     def __init__(self, target: Target, whole: Tensor, texts: Texts) -> None:
         self.target, self.whole, self.texts = target, whole, texts
+        # After the batch axis, one axis after the other.
         self.chosen: Chosen = {
             axis: self._along(axis, whole.shape[dim]) for dim, axis in enumerate(target.site.axes, start=1)
         }
@@ -315,11 +328,14 @@ class Part:
     def _along(self, axis: Axis, size: int) -> tuple[int, ...] | None:
         asked, site = getattr(self.target.edit, axis), self.target.site
         if axis in ("head", "neuron"):
+            # Heads and neurons by number; None takes all.
             return None if asked is None else numbers_of(axis, asked, size)
         stack = stack_along(self.target.kind, axis)
         count = size
-        if axis == "key" and site.is_matrix:  # a sink is no key
+        # A sink is a column more, and no key.
+        if axis == "key" and site.is_matrix:
             count = self.whole.shape[-2] if self.target.kind != "cross" else self.texts.lengths[stack]
+            # All keys, and not the sink.
             if asked is None and count < size:
                 return tuple(range(count))
         if asked is None:
@@ -331,10 +347,12 @@ class Part:
         # Behind the last axis with a choice all is taken, which needs no index.
         last = max((dim for dim, some in enumerate(self.chosen.values(), 1) if some is not None), default=0)
         if last == 0:
+            # Nothing was chosen: the part is the whole.
             return part
         index = []
         for dim, numbers in enumerate([None, *self.chosen.values()][: last + 1]):
             along = range(self.whole.shape[dim]) if numbers is None else numbers
+            # Indices that broadcast against each other: one axis each.
             index.append(torch.tensor(along, device=self.whole.device).reshape(-1, *[1] * (last - dim)))
         return self.whole.index_put(tuple(index), part)
 
@@ -346,6 +364,7 @@ class Part:
         target, x = self.target, self.x
         if not isinstance(value, Tensor):
             raise InputError(f"{name} must be a tensor for {target}; got {type(value).__name__}.")
+        # Without the batch.
         if not (value.shape == x.shape[1:] if exactly else _broadcasts(value.shape, x.shape)):
             axes = [*target.site.axes, *["dim"] * (x.ndim - 1 - len(target.site.axes))]
             raise InputError(
@@ -370,6 +389,7 @@ class Part:
         encodings, value = encodings_of(trace), tensors[self.target.tap].to(self.x.device)
         for dim, axis in enumerate(site.axes):
             numbers = self.chosen[axis]
+            # The same heads and neurons as here.
             if axis in ("head", "neuron"):
                 if numbers is not None and max(numbers) >= value.shape[dim]:
                     raise InputError(f"{axis} must be one of the {value.shape[dim]} of the trace's model.")
@@ -381,7 +401,8 @@ class Part:
                         f"{' and '.join(encodings)}."
                     )
                 asked, said = key if axis == "key" else query, name or axis
-                chosen = chosen_of(said, encoding, asked)  # of None all, but for a sink
+                # Of None all tokens, without a sink.
+                chosen = chosen_of(said, encoding, asked)
                 numbers = unique(said, asked, chosen, len(encoding.tokens))
             value = picked(value, dim, numbers)
         return value
@@ -393,5 +414,6 @@ def picked(value: Tensor, dim: int, numbers: tuple[int, ...] | None) -> Tensor:
 
 
 def _broadcasts(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    # From the last axis to the first, as broadcasting compares them.
     back = zip(reversed(shape), reversed(wanted), strict=False)
     return len(shape) <= len(wanted) and all(one in (1, other) for one, other in back)

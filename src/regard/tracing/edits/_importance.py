@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.core.arguments import check_function
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
+from regard.core.progress import OnProgress
 from regard.core.tensors import cosine
 from regard.core.wording import excerpt
 from regard.models import Kind, Loaded, Network, Output, stack_of
@@ -18,7 +19,6 @@ from regard.text import Encoding
 from regard.tracing.edits._changes import Replace, Write, Zero
 from regard.tracing.edits._edit import SITES, Edit, taps_of
 from regard.tracing.edits._network import outputs_of
-from regard.tracing.edits._patching import Progress
 from regard.tracing.record import KeepPolicy, Trace
 from regard.tracing.run import Metric, TraceOfRun, check_mode, gradients_at, number_of, rerun, seen_at
 
@@ -44,7 +44,7 @@ def head_importance(
     method: ImportanceMethod = "gradient",
     kind: Kind | None = None,
     batch: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress = None,
 ) -> Tensor:
     """Measure how much each head matters to a metric, over examples.
 
@@ -95,19 +95,23 @@ def head_importance(
     kind = site.kind(kind, network)
     taps = {layer: tap for layer, tap in taps_of(site, kind, network).items() if isinstance(layer, int)}
     check_mode(network)
+    # Each example's own number goes with it.
     measured = [(trace, _of_example(metric, index)) for index, trace in enumerate(examples)]
     if method == "gradient":
-        found = _by_gradient(network, measured, taps, progress)
+        worth = _by_gradient(network, measured, taps, progress)
     else:
         with torch.no_grad():
+            # The metric of each example as it is, and each head's mean.
             whole, means = _whole(network, measured, taps)
             if method == "zero":
                 means = {layer: torch.zeros_like(mean) for layer, mean in means.items()}
-            found = _by_ablation(network, measured, whole, means, kind, batch, progress)
+            worth = _by_ablation(network, measured, whole, means, kind, batch, progress)
     # A layer may have fewer heads than another, or no cross-attention.
-    size = (network.depth(stack_of(kind)), max(len(row) for row in found.values()))
+    size = (network.depth(stack_of(kind)), max(len(row) for row in worth.values()))
+    # NaN where a layer has no such head.
     table = torch.full(size, math.nan, dtype=torch.float64)
-    for layer, row in found.items():
+    for layer, row in worth.items():
+        # The mean over the examples.
         table[layer, : len(row)] = row.cpu() / len(examples)
     return table
 
@@ -117,7 +121,7 @@ def _of_example(metric: ExampleMetric, index: int) -> Metric:
 
 
 def _by_gradient(
-    network: Network, measured: Measured, taps: Mapping[int, str], progress: Progress | None
+    network: Network, measured: Measured, taps: Mapping[int, str], progress: OnProgress
 ) -> dict[int, Tensor]:
     """The sum over the examples of |A_h^T d metric / d A_h|."""
     sums: dict[int, Tensor] = {}
@@ -126,6 +130,7 @@ def _by_gradient(
         found, moves, _ = gradients_at(trace, network, list(taps.values()), metric, called="metric")
         for layer, tap in taps.items():
             product = found[tap][0].double() * moves[tap][0].double()
+            # Summed over tokens and entries of a head, then without its sign.
             sums[layer] = sums.get(layer, 0.0) + product.sum(dim=(1, 2)).abs()
         if progress is not None:
             progress(done, len(measured))
@@ -139,23 +144,25 @@ def _by_ablation(
     values: Mapping[int, Tensor],
     kind: Kind,
     batch: int | None,
-    progress: Progress | None,
+    progress: OnProgress,
 ) -> dict[int, Tensor]:
     """The sum over the examples of metric(a head's context replaced by its value) - metric."""
+    # Every head of every layer, one at a time.
     heads = [(layer, head) for layer, value in values.items() for head in range(len(value))]
     variants = [
         Replace("head", layer=layer, head=head, kind=kind, value=values[layer][head]) for layer, head in heads
     ]
-    found = {layer: torch.zeros(len(value), dtype=torch.float64) for layer, value in values.items()}
+    sums = {layer: torch.zeros(len(value), dtype=torch.float64) for layer, value in values.items()}
     done, total = 0, len(measured) * len(heads)
     for (trace, metric), before in zip(measured, whole, strict=True):
+        # One batch of variants for each example.
         outputs = outputs_of(network, trace, variants, batch=batch)
         for (layer, head), output in zip(heads, outputs, strict=True):
-            found[layer][head] += number_of("metric", metric(output)) - before
+            sums[layer][head] += number_of("metric", metric(output)) - before
             done += 1
             if progress is not None:
                 progress(done, total)
-    return found
+    return sums
 
 
 def _whole(
@@ -167,6 +174,7 @@ def _whole(
         output, kept = seen_at(taps.values(), trace, network, logits=True)
         whole.append(number_of("metric", metric(output)))
         for layer, tap in taps.items():
+            # Sums over tokens, to become means over all tokens of all texts.
             sums[layer] = sums.get(layer, 0.0) + kept[tap][0].double().sum(dim=1)
         count += kept[tap].shape[2]
     return whole, {layer: (total / count).to(kept[taps[layer]].dtype) for layer, total in sums.items()}
@@ -208,6 +216,7 @@ class Likeness:
                 f"model must have one stack; {loaded.source.name} has an encoder and a decoder, whose output "
                 "depends on what the decoder reads. Give model.pruning_curve a metric of your own."
             )
+        # What the last layer hands on is all that is compared.
         keeping = KeepPolicy(keep="residual", layers=-1)
         self.traces: tuple[Trace, ...] = tuple(
             TraceOfRun.of_text(loaded, text, keeping=keeping) for text in texts
@@ -230,7 +239,8 @@ class Likeness:
     def _cosine(self, state: Tensor, index: int) -> Tensor:
         full = self._full[index]
         alike = cosine(state.double(), full.to(state.device).double())
-        return alike.clamp(-1.0, 1.0).mean()  # rounding may step over the ends
+        # Rounding may step over the ends.
+        return alike.clamp(-1.0, 1.0).mean()
 
     def _state(self, loaded: Loaded, trace: Trace) -> Tensor:
         with torch.no_grad():
@@ -339,8 +349,10 @@ def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) 
     loaded = self.require_model()
     stack = list(loaded.network.prefixes)[-1]
     encoding = self.stack(stack).encoding
+    # Without logits where they would be too many to hold.
     logits = len(encoding.tokens) * loaded.network.config.vocab_size <= _MOST_LOGITS
     without = Zero("head", layer=layer, head=head, kind=kind)
+    # Both in one function, so that they differ in the edit alone.
     whole, changed = outputs_of(loaded.network, self, [None, without], batch=1, logits=logits)
     h, other = (each.last_hidden_state[0].double() for each in (whole, changed))
     return Ablation(
@@ -348,6 +360,7 @@ def ablation(self: Trace, layer: int, head: int, *, kind: "Kind | None" = None) 
         layer=layer,
         head=head,
         tokens=tuple(token.label for token in encoding.tokens),
+        # |h' - h| / |h| of each token
         moved=((other - h).norm(dim=1) / h.norm(dim=1)).float().cpu(),
         cosine=cosine(h, other).float().cpu(),
         before=_likeliest(loaded, whole, len(h)),
@@ -377,6 +390,7 @@ def unseen(tokens: Sequence[int]) -> Edit:
     def function(scores: Tensor) -> Tensor:
         if not all(0 <= token < scores.shape[-1] for token in tokens):
             raise InputError(f"unseen must be tokens of the text, from 0 to {scores.shape[-1] - 1}.")
+        # Tokens may still look at themselves and at each other.
         others = [row for row in range(scores.shape[-2]) if row not in tokens]
         scores[..., torch.tensor(others, dtype=torch.long)[:, None], torch.tensor(tokens)] = -torch.inf
         return scores

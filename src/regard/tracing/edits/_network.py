@@ -42,32 +42,34 @@ def edited(loaded: Loaded, edits: Sequence[Edit]) -> Loaded:
 
 def targets_of(network: Network, edits: Sequence[Edit]) -> list[Target]:
     """The taps that edits write, with what these traces have there, worked out once."""
-    found: list[Target] = []
+    targets: list[Target] = []
     for edit in edits:
+        # Site by site: a site may stand for a tap in each of several layers.
         if edit.site in SITES:
             site = SITES[edit.site]
             kind = site.kind(edit.kind, network)
-            found += [
+            targets += [
                 Target(edit=edit, site=site, kind=kind, layer=layer, tap=tap)
                 for layer, tap in taps_of(site, kind, network, edit.layer).items()
             ]
             continue
         site, kind, layer = at_tap(edit.site, network)
         edit.check_choice(site)
+        # The name of a tap says its layer and kind.
         for name in ("layer", "kind"):
             if getattr(edit, name) is not None:
                 raise InputError(f"{name} must be None at the tap {edit.site!r}, whose name says it.")
-        found.append(Target(edit=edit, site=site, kind=kind, layer=layer, tap=edit.site))
+        targets.append(Target(edit=edit, site=site, kind=kind, layer=layer, tap=edit.site))
     # By trace, so that each runs again once for all that edits take from it.
     wanted: dict[int, tuple[Trace, list[Any]]] = {}
-    for target in found:
+    for target in targets:
         for trace in target.edit.traces():
             at = (target.site, target.kind, target.layer, target.tap)
             wanted.setdefault(id(trace), (trace, []))[1].append(at)
     sources = {number: captured(trace, taps) for number, (trace, taps) in wanted.items()}
     return [
         replace(target, sources=tuple(sources[id(trace)] for trace in target.edit.traces()))
-        for target in found
+        for target in targets
     ]
 
 
@@ -92,8 +94,10 @@ class EditedNetwork(Network):
     ) -> None:
         super().__init__()
         self.training = inner.training
+        # The inner network is a module, so that its parameters are found.
         self.inner = inner
         self.config, self.prefixes, self.start_id = inner.config, inner.prefixes, inner.start_id
+        # All that is written, also by networks within.
         self.written = frozenset(target.tap for target in targets) | inner.written
         self._targets, self._tokenizer, self._encodings = tuple(targets), tokenizer, encodings
         self._changes: list[Change] = []
@@ -103,8 +107,10 @@ class EditedNetwork(Network):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            if name == "inner":  # not set yet: to ask it would come here again, for ever
+            # Not set yet: to ask it would come here again, for ever.
+            if name == "inner":
                 raise
+        # The user would run the model of transformers, without the edits.
         if name == "hf_model":
             raise AttributeError(
                 "the model of transformers by itself, its `generate` too, runs without the edits: call the "
@@ -136,6 +142,7 @@ class EditedNetwork(Network):
     def written_heads(self, tap: str, count: int) -> tuple[int, ...]:
         """See `Network.written_heads`."""
         own = [target.edit.head for target in self._targets if target.tap == tap]
+        # Heads of all edits at this tap, and of networks within.
         found = {number for head in own for number in numbers_of("head", head, count)}
         return tuple(sorted(found | set(self.inner.written_heads(tap, count))))
 
@@ -166,8 +173,10 @@ class EditedNetwork(Network):
         """See `Network.forward`; the caller's taps see what the edits left."""
         check_mode(self.inner)
         offered: set[str] = set()
+        # Edits first, then the caller's taps, which see what edits left.
         writes = Taps(self._writes(token_ids, others, offered))
         output: Output = self.inner(token_ids, taps=writes.then(taps), **others)
+        # An edit whose tap was never offered would be missing in silence.
         for target in self._targets:
             if target.tap not in offered:
                 raise RegardError(
@@ -188,6 +197,7 @@ class EditedNetwork(Network):
         def listener(tap: str) -> Any:
             def listen(value: Tensor) -> Tensor:
                 offered.add(tap)
+                # Worked out at the first tap: by then the network has accepted what it was given.
                 if not texts:
                     texts.append(self._texts(token_ids, others))
                 return _written(value, by_tap[tap], texts[0], changes)
@@ -199,11 +209,12 @@ class EditedNetwork(Network):
     def _texts(self, token_ids: Tensor, others: Mapping[str, Any]) -> Texts:
         """What the pass reads; the network has accepted it by now."""
         read: dict[StackKind, Tensor] = {next(iter(self.prefixes)): token_ids}
-        given: dict[StackKind, Mask | Tensor | None] = {next(iter(self.prefixes)): others.get("mask")}
+        masks: dict[StackKind, Mask | Tensor | None] = {next(iter(self.prefixes)): others.get("mask")}
         if others.get("decoder_token_ids") is not None:
             read["decoder"] = others["decoder_token_ids"]
-            given["decoder"] = others.get("decoder_mask")
+            masks["decoder"] = others.get("decoder_mask")
         encodings = self._encodings
+        # Words of ids alone can be looked up with the tokenizer, if it is one text.
         if encodings is None and len(token_ids) == 1:
             encodings = {
                 kind: Encoding.from_ids(ids[0].tolist(), self._tokenizer) for kind, ids in read.items()
@@ -211,13 +222,14 @@ class EditedNetwork(Network):
         return Texts(
             encodings=encodings or {},
             lengths={kind: ids.shape[1] for kind, ids in read.items()},
-            masks={kind: as_mask("mask", given[kind], read[kind]) for kind in read},
+            masks={kind: as_mask("mask", masks[kind], read[kind]) for kind in read},
         )
 
 
 def _written(value: Tensor, targets: Sequence[Target], texts: Texts, changes: list[Change] | None) -> Tensor:
     """A tensor with what some edits make of it, one after the other."""
     rows: dict[int, Tensor] = {}
+    # Edits of one row of a batch are put together at the end.
     for target in targets:
         row = target.row
         whole = value if row is None else rows.get(row, value[row : row + 1])
@@ -238,8 +250,10 @@ def _written(value: Tensor, targets: Sequence[Target], texts: Texts, changes: li
 def _change(target: Target, old: Tensor, new: Tensor) -> Change:
     """What an edit did, left on the device: to fetch it would make the pass wait."""
     with torch.no_grad():
-        same = new == old  # -inf from -inf is no number
+        # Equal infinities differ by NaN, and count as the same.
+        same = new == old
         apart = torch.where(same, 0.0, (new - old).abs()).amax()
+        # The share of numbers that changed, and the largest change.
         found = torch.stack([1.0 - same.double().mean(), apart.double()])
     return Change(edit=repr(target.edit), tap=target.tap, found=found)
 
@@ -263,11 +277,13 @@ def outputs_of(
     """
     rows = _fitting(network, trace, logits) if batch is None else whole("batch", batch, least=1)
     known = [edit for edit in variants if edit is not None]
+    # By identity: two equal edits are two variants.
     targets: dict[Edit, list[Target]] = {edit: [] for edit in known}
     for target in targets_of(network, known):
         targets[target.edit].append(target)
     for first in range(0, len(variants), rows):
         together = variants[first : first + rows]
+        # Each variant writes its own row of the batch.
         writes = [
             replace(target, row=row)
             for row, edit in enumerate(together)
@@ -284,6 +300,7 @@ def outputs_of(
 def _fitting(network: Network, trace: Trace, logits: bool) -> int:
     tokens = sum(len(trace.stack(stack).encoding.tokens) for stack in network.prefixes)
     has_logits = logits and "logits" in network.tap_names()
+    # Logits are the largest tensor of a pass.
     most = min(_TOKENS, _LOGITS // network.config.vocab_size) if has_logits else _TOKENS
     return max(1, most // tokens)
 

@@ -1,7 +1,7 @@
 """Activation patching, and its estimate by one gradient: where the difference of two texts is carried."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.core.arguments import check_function, one_of
 from regard.core.displayable import Tabular
 from regard.core.errors import InputError
+from regard.core.progress import OnProgress
 from regard.models import Kind, Loaded, StackKind
 from regard.text import Encoding
 from regard.tracing.edits._changes import Replace
@@ -28,9 +29,6 @@ from regard.tracing.edits._edit import (
 from regard.tracing.edits._network import outputs_of
 from regard.tracing.record import Trace
 from regard.tracing.run import Metric, check_mode, gradients_at, number_of, seen_at
-
-Progress = Callable[[int, int], None]
-"""Called as long work goes on, with what is done and what there is."""
 
 Per = Literal["position", "head", "neuron"]
 
@@ -114,7 +112,7 @@ def patch(
     layer: Layers = None,
     method: PatchingMethod = "activation",
     batch: int | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress = None,
 ) -> Patching:
     """Find where a model carries the difference between two texts, by patching one cell at a time.
 
@@ -175,17 +173,20 @@ def patch(
     _check_lengths(encodings_of(clean), encodings_of(corrupted))
     taps = taps_of(at, kind, network, layer)
     per = _per(at, per)
+    # The axis that cells are counted along, and its place.
     axis = next(each for each in at.axes if each != "head") if per == "position" else per
     dim, names = at.axes.index(axis), list(taps.values())
     with torch.no_grad():
         output, kept = seen_at(names, clean, network, logits=True)
         of_clean = number_of("metric", metric(output))
-    if at.is_matrix:  # a sink is no key, and stays
+    # A sink is no key, and stays.
+    if at.is_matrix:
         keys = len(encodings_of(clean)[stack_along(kind, "key")].tokens)
         kept = {tap: value[..., :keys] for tap, value in kept.items()}
     if method == "attribution":
         found, moves, of_corrupted = gradients_at(corrupted, network, names, metric, called="metric")
         rows = [
+            # (clean - corrupted) . d metric / d activation, on the corrupted text.
             _summed(_difference(kept[tap], found[tap], tap) * moves[tap].double(), dim) + of_corrupted
             for tap in names
         ]
@@ -198,11 +199,13 @@ def patch(
         ]
         outputs = outputs_of(network, corrupted, [None, *cells], batch=batch)
         numbers = []
+        # The first is the corrupted text as it is.
         for done, output in enumerate(outputs):
             numbers.append(number_of("metric", metric(output)))
             if progress is not None and done:
                 progress(done, len(cells))
         of_corrupted, values = numbers[0], torch.tensor(numbers[1:], dtype=torch.float64)
+        # Layers may have different numbers of heads: rows of their own, filled up with NaN.
         rows = list(torch.split(values, [kept[tap].shape[1 + dim] for tap in names]))
     return Patching(
         values=pad_sequence(rows, batch_first=True, padding_value=math.nan),
@@ -243,7 +246,9 @@ def _check_lengths(clean: Mapping[StackKind, Encoding], corrupted: Mapping[Stack
 
 def _difference(clean: Tensor, corrupted: Tensor, tap: str) -> Tensor:
     """clean - corrupted, in float64; 0 where the mask forbids in both, and of a sink."""
+    # The sink's column is the corrupted text's own, and so differs by 0.
     clean = torch.cat((clean, corrupted[..., clean.shape[-1] :]), dim=-1)
+    # Equal infinities: forbidden in both texts.
     same = clean == corrupted
     apart = torch.where(same, 0.0, clean.double() - corrupted.double())
     if bool(apart.isinf().any()):

@@ -65,6 +65,7 @@ class DirectAttribution(Tabular):
     @property
     def total(self) -> Tensor:
         """The sum of all parts."""
+        # Parts with an axis of heads or layers are summed over it.
         many = (*self.heads, *self.cross_heads, self.attention_bias, self.ffn)
         alone = self.embedding + self.norm_bias + self.head_bias + self.edited
         return alone + sum(each.sum(dim=-1) for each in many)
@@ -165,12 +166,15 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
     Source: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits", section "The residual
     stream as a communication channel"; the norms' scales are frozen there, too.
     """
+    # The stack that the head reads, whose last hidden state makes the logits.
     network = trace.require_model().network
     kind = outermost(network)
     encoding = trace.stack(kind).encoding
+    # One position, or several with an axis of their own.
     alone = token is not None and not isinstance(token, slice)
     chosen = chosen_of("token", encoding, token)
     rows = [chosen[-1]] if alone else list(chosen)
+    # The direction of the target (positions, d_model); what the head adds; the model's own number.
     u, head_bias, value = _target(trace, network, target, hidden_of(trace, kind)[-1][rows])
     steps, last, after = sublayers_of(trace, network, kind, rows)
     edited = (u * after).sum(dim=1)
@@ -178,9 +182,13 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
     u, norm_bias = _pull_back(network.final_norm(kind), last, u)
     heads: dict[str, list[Tensor]] = {"attention": [], "cross_attention": []}
     biases, ffn = torch.zeros(2, len(rows), network.depth(kind), dtype=torch.float64, device=u.device)
+    # From the last sublayer to the first.
     for step in reversed(steps):
+        # The directions at this sublayer's output, those at its input, and what the norm adds by its
+        # bias.
         written, u, constant = _through(step, u)
         norm_bias = norm_bias + constant
+        # What the whole sublayer wrote, along the direction.
         whole = (written * step.output).sum(dim=1)
         if step.name == "edit":
             edited = edited + whole
@@ -190,11 +198,15 @@ def direct_attribution(trace: Trace, target: Target, *, token: Selector | None =
             each: Kind = "cross" if step.name == "cross_attention" else kind
             projection = projection_of(trace, each, step.layer)
             context = trace.attention_of(step.layer, each).context[:, rows].double()
+            # context: (heads, positions, v_dim); weight: (heads, v_dim, d_model); so each head's own
+            # part.
             parts = torch.einsum("hpv,hvd,pd->ph", context, projection.weight, written)
+            # In front, since layers come from the last to the first.
             heads[step.name].insert(0, parts.cpu())
             if projection.bias is not None:
                 biases[:, step.layer] += written @ projection.bias
-            if step.tap in network.written:  # what stands there is more than its heads gave
+            # What stands there is more than its heads gave.
+            if step.tap in network.written:
                 edited = edited + whole - (written * projection.of_contexts(context)).sum(dim=1)
 
     def told(values: Tensor) -> Tensor:
@@ -222,6 +234,7 @@ def sublayers_of(
     states = [state[rows].double() for state in hidden]
     seen = _seen(trace, network, prefix, rows)
     dtypes = (hidden[0].dtype, next(network.parameters()).dtype)
+    # The coarser of trace and model bounds how exactly a sum can agree.
     bound = max(bound_of(dtype) for dtype in dtypes)
 
     def check(made: Tensor, wanted: Tensor, what: str) -> None:
@@ -239,6 +252,7 @@ def sublayers_of(
             tap = f"{at}.{name}.output"
             if tap not in network.tap_names():
                 if name == "cross_attention":
+                    # Some layers of a decoder have no cross-attention.
                     continue
                 raise InputError(
                     f"a sum of parts needs the tap {tap!r}, which {trace.model} does not show through "
@@ -249,14 +263,18 @@ def sublayers_of(
             else:
                 each: Kind = "cross" if name == "cross_attention" else kind
                 output = output_of(trace, each, index)[rows].double()
+            # How the sublayer is joined to the stream: plain, before a norm, after it, or both.
             residual = _PLAIN if layer is None else widened(getattr(layer, f"{name}_residual"))
             steps.append(_Step(name, index, tap, residual, x, output))
+            # With its recorded output in its place.
             x = residual(x, lambda given, output=output: output)
+            # An edit between the sublayers adds to the stream.
             if name != "ffn" and (middle := seen.get(f"{at}.middle")) is not None:
                 x = _jump(steps, index, x, middle.double())
         # The sum goes on from the recorded state, so that rounding does not pile up through the layers.
         last = index == depth - 1
         wanted = seen.get(f"{at}.output", x).double() if last else states[index + 1]
+        # Nothing is written at the end of the layer: the sum must be the recorded state.
         if {f"{at}.output", f"{prefix}layers.{index + 1}.input"}.isdisjoint(network.written):
             check(x, wanted, f"layer {index}")
             x = wanted
@@ -279,6 +297,7 @@ def _jump(steps: list[_Step], layer: int, x: Tensor, written: Tensor) -> Tensor:
 def _seen(trace: Trace, network: Network, prefix: str, rows: list[int]) -> dict[str, Tensor]:
     """What the feed-forward networks give, and what edits write where a trace keeps nothing."""
     inside = f"{prefix}layers."
+    # The last layer's end is not among the hidden states, which are taken after the last norm.
     end = f"{inside}{network.depth(outermost(network)) - 1}.output"
     seen: dict[str, Tensor] = {}
 
@@ -286,6 +305,7 @@ def _seen(trace: Trace, network: Network, prefix: str, rows: list[int]) -> dict[
         seen[name] = value[0, rows]
 
     wanted = [name for name in network.tap_names() if name.startswith(inside)]
+    # Only what is not in the trace.
     listeners = {
         name: partial(keep, name)
         for name in wanted
@@ -301,12 +321,15 @@ def _seen(trace: Trace, network: Network, prefix: str, rows: list[int]) -> dict[
 def _through(step: _Step, u: Tensor) -> tuple[Tensor, Tensor, Tensor | float]:
     """The directions drawn back to a sublayer's output, and to its input, and its norm's constants."""
     residual = step.residual
+    # norm(x + output): both directions go through the norm.
     if isinstance(residual, PostNorm):
         back, constant = _pull_back(residual.norm, step.x + step.output, u)
         return back, back, constant
+    # x + after(output): only the output's does.
     if isinstance(residual, SandwichNorm):
         back, constant = _pull_back(residual.after, step.output, u)
         return back, u, constant
+    # x + output: the direction is the same at both.
     return u, u, 0.0
 
 
@@ -319,6 +342,7 @@ def _target(trace: Trace, network: Network, target: Target, state: Tensor) -> tu
                 f"target must be floating point of shape (d_model,) = ({width},) where it is a direction; "
                 f"got {target.dtype} of shape {tuple(target.shape)}."
             )
+        # A direction is its own target, without a bias.
         u = target.detach().double().to(state.device).expand(count, width)
         return u, u.new_zeros(count), (u * state.double()).sum(dim=1)
     check_head(trace)
@@ -330,6 +354,7 @@ def _target(trace: Trace, network: Network, target: Target, state: Tensor) -> tu
         )
     if isinstance(target, tuple) and len(target) != 2:
         raise InputError(f"target must be one token, or two for a difference; got {len(target)}.")
+    # A difference of two logits is the logit of the difference of their rows.
     several = target if isinstance(target, tuple) else (target,)
     plus, *minus = (vocabulary_ids("target", trace, each, count) for each in several)
     (u, bias), at = head.rows(plus), range(count)
@@ -350,4 +375,5 @@ def _pull_back(norm: nn.Module | None, x: Tensor, u: Tensor) -> tuple[Tensor, Te
     as_it_was = frozen(norm, x)
     if as_it_was is None:
         return u, u.new_zeros(u.shape[:-1])
+    # Drawn back, times the scale at each position; and the bias's own part.
     return as_it_was.back(u) * as_it_was.scale, as_it_was.constant(u)

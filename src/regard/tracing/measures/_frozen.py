@@ -27,6 +27,7 @@ class Frozen:
 
     def back(self, u: Tensor) -> Tensor:
         """Directions (.., d) after the norm, drawn back to before it; the scale is left out."""
+        # u . (gain * c) = (u * gain) . c; taking the mean off commutes with it.
         weighted = u * self.gain
         return weighted - weighted.mean(dim=-1, keepdim=True) if self.is_centred else weighted
 
@@ -35,7 +36,7 @@ class Frozen:
         centred = x - x.mean(dim=-1, keepdim=True) if self.is_centred else x
         return centred * self.gain * self.scale
 
-    def of(self, x: Tensor) -> Tensor:
+    def applied(self, x: Tensor) -> Tensor:
         """norm(x), where x is what the norm was given."""
         made = self.forth(x)
         return made if self.bias is None else made + self.bias
@@ -64,17 +65,21 @@ def frozen(norm: nn.Module | None, x: Tensor) -> Frozen | None:
     if type(norm) is nn.LayerNorm:
         return Frozen(
             gain=x.new_ones(x.shape[-1]) if norm.weight is None else norm.weight.detach().double(),
+            # 1 / sqrt(var + eps), at each position: what is frozen.
             scale=torch.rsqrt(x.var(dim=-1, unbiased=False, keepdim=True) + norm.eps),
             bias=None if norm.bias is None else norm.bias.detach().double(),
             is_centred=True,
         )
+    # RMSNorm has no class of its own in torch: it is known by what it has, and then by what it does.
     eps = getattr(norm, "eps", getattr(norm, "variance_epsilon", None))
     weight = getattr(norm, "weight", None)
     if isinstance(eps, float) and isinstance(weight, Tensor):
         scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
         with torch.no_grad():
+            # What it makes of x decides which of the two forms it is.
             made = norm(x.to(weight.dtype)).double()
-        for offset in (0.0, 1.0):  # Gemma's weight is an offset from 1
+        # Gemma's weight is an offset from 1.
+        for offset in (0.0, 1.0):
             gain = offset + weight.detach().double()
             if relative_error(x * gain * scale, made) <= bound_of(weight.dtype):
                 return Frozen(gain=gain, scale=scale, bias=None, is_centred=False)

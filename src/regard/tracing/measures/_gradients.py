@@ -68,8 +68,10 @@ def tap_names(network: Network, at: str | Sequence[str]) -> list[str]:
     if not patterns or not all(isinstance(each, str) for each in patterns):
         raise InputError(f"at must be the name of a tap or a pattern, or several; got {at!r}.")
     known = network.tap_names()
+    # Names that no tap fits are refused by Taps itself.
     Taps(dict.fromkeys(patterns, lambda value: None)).check(known)
     for each in patterns:
+        # A pattern passes records over; a name means them.
         if each in known and each.endswith(_RECORDS):
             raise InputError(
                 f"at must be taps of a tensor; {each!r} shows a record. Take q, k, v, scores or weights."
@@ -113,6 +115,7 @@ def attention_gradients(
     network = trace.require_model().network
     _check_memory(trace, kind, 1, "take gradients at q, k and v, which are small")
     name = f"{attention_tap(network, kind, layer)}.weights"
+    # (heads, queries, keys)
     [product] = _products(trace, of, [name])
     return (product if head is None else product[trace.head_index(head, kind, layer)]).float().cpu()
 
@@ -149,6 +152,7 @@ def relevance(
     """
     stack = own_attention(trace, kind, "relevance")
     network = trace.require_model().network
+    # All tokens, or those asked for.
     encoding = trace.stack(stack).encoding
     rows = list(chosen_of("token", encoding, token))
     layers, count = range(network.depth(stack)), len(encoding.tokens)
@@ -158,6 +162,7 @@ def relevance(
     flow = torch.zeros(len(rows), count, dtype=torch.float64, device=products[0].device)
     flow[range(len(rows)), rows] = 1.0
     for each in reversed(products):
+        # The mean over heads of max(0, weight x gradient), and the token itself beside it.
         flow = flow + flow @ each[..., :count].clamp(min=0.0).double().mean(dim=0)
     return flow.float().cpu()
 
@@ -176,6 +181,7 @@ def _check_memory(trace: Trace, kind: Kind, layers: int, instead: str) -> None:
 
 def _products(trace: Trace, of: Scalar, names: list[str]) -> list[Tensor]:
     values, found, _ = gradients_at(trace, trace.require_model().network, names, of)
+    # The first text of the batch, which is the only one.
     return [(values[name] * found[name])[0] for name in names]
 
 
@@ -210,6 +216,7 @@ class IntegratedGradients(Tabular):
     def missed(self) -> float:
         """|error| / |value - baseline_value|: the share of the effect that they miss or invent."""
         effect = abs(self.value - self.baseline_value)
+        # No effect at all, but an error: infinitely much is missed.
         return abs(self.error) / effect if effect else math.inf if self.error else 0.0
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -279,24 +286,29 @@ def integrated_gradients(
             f"integrated gradients need the learned embeddings of the {stack}, which {trace.model} does not "
             "show through the lens; take trace.gradients at a tap that it has."
         )
+    # The number of the text as it is, with a graph to the embeddings.
     values, at_text = watched_pass(trace, network, of, [tap])
     x = values[tap].detach()
     start = _baseline(trace, baseline, x, stack)
 
     def at(share: float) -> tuple[Tensor, Tensor]:
+        # A point on the line from the baseline to the text.
         point = (start + share * (x - start)).to(x.dtype)
         found, value = watched_pass(trace, network, of, [tap], lambda name, own: point)
         return value, found[tap]
 
+    # The number at the baseline, which the attributions add up to the difference from.
     at_baseline, _ = at(0.0)
     total = torch.zeros_like(x, dtype=torch.float64)
     # Gauss-Legendre is exact for polynomials of degree 2 n - 1, so far fewer gradients are needed than by
     # evenly spaced steps; its nodes are of (-1, 1), and the line is (0, 1).
     nodes, weights = np.polynomial.legendre.leggauss(steps)
     for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
+        # From (-1, 1) to (0, 1): the node moved, the weight halved.
         value, point = at(0.5 * (node + 1.0))
         [gradient] = torch.autograd.grad(value, [point])
         total += 0.5 * weight * gradient.double()
+    # (tokens, d_model): the way of each entry times the mean gradient along it.
     by_entry = ((x - start).double() * total)[0]
     before, after = float(at_baseline.detach()), float(at_text.detach())
     found = IntegratedGradients(
@@ -318,6 +330,7 @@ def integrated_gradients(
 
 
 def _baseline(trace: Trace, baseline: int | Tensor | None, x: Tensor, stack: StackKind) -> Tensor:
+    # Zeros, as long as the text.
     if baseline is None:
         return torch.zeros_like(x)
     if isinstance(baseline, Tensor):
@@ -326,6 +339,7 @@ def _baseline(trace: Trace, baseline: int | Tensor | None, x: Tensor, stack: Sta
                 f"baseline must be floating point of shape {tuple(x.shape[1:])} or {tuple(x.shape[2:])}; got "
                 f"{baseline.dtype} of shape {tuple(baseline.shape)}."
             )
+        # One vector for all tokens, or one for each.
         return baseline.detach().to(x).expand_as(x)
     network = trace.require_model().network
     if not isinstance(baseline, int) or isinstance(baseline, bool):
@@ -340,6 +354,7 @@ def _baseline(trace: Trace, baseline: int | Tensor | None, x: Tensor, stack: Sta
     seen: list[Tensor] = []
     tap = f"{network.prefixes[stack]}embeddings.tokens"
     with torch.no_grad():
+        # The baseline of a token's id is what the model makes of a text of that token alone.
         alike = Encoding.from_ids([baseline] * x.shape[1])
         rerun(trace, network, taps=Taps({tap: seen.append}), instead={stack: alike})
     return seen[0]

@@ -45,6 +45,7 @@ def parity(trace: Trace) -> Parity:
             'parity checks attention, of which this trace holds none: it was kept with keep="residual". '
             'Trace again with keep="qk", "qkv" or "all".'
         )
+    # Any layer says in which type it was kept.
     first = trace.attention_of(layers[0].layer, layers[0].kind)
     return Parity(layers=layers, output=None, bound=bound_of(first.inputs.q.dtype))
 
@@ -53,7 +54,7 @@ def _of_layer(trace: Trace, kind: Kind, layer: int) -> LayerParity:
     traced, keeping = trace.attention_of(layer, kind), trace.sides(kind)[0].keeping
     context, output = traced.context if keeping.values else None, traced.output
     projection = None if trace.loaded is None else trace.loaded.network.projection(kind, layer)
-    found = layer_parity(
+    errors = layer_parity(
         kind,
         layer,
         traced.inputs,
@@ -62,4 +63,4 @@ def _of_layer(trace: Trace, kind: Kind, layer: int) -> LayerParity:
         output=None if output is None or traced.output_written else output[None],
     )
     # What an edit wrote is not weights x values.
-    return replace(found, context=None) if traced.written_heads else found
+    return replace(errors, context=None) if traced.written_heads else errors

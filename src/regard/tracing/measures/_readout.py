@@ -56,13 +56,13 @@ def attention_tap(network: Network, kind: Kind, layer: int) -> str:
 
 def projection_of(trace: Trace, kind: Kind, layer: int) -> Projection:
     """The output projection of one attention layer."""
-    found = trace.require_model().network.projection(kind, layer)
-    if found is None:
+    projection = trace.require_model().network.projection(kind, layer)
+    if projection is None:
         raise InputError(
             "this needs an output projection that is a plain linear layer on the joined heads; in "
             f"{kind} layer {layer} of {trace.model} none can be seen. Ask for weights or context."
         )
-    return found
+    return projection
 
 
 def widened(module: M) -> M:
@@ -77,15 +77,18 @@ def logits_of_layers(trace: Trace, layers: Sequence[int], rows: Sequence[int]) -
     hidden = hidden_of(trace, kind)
     check_head(trace)
     dtype = next(network.parameters()).dtype
+    # 0 is the input of the first layer; the last is after the last norm already.
     for layer in layers:
         is_last = layer == len(hidden) - 1
         with torch.no_grad():
             # A trace may have kept the states in another type than the model's.
             logits = network.readout(hidden[layer][list(rows)][None].to(dtype), normed=is_last)
             if logits is not None and not (is_last and "logits" in edited.written):
+                # The states are in the trace: no pass is needed.
                 yield logits[0]
-            elif is_last:  # what the model says, with its edits
+            elif is_last:
                 yield _by_pass(trace, edited, kind, None, rows)
+            # Only a pass makes the logits of models of the lens.
             else:
                 yield _by_pass(trace, network, kind, hidden[layer], rows)
 
@@ -112,18 +115,19 @@ def vocabulary_ids(name: str, trace: Trace, tokens: object, count: int) -> list[
     loaded = trace.require_model()
     config = loaded.network.config
     size = config.vocab_size
+    # A decoder may have a vocabulary of its own.
     if outermost(loaded.network) == "decoder":
         size = getattr(config, "decoder_vocab_size", size)
     if isinstance(tokens, list) and len(tokens) != count:
         raise InputError(f"{name} must have a token for each of the {count} positions; got {len(tokens)}.")
-    found = []
+    ids = []
     for token in tokens if isinstance(tokens, list) else [tokens] * count:
         if isinstance(token, str):
             token = loaded.require_tokenizer().id_of(token)
         if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < size:
             raise InputError(f"{name} must be a token, an id from 0 to {size - 1}; got {token!r}.")
-        found.append(token)
-    return found
+        ids.append(token)
+    return ids
 
 
 def _by_pass(
@@ -136,6 +140,7 @@ def _by_pass(
             f"this needs the output of the last layer, which {trace.model} does not show through the lens."
         )
 
+    # Nothing is put in place where the model's own states are meant.
     def put(value: Tensor) -> Tensor | None:
         return None if hidden is None else hidden[None].to(value.dtype)
 
@@ -179,14 +184,16 @@ def loss(trace: Trace) -> Tensor:
             "trace.logit_lens(position, of=token)."
         )
     ids = trace.stack(kind).encoding.token_ids
-    found = torch.full((len(ids),), torch.nan)
+    # NaN for the first token, which nothing precedes.
+    losses = torch.full((len(ids),), torch.nan)
     if len(ids) > 1:
         last = len(hidden_of(trace, kind)) - 1
         [logits] = logits_of_layers(trace, [last], range(len(ids) - 1))
+        # A softmax in half precision would lose small probabilities.
         wide = logits.float() if logits.dtype.itemsize < 4 else logits
         targets = torch.tensor(ids[1:], device=wide.device)
-        found[1:] = torch.nn.functional.cross_entropy(wide, targets, reduction="none").float().cpu()
-    return found
+        losses[1:] = torch.nn.functional.cross_entropy(wide, targets, reduction="none").float().cpu()
+    return losses
 
 
 _COLUMNS = 6
@@ -398,15 +405,18 @@ def logit_lens(
                 raise InputError(
                     f"k must be from 1 to {most}; got {k!r}. A chosen token is asked for by of=."
                 )
-            found, ids = wide.topk(k, dim=1)
+            # The best tokens at each position: (positions, k).
+            values, ids = wide.topk(k, dim=1)
             first.append(ids.cpu())
         else:
-            found = wide[range(len(rows)), which][:, None]
-            first.append((1 + (wide > found).sum(dim=1)).cpu())
-            found = found[:, 0]
-        logits.append(found.float().cpu())
+            values = wide[range(len(rows)), which][:, None]
+            # Rank: 1 + how many have a larger logit.
+            first.append((1 + (wide > values).sum(dim=1)).cpu())
+            values = values[:, 0]
+        logits.append(values.float().cpu())
+        # log softmax = logit - logsumexp
         whole = wide.logsumexp(dim=1)
-        logs.append((found - (whole[:, None] if which is None else whole)).float().cpu())
+        logs.append((values - (whole[:, None] if which is None else whole)).float().cpu())
     common: dict[str, Any] = {
         "layers": ("input", *range(1, depth)),
         "positions": rows,

@@ -53,18 +53,23 @@ def rollout(
     """
     stack = own_attention(trace, kind, "rollout")
     rows = list(chosen_of("token", trace.stack(stack).encoding, token))
+    # The last of the steps is the whole way.
     *_, flow = rollout_steps(trace, stack, trace.layer_index(layer, stack), rows)
     return flow.float().cpu()
 
 
 def rollout_steps(trace: Trace, stack: "StackKind", last: int, rows: Sequence[int]) -> Iterator[Tensor]:
     """Rollout step by step, from layer `last` down to 0: float64 (rows, N); the last one is the rollout."""
+    # Layers 0 to `last`.
     inputs = [trace.attention_of(each, stack).inputs for each in range(last + 1)]
     count = len(trace.stack(stack).encoding.tokens)
+    # Each row starts as one token: (rows, tokens).
     flow = torch.zeros(len(rows), count, dtype=torch.float64, device=inputs[0].q.device)
     flow[range(len(rows)), list(rows)] = 1.0
     for each in reversed(inputs):
-        with torch.no_grad():  # not around the yield: it would hold for whoever asks
+        # Not around the yield: no_grad would then hold for whoever asks.
+        with torch.no_grad():
+            # Half of each token stays (the residual stream), half is mixed by attention.
             flow = 0.5 * flow + 0.5 * through(flow, each)
         yield flow
 
@@ -84,10 +89,12 @@ def own_attention(trace: Trace, kind: "Kind | None", what: str) -> "StackKind":
 def through(rows: Tensor, inputs: AttentionInputs) -> Tensor:
     """rows @ mean_h A_h, (T, N) -> (T, N), a block of A's rows at a time; a sink's column is left out."""
     result = torch.zeros_like(rows)
-    seen = (rows != 0).any(dim=0).nonzero()[:, 0]  # causal attention never looks at the later ones
+    # Only queries with some flow matter; under a causal mask later ones have none.
+    seen = (rows != 0).any(dim=0).nonzero()[:, 0]
     size = max(1, _ENTRIES // (inputs.num_heads * inputs.num_columns))
     for start in range(0, len(seen), size):
         block = seen[start : start + size]
+        # (block, keys): the mean over heads; a sink's column is left out.
         mean = attention_weights(inputs, block)[0, :, :, : inputs.k_len].double().mean(dim=0)
         result += rows[:, block] @ mean
     return result
@@ -133,6 +140,7 @@ def flow(
     encoding = trace.stack(stack).encoding
     rows, keys = chosen_of("token", encoding, token), chosen_of("key", encoding, key)
     count = len(encoding.tokens)
+    # Each layer has an edge from every token to every other.
     edges = (last + 1) * count**2
     check_cost(
         f"attention flow from {len(rows)} to {len(keys)} of {count} tokens through {last + 1} layers",
@@ -141,7 +149,9 @@ def flow(
         device=torch.device("cpu"),
         way_out="ask for fewer tokens, with key=, or for trace.rollout, which takes no search",
     )
+    # From the last layer to the first: flow starts at the top.
     left = _capacities([trace.attention_of(each, stack).inputs for each in range(last, -1, -1)])
+    # One search for each pair of a token above and a token below.
     found = [[_most(left.copy(), row, (last + 1) * count + column) for column in keys] for row in rows]
     return torch.tensor(found, dtype=torch.float64).div(_UNIT).float()
 
@@ -149,11 +159,13 @@ def flow(
 def _capacities(layers: list[AttentionInputs]) -> npt.NDArray[np.int64]:
     """(nodes, nodes), the first nodes the tokens after the last layer, which stands first in the list."""
     count = layers[0].k_len
+    # (layers + 1) x tokens nodes, as a matrix of capacities.
     left = np.zeros(((len(layers) + 1) * count,) * 2, dtype=np.int64)
     for depth, inputs in enumerate(layers):
         with torch.no_grad():
             mean = attention_weights(inputs)[0, :, :, :count].double().mean(dim=0).cpu()
         start, end = depth * count, (depth + 1) * count
+        # Half of the mean weights, half the token itself.
         mixed = 0.5 * mean + 0.5 * torch.eye(count, dtype=torch.float64)
         left[start:end, end : end + count] = (mixed * _UNIT).round().long().numpy()
     return left
@@ -167,20 +179,27 @@ def _most(left: npt.NDArray[np.int64], source: int, sink: int) -> int:
     """
     total, most = 0, np.iinfo(np.int64).max
     while True:
+        # The node before each on the way, and how much fits through so far.
         before, width = np.full(len(left), -1), np.zeros(len(left), dtype=np.int64)
         before[source], width[source], edge = source, most, np.array([source])
+        # Breadth first: all nodes reached in the same number of steps at once.
         while before[sink] < 0:
+            # The least capacity along the way to each.
             wide = np.minimum(width[edge][:, None], left[edge])
             wide[:, before >= 0] = 0  # these were reached in fewer steps
-            found = wide.any(axis=0).nonzero()[0]
-            if not len(found):
+            nodes = wide.any(axis=0).nonzero()[0]
+            # The sink cannot be reached any more: the flow is largest.
+            if not len(nodes):
                 return total
-            best = wide[:, found].argmax(axis=0)
-            before[found], width[found], edge = edge[best], wide[best, found], found
+            # Of several ways of the same length the widest.
+            best = wide[:, nodes].argmax(axis=0)
+            before[nodes], width[nodes], edge = edge[best], wide[best, nodes], nodes
+        # Back from the sink to the source.
         way = [sink]
         while way[-1] != source:
             way.append(before[way[-1]])
         ends, starts = np.array(way[:-1]), np.array(way[1:])
         left[starts, ends] -= width[sink]
-        left[ends, starts] += width[sink]  # a later way may send it back
+        # A later way may send it back.
+        left[ends, starts] += width[sink]
         total += int(width[sink])

@@ -101,8 +101,10 @@ class Statistics(Displayable):
         Raises:
             InputError: another name.
         """
+        # Places and lists of the largest weights have no mean.
         told = [each for each in self.names if each not in _NO_QUANTITIES]
         values: Tensor = getattr(self, one_of("name", name, told))
+        # NaN where a query has no such key (no previous token, no repeated word).
         return values.nanmean(dim=2)
 
     def __repr__(self) -> str:
@@ -125,6 +127,7 @@ class Statistics(Displayable):
             {"layer": layer, "head": head, **{name: of[place][head] for name, of in means.items()}}
             for place, layer in enumerate(self.layers)
             for head in range(heads)
+            # A layer with fewer heads has NaN in the table.
             if not math.isnan(means["entropy"][place][head])
         ]
 
@@ -197,20 +200,23 @@ def statistics(
     kind = self.kind(kind)
     numbers = _chosen(self, layers, kind)
     of_queries, of_keys = self.sides(kind)
+    # The tokens of queries and keys, as questions to ask of each layer.
     sets = _TokenSets(of_queries.encoding, of_keys.encoding, cross=kind == "cross")
-    found = [sets.ask(self.attention_of(each, kind).inputs, top_k) for each in numbers]
+    # One pass over each layer, all statistics at once.
+    answers = [sets.ask(self.attention_of(each, kind).inputs, top_k) for each in numbers]
     absent: dict[str, Any] = dict.fromkeys(_MEASURED)
-    told = {
-        name: _stacked([each.get(name) for each in found])
+    measured = {
+        name: _stacked([each.get(name) for each in answers])
+        # What no layer has stays None.
         for name in _MEASURED
-        if any(name in each for each in found)
+        if any(name in each for each in answers)
     }
     return Statistics(
         kind=kind,
         layers=numbers,
         tokens=of_queries.shown,
         key_tokens=of_keys.shown,
-        **absent | told,
+        **absent | measured,
     )
 
 
@@ -226,8 +232,10 @@ def _chosen(trace: Trace, layers: int | Sequence[int] | None, kind: "Kind") -> t
 
 def _stacked(layers: Sequence[Tensor | None]) -> Tensor:
     """(layers, heads, ..); NaN, or -1 for keys, where a layer has fewer heads, or does not have it at all."""
+    # Layers without attention sinks have no such statistic.
     there = [each for each in layers if each is not None]
     heads = max(len(each) for each in there)
+    # -1 where a head is missing among keys, NaN among numbers.
     stacked = there[0].new_full(
         (len(layers), heads, *there[0].shape[1:]), torch.nan if there[0].is_floating_point() else -1
     )
@@ -249,10 +257,12 @@ class _TokenSets:
         self._queries, self._keys = len(of_queries.tokens), len(of_keys.tokens)
         # Sums over keys that are the same for all queries: name, and whether a key is among them.
         self._columns: dict[str, Tensor] = {}
+        # Groups of keys that differ from query to query, as the words of a text.
         self._groups: dict[str, Groups] = {}
         self._alone: dict[str, Tensor] = {}
         special = [token.special for token in of_keys.tokens]
         if any(special):
+            # Sums over columns: the weight on keys of some kind.
             self._columns["to_special"] = torch.tensor(special)
         marks = [is_punctuation(token, of_keys.words) for token in of_keys.tokens]
         if any(marks):
@@ -263,7 +273,9 @@ class _TokenSets:
             self._add_words(of_keys)
 
     def _add_sentences(self, encoding: Encoding) -> None:
+        # -1 for tokens of the template, which belong to no text.
         sentence = torch.tensor([-1 if each.sequence is None else each.sequence for each in encoding.tokens])
+        # Only where there are two texts.
         if {0, 1} <= set(sentence.tolist()):
             self._sentence = sentence
             self._columns |= {f"sentence {number}": sentence == number for number in (0, 1)}
@@ -271,14 +283,18 @@ class _TokenSets:
     def _add_words(self, encoding: Encoding) -> None:
         word = torch.tensor([-1 if token.word is None else token.word for token in encoding.tokens])
         self._add_group("to_same_word", Groups(word))
+        # Punctuation repeats without meaning anything.
         spelled = [each.text.casefold() if is_spelled(each.text) else None for each in encoding.words]
+        # Words by their spelling, numbered in order of appearance.
         numbers = {text: number for number, text in enumerate(dict.fromkeys(spelled))}
         text = [-1 if spelled[at] is None else numbers[spelled[at]] for at in word.tolist() if at >= 0]
+        # A token of the same spelling, but of another word: what induction heads look at.
         same = torch.full_like(word, -1)
         same[word >= 0] = torch.tensor(text, dtype=torch.int64)
         self._add_group("to_repeated_word", Groups(same, word))
 
     def _add_group(self, name: str, groups: Groups) -> None:
+        # How many other tokens are in each token's group.
         others = groups.others()
         if bool(others.any()):
             self._groups[name], self._alone[name] = groups, others == 0
@@ -287,10 +303,13 @@ class _TokenSets:
         """One layer's statistics by name: on the CPU, (heads, queries), float32 or int64."""
         device = inputs.q.device
         at = torch.arange(self._queries, device=device)
-        places = torch.zeros(self._queries, 1, dtype=torch.int64, device=device)  # the first token
+        # Places of single keys for each query: the first token, itself, the previous and the next one.
+        places = torch.zeros(self._queries, 1, dtype=torch.int64, device=device)
         if not self._cross:
             places = torch.cat((places, torch.stack((at, at - 1, at + 1), dim=1)), dim=1)
-            places[places == self._keys] = -1  # nothing follows the last token
+            # Nothing follows the last token.
+            places[places == self._keys] = -1
+        # All columns together as one matrix (keys, columns), so that they are one product.
         values = torch.stack(list(self._columns.values()), dim=1) if self._columns else None
         found = row_statistics(
             inputs,
@@ -319,17 +338,20 @@ class _TokenSets:
         places = ("to_first",) if self._cross else ("to_first", "to_self", "to_previous", "to_next")
         answers |= dict(zip(places, found.at_places.unbind(dim=3), strict=True))
         if not self._cross:
+            # Without a previous or a next token: no number rather than 0.
             answers["to_previous"][..., 0] = torch.nan
             answers["to_next"][..., -1] = torch.nan
         if found.mass is not None:
             answers |= dict(zip(self._columns, found.mass.unbind(dim=3), strict=True))
         if self._sentence is not None:
+            # The other text's sum, which depends on the query's own text.
             first, second = (answers.pop(f"sentence {number}") for number in (0, 1))
             sentence = self._sentence.to(first.device)
             other = torch.where(sentence == 0, second, first)
             answers["to_other_sentence"] = other.masked_fill(sentence < 0, torch.nan)
         if found.at_groups is not None:
             for name, values in zip(self._groups, found.at_groups.unbind(dim=3), strict=True):
+                # A token alone in its group has nothing to look at there.
                 answers[name] = values.masked_fill(self._alone[name].to(values.device), torch.nan)
         return answers
 

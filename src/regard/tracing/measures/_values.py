@@ -52,10 +52,13 @@ def norm_weighted(
     """
     kind = trace.kind(kind)
     layer = trace.layer_index(layer, kind)
+    # (kv_heads, keys, v_dim)
     v, projection = trace.attention_of(layer, kind).inputs.v[0], projection_of(trace, kind, layer)
     keys = list(chosen_of("key", trace.sides(kind)[1].encoding, key))
+    # Without the column of an attention sink, which has no value.
     weights = trace.weights(layer, head, kind=kind, query=query, key=key)[..., : len(keys)]
     heads = range(len(weights)) if head is None else [trace.head_index(head, kind, layer)]
+    # |f_h(v_j)|, the size of each transformed value: (heads, keys)
     norms = torch.stack([projection.of_values(v[:, keys], each).norm(dim=1) for each in heads])
     taken: Tensor = weights * (norms[:, None] if head is None else norms).float().cpu()
     return taken
@@ -95,15 +98,19 @@ def norm_weighted_layer(
     layer = trace.layer_index(layer, kind)
     v, projection = trace.attention_of(layer, kind).inputs.v[0], projection_of(trace, kind, layer)
     keys = list(chosen_of("key", trace.sides(kind)[1].encoding, key))
+    # (heads, queries, keys)
     weights = trace.weights(layer, kind=kind, query=query, key=key)[..., : len(keys)].to(v.device).double()
     result = torch.empty(weights.shape[1:], dtype=torch.float32)
     for start in range(0, len(keys), _KEYS):
         some = slice(start, start + _KEYS)
+        # Transformed values of some keys at a time: (keys, d_model) of each head.
         parts = [projection.of_values(v[:, keys[some]], head) for head in range(len(weights))]
-        taken = torch.stack(parts, dim=1)  # (keys, heads, d_model)
+        # (keys, heads, d_model)
+        taken = torch.stack(parts, dim=1)
         # |sum_h a_h f_h|^2 = a^T (f f^T) a: never queries x keys x d_model.
         alpha = weights[:, :, some].permute(2, 1, 0)
         squared = ((alpha @ (taken @ taken.mT)) * alpha).sum(dim=2)
+        # Rounding may leave less than 0 under the root.
         result[:, some] = squared.clamp(min=0.0).sqrt().mT.float().cpu()
     return result
 
@@ -160,7 +167,9 @@ def value_zeroing(
     rows = list(chosen_of("query", of_queries.encoding, query))
     keys = list(chosen_of("key", of_keys.encoding, key))
     network = trace.require_model().network
+    # None through the lens: there layers are run by passes.
     module = network.layer(stack_of(kind), layer)
+    # By passes every query is computed, whatever is asked for.
     queries = len(rows) if module is not None else len(of_queries.tokens)
     pairs = queries * len(keys)
     width, numbers = network.config.d_model, sum(each.count for each in learned(module or network))
@@ -192,6 +201,7 @@ def _blocks(
 ) -> Iterator[Tensor]:
     network = trace.require_model().network
     module = network.layer(stack_of(kind), layer)
+    # regard's own layers are run by themselves, from what the trace recorded.
     if module is not None:
         return _by_layer(trace, module, kind, layer, rows, keys, entries)
     return _by_passes(trace, network, kind, layer, rows, keys, entries)
@@ -214,15 +224,17 @@ def _by_layer(
     worked = rows if type(module) in (SelfAttentionLayer, DecoderLayer) else list(range(len(x)))
     name = attention_name(kind)
     kinds: tuple[Kind, ...] = (stack, "cross") if isinstance(module, DecoderLayer) else (stack,)
-    given = {attention_name(each): output_of(trace, each, layer)[None, worked].double() for each in kinds}
+    # Attention outputs as recorded: (1, positions, d_model).
+    known = {attention_name(each): output_of(trace, each, layer)[None, worked].double() for each in kinds}
     # The heads' sum, not the recorded one, which is rounded: where a token sees itself alone, all of it goes.
-    given[name] = projection.of_contexts(trace.attention_of(layer, kind).context[None, :, worked])
+    known[name] = projection.of_contexts(trace.attention_of(layer, kind).context[None, :, worked])
     arguments: dict[str, Tensor] = {}
     if isinstance(module, DecoderLayer):
         arguments["encoded"] = hidden_of(trace, "encoder")[-1][None].double()
         if kind != "cross":
-            del given["cross_attention"]  # its queries change too: it runs
-    bare = widened(_with_given(module, **dict.fromkeys(given, torch.empty(0))))
+            del known["cross_attention"]  # its queries change too: it runs
+    # Widened once; outputs are put in at each run.
+    bare = widened(_with_given(module, **dict.fromkeys(known, torch.empty(0))))
     x = x[None, worked].double()
 
     def run(outputs: dict[str, Tensor]) -> Tensor:
@@ -231,20 +243,27 @@ def _by_layer(
         output: Tensor = _with_given(bare, **outputs)(x.expand(batch, -1, -1), **some)
         return output
 
+    # Of all positions, those that were asked for.
     back = slice(None) if worked is rows else rows
     at = torch.tensor(worked, device=v.device)
+    # So many keys at a time.
     size = max(1, entries // (len(worked) * x.shape[2]))
     with torch.no_grad():
-        whole = run(given)[0, back]
+        # The layer as it is.
+        whole = run(known)[0, back]
     for start in range(0, len(keys), size):
         some = keys[start : start + size]
-        with torch.no_grad():  # not around the yield: it would hold for whoever asks
+        # Not around the yield: no_grad would then hold for whoever asks.
+        with torch.no_grad():
             weights = attention_weights(inputs, at, torch.tensor(some, device=v.device))[0].double()
+            # What each query loses without each of these keys: weight x transformed value, summed over
+            # heads.
             lost = sum(
                 weights[head].T[:, :, None] * projection.of_values(v[:, some], head)[:, None]
                 for head in range(inputs.num_heads)
             )
-            changed = run(given | {name: given[name] - lost})
+            # The layer with that taken off, one row of the batch for each key.
+            changed = run(known | {name: known[name] - lost})
         yield _distance(changed[:, back], whole).T.float().cpu()
 
 
@@ -263,6 +282,7 @@ class _Given(nn.Module):
 
 def _with_given(layer: nn.Module, **outputs: Tensor) -> nn.Module:
     """The same layer, with the same parameters, whose attentions of these names give these outputs."""
+    # A shallow copy: parameters are shared, the dictionary of modules is its own.
     other = copy(layer)
     other._modules = dict(layer._modules)
     for name, output in outputs.items():
@@ -290,6 +310,7 @@ def _by_passes(
             f"value zeroing needs the output of layer {layer}, which {trace.model} does not show through the "
             "lens; ask for weights, or norm_weighted."
         )
+    # Passes hold several tensors of this size.
     batch = max(1, entries // (len(trace.tokens) * network.config.d_model * 4))
     for start in range(0, len(keys), batch):
         some = keys[start : start + batch]
@@ -297,11 +318,13 @@ def _by_passes(
 
         def zero(v: Tensor, some: list[int] = some) -> Tensor:
             v = v.clone()
-            v[range(1, len(some) + 1), :, some] = 0.0  # row 0 keeps them all
+            # Row 0 of the batch keeps all values; row i loses key i.
+            v[range(1, len(some) + 1), :, some] = 0.0
             return v
 
         def stop(value: Tensor, seen: list[Tensor] = seen) -> None:
             seen.append(value)
+            # What follows the layer need not run.
             raise _Enough
 
         try:

@@ -145,6 +145,7 @@ def card_parts(card: HeadCard) -> "Iterator[RenderableType]":
     """A card for people to read."""
     from rich.text import Text
 
+    # The verdict as a word, in the pattern's colour.
     verdict = card.best.name if card.pattern != NONE else "no pattern"
     style = f"bold {STYLES.get(card.pattern, '')}".replace("bold bold", "bold").rstrip()
     place = f"{card.kind} layer {card.layer}, head {card.head}: "
@@ -158,6 +159,7 @@ def card_parts(card: HeadCard) -> "Iterator[RenderableType]":
             where = f"Where {printable(card.best.name)} is strongest: the [query] reads the <key>"
             yield Text(where, "dim")
         line = Text.assemble((f"{example.mass:.2f}  ", "bold"))
+        # Queries and keys are the same text; in cross-attention they stand one after the other.
         if card.kind != "cross":
             line.append_text(_marked(example.tokens, {example.query: "query", example.key: "key"}))
         else:
@@ -181,6 +183,7 @@ def _marked(tokens: tuple[str, ...], places: dict[int, str]) -> "Text":
     """The tokens around some places, the query's in square brackets, the key's in angle brackets."""
     from rich.text import Text
 
+    # -1 is no place.
     real = {place: role for place, role in places.items() if place >= 0}
     shown = sorted(
         {
@@ -192,6 +195,7 @@ def _marked(tokens: tuple[str, ...], places: dict[int, str]) -> "Text":
     )
     line, last = Text(), -1
     for place in shown:
+        # Tokens in between are left out.
         if place != last + 1:
             line.append("… ", "dim")
         before, after, style = _MARKS.get(real.get(place, ""), ("", "", ""))

@@ -73,12 +73,14 @@ class Draws:
         self._text = 0
         self._last = np.zeros(0), np.zeros(0)
 
-    def of(self, text: int, queries: int) -> tuple[np.ndarray, np.ndarray]:
+    def of_text(self, text: int, queries: int) -> tuple[np.ndarray, np.ndarray]:
         """The draws of a text, numbered from 1: (B,) of itself, and (queries, B), empty once texts are drawn.
 
         A layer asks for one text after the other; all layers for one text before any for the next.
         """
+        # The next text; layers of the same text get the same draws.
         if text != self._text:
+            # Queries are only drawn while there are fewer than ten texts.
             units = queries if text < FEWEST_TEXTS else 0
             of_text = self._of_texts.poisson(1.0, self.resamples)
             of_queries = self._of_queries.poisson(1.0, (self.resamples, units)).T
@@ -98,10 +100,13 @@ class Bootstrap:
     """
 
     def __init__(self, shape: tuple[int, int], draws: Draws) -> None:
+        # Draws are shared by all layers, so that the same texts count in each.
         self._draws = draws
         self._sums = Sums.zeros(*shape)
+        # None until there are ten texts.
         self._by_text: Sums | None = None
-        self._first_texts: list[tuple[np.ndarray, Sums]] = []  # added up only once they count
+        # Kept apart until they count.
+        self._first_texts: list[tuple[np.ndarray, Sums]] = []
         self._by_query: Sums | None = Sums.zeros(*shape, draws.resamples)
         self._texts_with = np.zeros(shape, dtype=np.int64)
         self._asked = np.zeros(shape[1])
@@ -116,15 +121,19 @@ class Bootstrap:
         """Take in a text."""
         self._texts += 1
         counted = rows.counted.double().numpy()
+        # (heads, queries, patterns): the rows that count, and what they give.
         each = [counted, *(getattr(rows, name).double().numpy() * counted for name in Sums._fields[1:])]
         of_text = Sums(*(values.sum(axis=1) for values in each))
         for total, values in zip(self._sums, of_text, strict=True):
             total += values
-        times, times_of_queries = self._draws.of(self._texts, counted.shape[1])
+        # How often this text counts in each resample, and each of its queries.
+        times, times_of_queries = self._draws.of_text(self._texts, counted.shape[1])
         self._first_texts.append((times, of_text))
+        # From ten texts on, whole texts are drawn: rows of one text are not independent.
         if self._texts >= FEWEST_TEXTS:
             self._by_query = None
             self._by_text = self._by_text or Sums.zeros(*self._texts_with.shape, self._draws.resamples)
+            # What was kept of the first texts counts now.
             for times, sums in self._first_texts:
                 for resampled, values in zip(self._by_text, sums, strict=True):
                     resampled += values[..., None] * times
@@ -134,18 +143,21 @@ class Bootstrap:
         if self._by_query is None:
             return
         for resampled, values in zip(self._by_query, each, strict=True):
+            # (heads, patterns, queries) @ (queries, B)
             of_pattern = values.transpose(0, 2, 1)
             # Under most patterns the same rows count in every head.
             alike = (of_pattern == of_pattern[0]).all(axis=(0, 2))
             if not alike.any():
                 resampled += of_pattern @ times_of_queries
                 continue
+            # One product instead of one a head.
             resampled[:, alike] += of_pattern[0, alike] @ times_of_queries
             resampled[:, ~alike] += of_pattern[:, ~alike] @ times_of_queries
 
     def effects(self, levels: np.ndarray) -> Effects:
         """The effects; an interval holds its pattern's level of the resamples, as many below it as above."""
         total = self._sums
+        # Texts are the units, or queries where there are few texts.
         drawn, units = self._by_text, self._texts_with.astype(float)
         if drawn is None:
             assert self._by_query is not None
@@ -155,6 +167,7 @@ class Bootstrap:
         resampled = np.sort(Sums(*(each[enough] for each in drawn)).effect(), axis=1)
         low, high = np.full(enough.shape, np.nan), np.full(enough.shape, np.nan)
         of_level = np.broadcast_to(levels, enough.shape)[enough]
+        # As much below the interval as above.
         low[enough] = _quantile(resampled, (1.0 - of_level) / 2.0)
         high[enough] = _quantile(resampled, (1.0 + of_level) / 2.0)
         return Effects(
@@ -174,6 +187,7 @@ def _quantile(ordered: np.ndarray, at: np.ndarray) -> np.ndarray:
     """
     last = np.count_nonzero(~np.isnan(ordered), axis=1) - 1
     place = last * at
+    # Linear between the two neighbours, as numpy's default.
     below = np.floor(place).astype(np.int64)
     rows = np.arange(len(ordered))
     low, high = ordered[rows, below], ordered[rows, np.minimum(below + 1, last)]
@@ -196,6 +210,7 @@ class Examples:
 
     def __init__(self, shapes: list[tuple[int, int]]) -> None:
         rooms = [(*shape, EXAMPLES) for shape in shapes]
+        # -1 where there is no example yet.
         self._mass = [np.full(room, -1.0) for room in rooms]
         # text, query, key, and which of its text's rows it is
         self._where = [np.full((*room, 4), -1, dtype=np.int64) for room in rooms]
@@ -206,6 +221,7 @@ class Examples:
         """Take in one layer of a text."""
         query = rows.best_query.numpy()
         heads, patterns = (np.arange(size) for size in query.shape[:2])
+        # The mass of each candidate row: (heads, patterns, EXAMPLES).
         mass = rows.mass.numpy()[heads[:, None, None], query.clip(0), patterns[:, None]]
         rank = np.broadcast_to(np.arange(query.shape[2]), query.shape)
         where = np.stack([np.full_like(query, text), query, rows.best_key.numpy(), rank], axis=-1)
@@ -221,6 +237,7 @@ class Examples:
         """Keep the tokens of a text that has become an example, and of no other."""
         tokens = tuple(token.label for token in sides.queries)
         shared = sides.kind != "cross"
+        # Queries and keys share their tokens, except in cross-attention.
         self._tokens[text] = tokens, tokens if shared else tuple(token.label for token in sides.keys)
         used = {
             int(each)
@@ -229,16 +246,16 @@ class Examples:
         }
         self._tokens = {number: kept for number, kept in self._tokens.items() if number in used}
 
-    def of(self, layer: int, head: int, pattern: int) -> tuple[HeadExample, ...]:
+    def of_head(self, layer: int, head: int, pattern: int) -> tuple[HeadExample, ...]:
         """The examples, one of each text before the second of any, the strongest first."""
-        found = []
+        examples = []
         masses, places = self._mass[layer][head, pattern], self._where[layer][head, pattern]
         for mass, (text, query, key, _) in zip(masses.tolist(), places.tolist(), strict=True):
             if mass < 0:
                 continue
             tokens, keys = self._tokens[text]
-            found.append(HeadExample(text=text, tokens=tokens, keys=keys, query=query, key=key, mass=mass))
-        return tuple(found)
+            examples.append(HeadExample(text=text, tokens=tokens, keys=keys, query=query, key=key, mass=mass))
+        return tuple(examples)
 
 
 _NUMBERS = ("effect", "low", "high", "mass", "captured")
@@ -259,6 +276,7 @@ class Counter:
         seed: int,
     ) -> None:
         self.kind, self.patterns = kind, tuple(patterns)
+        # Variants of a pattern share its name.
         self.names = [each.name for each in self.patterns]
         self.details = [each.detail for each in self.patterns]
         self.of_key = [number for number, each in enumerate(self.patterns) if isinstance(each, KeyPattern)]
@@ -282,20 +300,23 @@ class Counter:
 
     def add(self, number: int, trace: Trace) -> None:
         """Count a text."""
-        sides = Sides.of(trace, self.kind)
-        asked = TextPatterns.of(sides, self.patterns)
+        sides = Sides.of_trace(trace, self.kind)
+        asked = TextPatterns.of_text(sides, self.patterns)
+        # Parts of key patterns have the same names in every text.
         if not self.part_names:
             of_key = [each for each in self.patterns if isinstance(each, KeyPattern)]
             self.part_names = [list(each.parts(sides)) for each in of_key]
         seen: tuple[AttentionTrace, Visible] | None = None
         for place, layer in enumerate(self.layers):
             traced = trace.attention_of(layer, self.kind)
+            # Layers of one text usually share a mask: it is looked at once.
             if seen is None or not same_view(seen[0].inputs, traced.inputs):
                 seen = traced, look_at_mask(traced.inputs, asked)
             with torch.no_grad():  # a bias may be learned
                 rows: Rows = measure(traced.inputs, asked, seen[1])
             self.counted[place].add(rows)
             self.examples.add(place, number, rows)
+            # Summed over texts; the first is the number 0.
             self.parts[place] = self.parts[place] + rows.parts.double()
         self.examples.end_text(number, sides)
 
@@ -309,6 +330,7 @@ class Counter:
             for head in self.heads[place]:
                 strongest: dict[str, int] = {}
                 for number in order[head]:
+                    # Of variants of one name the strongest.
                     strongest.setdefault(self.names[number], number)
                 findings = tuple(
                     HeadFinding(
@@ -324,9 +346,10 @@ class Counter:
                     kind=self.kind,
                     layer=layer,
                     head=head,
+                    # Named only where the whole interval is above the threshold.
                     pattern=best.pattern if best.low > threshold else "none",
                     findings=findings,
-                    examples=self.examples.of(place, head, order[head][0]),
+                    examples=self.examples.of_head(place, head, order[head][0]),
                 )
 
     @staticmethod

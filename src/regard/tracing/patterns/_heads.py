@@ -37,6 +37,7 @@ def traces_of(
     """The trace of each text that the model can take, with the text's number."""
     if not isinstance(loaded, Loaded):
         raise InputError(f"loaded must be a model, as model.loaded; got {type(loaded).__name__}.")
+    # Checked before the first text is read.
     for name, given in (("texts", texts), ("targets", targets)):
         if not _is_iterable(given) and (name == "texts" or given is not None):
             raise InputError(f"{name} must be a text, or texts or token ids; got {type(given).__name__}.")
@@ -45,6 +46,7 @@ def traces_of(
         try:
             trace = _trace(loaded, text, target)
         except InputError as error:
+            # A single text has no number to be named by.
             if on_refused is None and isinstance(texts, str):
                 raise
             if on_refused is None:
@@ -57,6 +59,7 @@ def traces_of(
 
 def _paired(texts: Texts, targets: Texts | None) -> Iterator[tuple[TextOrIds, TextOrIds | None]]:
     """Each text with its target; as many of the one as of the other."""
+    # Neither None nor a text may stand for a missing one.
     missing = object()
     listed: Iterable[TextOrIds] = [texts] if isinstance(texts, str) else texts
     if targets is None:
@@ -77,6 +80,7 @@ _KEEPING = KeepPolicy(keep="qk")
 
 
 def _trace(loaded: Loaded, text: TextOrIds, target: TextOrIds | None) -> Trace:
+    # Lists of words become texts.
     text, target = Words.of(text), Words.of(target)
     if isinstance(text, str) and (target is None or isinstance(target, str)):
         return TraceOfRun.of_text(loaded, text, target=target, keeping=_KEEPING)
@@ -129,9 +133,11 @@ def repeated_tokens(loaded: Loaded, count: int, *, length: int = 50, seed: int =
     count = whole("count", count, least=1)
     length = whole("length", length, least=4)
     rng = np.random.default_rng(whole("seed", seed, least=0))
+    # Without a tokenizer there are no special tokens to leave out.
     network, tokenizer = loaded.network, loaded.tokenizer
     limits = [limit for kind in network.prefixes if (limit := network.limit(kind)) is not None]
     before, after = ([], []) if tokenizer is None else _around(loaded)
+    # Twice the length, and the special tokens, must fit.
     most = min([length, *((limit - len(before) - len(after)) // 2 for limit in limits)])
     if most < 4:
         raise InputError(
@@ -142,8 +148,10 @@ def repeated_tokens(loaded: Loaded, count: int, *, length: int = 50, seed: int =
     plain = [each for each in range(rows) if tokenizer is None or not tokenizer.is_special(each)]
 
     def drawn() -> list[int]:
+        # Lengths vary by a quarter, so that a fixed distance is no induction.
         size = int(rng.integers(3 * most // 4, most, endpoint=True))
         once = [plain[place] for place in rng.integers(len(plain), size=size)]
+        # Each sequence is followed by itself.
         return [*before, *once, *once, *after]
 
     # Not a generator of its own, which would refuse nothing before it is asked for the first.
@@ -153,6 +161,7 @@ def repeated_tokens(loaded: Loaded, count: int, *, length: int = 50, seed: int =
 def _around(loaded: Loaded) -> tuple[list[int], list[int]]:
     """The special tokens that the tokenizer puts before and after a text."""
     tokens = loaded.require_tokenizer().encode("a").tokens
+    # Where the text's own tokens stand within the template.
     own = [token.index for token in tokens if not token.special]
     first, last = (own[0], own[-1]) if own else (len(tokens), len(tokens))
     ids = [token.id for token in tokens]
@@ -245,6 +254,7 @@ def heads(
     traces = traces_of(loaded, texts, targets, on_refused, refused)
     table = wanted.table(traces, with_target=targets is not None)
     if table is None:
+        # Why there is nothing, or what was wrong with the first.
         told = f"{len(refused)} were passed over, the first because {refused[0]}" if refused else "got none."
         raise InputError(f"texts must hold at least one that the model can take; {told}")
     return replace(table, refused=len(refused))
@@ -292,6 +302,7 @@ class _Search:
     def __post_init__(self) -> None:
         check_function("patterns", self.patterns, "from a kind of attention to its patterns")
         check_fields(self)
+        # Two resamples beyond each end at least, or the interval would be all of them.
         fewest = math.ceil(2.0 / (1.0 - self.level))
         if fewest > _MOST_RESAMPLES:
             raise InputError(
@@ -308,12 +319,14 @@ class _Search:
         counters: list[Counter] = []
         model, texts, tokens = "", 0, 0
         for text, trace in traces:
+            # The first text says which kinds of attention there are.
             if not counters:
                 model, kinds = trace.model, self._kinds(trace, with_target)
                 counters = [self._counter(trace, kind) for kind in kinds]
             for counter in counters:
                 counter.add(text, trace)
             texts += 1
+            # Two kinds may share a stack, whose tokens count once.
             stacks = {id(side): side for kind in kinds for side in trace.sides(kind)}
             tokens += sum(len(stack.tokens) for stack in stacks.values())
         if not counters:
@@ -332,6 +345,7 @@ class _Search:
         )
 
     def _kinds(self, trace: Trace, with_target: bool) -> Sequence[Kind]:
+        # Without targets, only the encoder has read something.
         both = trace.encoder is not None and trace.decoder is not None
         if self.kind is not None:
             if both and self.kind in ("decoder", "cross") and not with_target:

@@ -31,7 +31,7 @@ class Sides:
     words: Sequence[Word] = ()
 
     @classmethod
-    def of(cls, trace: Trace, kind: Kind) -> "Sides":
+    def of_trace(cls, trace: Trace, kind: Kind) -> "Sides":
         """The tokens of a traced text."""
         of_queries, of_keys = trace.sides(kind)
         queries, keys = of_queries.encoding, of_keys.encoding
@@ -109,6 +109,7 @@ class Offset(RowPattern):
         return f"Each token looks at {near.get(self.offset, far)}."
 
     def places(self, sides: Sides) -> Tensor:
+        # Keys before the first or after the last are none.
         keys = torch.arange(len(sides.queries)) + self.offset
         return torch.where((keys >= 0) & (keys < len(sides.keys)), keys, -1)[:, None]
 
@@ -160,20 +161,27 @@ def _beside_occurrences(sides: Sides, step: int) -> Tensor:
     """The keys `step` after the nearest occurrences of each query's token, the query itself left out."""
     crossed = sides.kind == "cross"
     where: dict[str | int, list[int]] = {}
+    # Where each token stands among the keys, in order.
     for place, token in enumerate(sides.keys):
         # Two stacks may number their pieces differently.
         where.setdefault(token.text if crossed else token.id, []).append(place)
     rows = []
     for place, token in enumerate(sides.queries):
-        found = [] if token.special else where.get(token.text if crossed else token.id, [])
+        # Special tokens repeat without meaning anything.
+        places = [] if token.special else where.get(token.text if crossed else token.id, [])
         if sides.kind == "decoder":
-            found = found[max(0, bisect_left(found, place) - _MOST_OCCURRENCES) : bisect_left(found, place)]
+            # A decoder sees only what is before; the nearest occurrences count.
+            places = places[
+                max(0, bisect_left(places, place) - _MOST_OCCURRENCES) : bisect_left(places, place)
+            ]
         else:
-            middle = bisect_left(found, place)
-            near = found[max(0, middle - _MOST_OCCURRENCES) : middle + _MOST_OCCURRENCES + 1]
+            middle = bisect_left(places, place)
+            # Nearest on both sides.
+            near = places[max(0, middle - _MOST_OCCURRENCES) : middle + _MOST_OCCURRENCES + 1]
             near = [each for each in near if crossed or each != place]
-            found = sorted(near, key=lambda each: abs(each - place))[:_MOST_OCCURRENCES]
-        wanted = (each + step for each in found)
+            places = sorted(near, key=lambda each: abs(each - place))[:_MOST_OCCURRENCES]
+        # The place itself (0), or what follows it (1).
+        wanted = (each + step for each in places)
         rows.append([each for each in wanted if each < len(sides.keys) and (crossed or each != place)])
     return padded(rows)
 
@@ -201,6 +209,7 @@ class Alignment(RowPattern):
 
     def places(self, sides: Sides) -> Tensor:
         queries, keys = len(sides.queries), len(sides.keys)
+        # As far into the source as the query is into the target.
         middle = [round(each * (keys - 1) / max(1, queries - 1)) for each in range(queries)]
         return padded([[key for key in (m - 1, m, m + 1) if 0 <= key < keys] for m in middle])
 
@@ -223,10 +232,12 @@ class DelimiterSink(KeyPattern):
 
     def parts(self, sides: Sides) -> dict[str, Tensor]:
         special = torch.tensor([token.special for token in sides.keys])
+        # Special tokens are no punctuation, whatever they look like.
         marks = torch.tensor([is_punctuation(token, sides.words) for token in sides.keys]) & ~special
         first = torch.arange(len(sides.keys)) == 0
         is_decoder = torch.tensor(sides.kind == "decoder")
         return {
+            # Parts do not overlap: the first token is in one of them.
             "first": first & (special | marks & is_decoder),
             "special": special & ~first,
             "punctuation": marks & ~(first & is_decoder),
@@ -278,7 +289,9 @@ def default_patterns(kind: Kind) -> tuple[HeadPattern, ...]:
     content: tuple[HeadPattern, ...] = (Induction(), DuplicateToken(), DelimiterSink(), Broadcast())
     if kind == "cross":
         return (Alignment(), *content)
+    # The plain ones first: they are tried, and named, before strides.
     offsets = [-1, 1, 0, *_STRIDES]
     if kind == "decoder":
+        # A decoder sees nothing after the query.
         offsets = [each for each in offsets if each <= 0]
     return (*(Offset(each) for each in offsets), *content)

@@ -72,6 +72,7 @@ class HeadTable(Displayable):
         *kinds, layer, head = at
         cards = [card for card in self.cards if not kinds or card.kind == kinds[0]]
         layers = sorted({card.layer for card in cards})
+        # Negative numbers count among the layers that the table has.
         if isinstance(layer, int) and -len(layers) <= layer < 0:
             layer = layers[layer]
         heads = sorted({card.head for card in cards if card.layer == layer})
@@ -85,6 +86,7 @@ class HeadTable(Displayable):
 
     def counts(self) -> dict[str, int]:
         """How many heads have each pattern, the most frequent first, "none" last."""
+        # "none" last, the most frequent first, of equals by name.
         found = Counter(card.pattern for card in self.cards)
         return dict(sorted(found.items(), key=lambda each: (each[0] == NONE, -each[1], each[0])))
 
@@ -122,13 +124,15 @@ class HeadTable(Displayable):
         yield ""
         counts = (f"{count} {name}" for name, count in self.counts().items())
         yield Text.assemble((f"{len(self)} heads: ", "bold"), ", ".join(counts))
+        # Without an interval nothing can be named.
         if all(math.isnan(card.best.low) for card in self.cards):
             yield Text(f"Names need {FEWEST_UNITS} queries or more: give a longer text, or several.")
 
 
 def _row_of(card: HeadCard) -> dict[str, Any]:
     place = {"kind": card.kind, "layer": card.layer, "head": card.head}
-    return place | card.to_rows()[0] | {"pattern": card.pattern}  # the card's own pattern may be "none"
+    # The card's own pattern may be "none".
+    return place | card.to_rows()[0] | {"pattern": card.pattern}
 
 
 def _plural(count: int, noun: str) -> str:
@@ -159,11 +163,13 @@ def _table(cards: list[HeadCard], threshold: float) -> "RenderableType":
     for card in cards:
         if card.layer != layer:
             layer = card.layer
+            # An empty row between layers.
             if card is not cards[0]:
                 drawn.add_row()
             drawn.add_row("", Text(f"layer {layer}", style="bold"))
         named, best, following = card.pattern != NONE, card.best, card.second
-        sure = following is not None and following.low > threshold  # as a name has to be
+        # The second name has to be as sure as the first.
+        sure = following is not None and following.low > threshold
         drawn.add_row(
             str(card.head),
             Text(printable(best.name) if named else "-", style=STYLES.get(card.pattern, "")),
@@ -199,6 +205,7 @@ def _arrow(rows: list[dict[str, Any]], about: dict[str, Any]) -> Any:
             "findings": pa.list_(pa.struct(list(finding.items()))),
             "examples": pa.list_(pa.struct(list(example.items()))),
         },
+        # What belongs to the whole table, as JSON beside the schema.
         metadata={"regard": json.dumps(about)},
     )
     return pa.Table.from_pylist(rows, schema=schema)

@@ -19,10 +19,12 @@ def weight_without(
 ) -> float | None:
     """The weight of a pair of tokens when what a writer gave to a token is 0; None of biases."""
     loaded = trace.require_model()
+    # What stops the writer from giving anything to this token.
     edit = _edit(loaded.network, writer, token)
     if edit is None:
         return None
     network, seen = edited(loaded, [edit]).network, list[AttentionInputs]()
+    # The record of the layer, after the edit.
     taps = Taps({f"{attention_tap(network, kind, layer)}.inputs": seen.append})
     with torch.no_grad():
         rerun(trace, network, taps=taps)
@@ -40,10 +42,12 @@ def _edit(network: Network, writer: Writer, token: int) -> Edit | None:
         return Zero("residual", layer="input", query=token, kind=stack)
     if writer.name == "biases":
         return None
+    # Summands of the embedding have taps of their own.
     tables = {"word": "tokens", "position": "positions", "token_type": "token_types"}
     return Write(f"{network.prefixes[stack]}embeddings.{tables[writer.name]}", partial(_without, token))
 
 
 def _without(token: int, vectors: Tensor) -> Tensor:
-    vectors[:, token] = 0.0  # a copy, of which nobody else knows
+    # A copy, of which nobody else knows.
+    vectors[:, token] = 0.0
     return vectors

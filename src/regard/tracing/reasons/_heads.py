@@ -43,6 +43,7 @@ class Feeds:
     @property
     def times(self) -> float:
         """(value - chance) / spread; 0 where no order makes a difference."""
+        # In standard deviations of random orders.
         return (self.value - self.chance) / self.spread if self.spread else 0.0
 
 
@@ -69,6 +70,7 @@ class WhyHeads(Displayable):
     @property
     def error(self) -> float:
         """How far the sums of the sides are from the value, the larger of the two."""
+        # The value less its constant parts.
         sums = (sum(each.value for each in side) for side in (self.query_feeds, self.key_feeds))
         return max((each + self.bias - self.value for each in sums), key=abs)
 
@@ -138,8 +140,10 @@ def why_heads(
     layer, head = trace.layer_index(layer, kind), trace.head_index(head, kind, layer)
     chosen = chosen_of("query", trace.sides(kind)[0].encoding, query)
     scores, value, bias = Scores(trace, layer, head, kind), 0.0, 0.0
+    # What the keys, and the queries, are multiplied with.
     toward_k, toward_q = torch.zeros_like(scores.k), []
     with torch.no_grad():
+        # Some queries at a time.
         for at in torch.split(
             torch.tensor(chosen, device=scores.q.device), max(1, _ENTRIES // len(scores.k))
         ):
@@ -150,7 +154,9 @@ def why_heads(
             times = (torch.softmax(rows, dim=1) - even).masked_fill(~seen, 0.0) / len(chosen)
             value += float((times * rows.masked_fill(~seen, 0.0)).sum())
             bias += float((times * biases.masked_fill(~seen, 0.0)).sum())
+            # From scores to products: the cap's ratio and the scale.
             times *= ratios * scores.factor
+            # sum over queries of times q, for each key; and the other way round.
             toward_k += times.mT @ scores.q[at]
             toward_q.append(times @ scores.k)
         asked = _feeds(side_of(trace, layer, head, kind, "q", chosen), torch.cat(toward_q))
@@ -162,16 +168,19 @@ def why_heads(
 
 def _feeds(side: Side, toward: Tensor) -> tuple[Feeds, ...]:
     """What each part gives where the side's vectors are multiplied with these, token by token."""
-    toward = side.turned(toward, back=True)  # the turn belongs to the place, and stays there
+    # The turn belongs to the place, and stays there.
+    toward = side.turned(toward, back=True)
     count = len(toward)
+    # Chance: the part's rows in random order. Mean and variance of sum toward_i . x_pi(i) over all
+    # orders.
     apart = toward - toward.mean(dim=0)
     square = apart.mT @ apart
-    found = []
+    feeds = []
     for part in side.parts():
         x = part.values
         centred = x - x.mean(dim=0)
         variance = (square * (centred.mT @ centred)).sum() / max(1, count - 1)
-        found.append(
+        feeds.append(
             Feeds(
                 writer=part.writer,
                 value=float((toward * x).sum()),
@@ -179,4 +188,5 @@ def _feeds(side: Side, toward: Tensor) -> tuple[Feeds, ...]:
                 spread=float(variance.clamp(min=0.0).sqrt()),
             )
         )
-    return tuple(sorted(found, key=lambda each: -abs(each.value - each.chance)))
+    # The largest distance from chance first.
+    return tuple(sorted(feeds, key=lambda each: -abs(each.value - each.chance)))

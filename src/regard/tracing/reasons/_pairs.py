@@ -43,29 +43,36 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
         raise InputError(f"pairs are split of texts of at most {_LONGEST} tokens; ask trace.why of one pair.")
     with torch.no_grad():
         of_head = Scores(trace, layer, head, kind)
+        # All rows of the head: (queries, keys).
         scores, ratios, bias = of_head.rows(torch.arange(len(of_head.q), device=of_head.q.device))
         keys = side_of(trace, layer, head, kind, "k", range(len(of_head.k)))
         written, tables = [], []
         for part in keys.parts():
             written.append(part)
+            # What this writer's part of each key adds to each score.
             tables.append(ratios * of_head.factor * (of_head.q @ keys.turned(part.values).mT))
         seen = scores.isfinite()
         table = torch.stack([*tables, bias]).masked_fill(~seen, 0.0)
+        # Less the mean of the row: what raises a score over the others.
         table = table - table.sum(dim=2, keepdim=True) / seen.sum(dim=1, keepdim=True)
         pairs, parts = [], dict[str, int]()
+        # Only pairs with some weight are told.
         for query, key in (torch.softmax(scores, dim=1) >= _LEAST).nonzero().tolist():
             total = float(table[:, query, key].sum())
+            # Of a score that is lower than the mean, what lowers it.
             sign = 1.0 if total >= 0 else -1.0
             toward = of_head.factor * float(ratios[query, key]) * of_head.q[query]
-            along, told = sign * table[:, query, key], []
+            along, largest = sign * table[:, query, key], []
             summed = sign * float(along.clamp(min=0).sum())
             for place in along.topk(min(_MOST, len(table))).indices.tolist():
+                # The bias has no writer, and stands behind all parts.
                 taken = written[place].taken if place < len(written) else None
                 source = None if taken is None else most_of(taken(key, toward))
                 said = str(written[place].writer) if place < len(written) else "their distance"
                 value = round(float(table[place, query, key]), 2)
-                told.append([parts.setdefault(said, len(parts)), source, value])
-            pairs.append([query, key, round(total, 2), told, round(summed, 2)])
+                # Names once, by number.
+                largest.append([parts.setdefault(said, len(parts)), source, value])
+            pairs.append([query, key, round(total, 2), largest, round(summed, 2)])
     found = why_heads(trace, layer, head, kind=kind)
     feeds = {"query": found.query_feeds, "key": found.key_feeds}
     return {
@@ -76,6 +83,7 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
             side: [
                 [each.writer.layer, each.writer.head, round(each.value - each.chance, 2)]
                 for each in of
+                # Earlier heads alone, and clearly beyond chance.
                 if each.writer.name == "head" and each.writer.kind == kind and abs(each.times) >= _APART
             ][:_FEEDS]
             for side, of in feeds.items()

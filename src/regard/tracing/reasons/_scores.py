@@ -20,6 +20,7 @@ class Scores:
         whole: AttentionInputs = trace.attention_of(layer, kind).inputs
         whole.require_scores()
         one = whole.head(head)
+        # float64, so that sums of parts agree with the score to rounding.
         self._inputs = one.changed(q=one.q.double(), k=one.k.double())
         self.q, self.k, self.factor = self._inputs.q[0, 0], self._inputs.k[0, 0], one.factor
 
@@ -28,7 +29,8 @@ class Scores:
         inputs, columns = self._inputs, torch.arange(len(self.k), device=self.k.device)
         scores = attention_scores(inputs, at, columns)[0, 0]
         ratios, bias = torch.ones_like(scores), torch.zeros_like(scores)
-        if (cap := inputs.softcap) is not None:  # its scale is frozen, as that of a norm
+        # tanh is nonlinear: its ratio at the score is frozen, as the scale of a norm is.
+        if (cap := inputs.softcap) is not None:
             products = self.factor * (self.q[at] @ self.k.mT)
             ratios = torch.where(products == 0, 1.0, cap * torch.tanh(products / cap) / products)
         if inputs.bias is not None:

@@ -37,7 +37,9 @@ class SeenSide(Side):
         self._dtype = next(network.parameters()).dtype
         self.kind = keys_of(kind) if side == "k" else stack_of(kind)
         inputs, reader = trace.attention_of(layer, kind).inputs, readers[side == "k"]
+        # (heads, rows, head_dim)
         recorded = [each[0][:, self._rows].double() for each in (inputs.q, inputs.k)]
+        # Grouped queries share a key and value head.
         number = head // (inputs.num_heads // len(reader.weight))
         self._w, self._wanted = reader.weight[number], recorded[side == "k"][number]
         self._told = f"{'queries' if side == 'q' else 'keys'} of {kind} layer {layer}, head {head}"
@@ -45,11 +47,14 @@ class SeenSide(Side):
         self._constant = torch.zeros_like(self._wanted) + reader.bias[number]
         x = self._state(layer)
         as_it_was = frozen(reader.norm, x)
-        read = x if as_it_was is None else as_it_was.of(x)
+        # What the linear layers read, after the norm.
+        read = x if as_it_was is None else as_it_was.applied(x)
         plain = [read @ each.weight.mT + each.bias[:, None] for each in readers]
+        # Rotation is seen, not known: it is worked out from what went in and what came out.
         self._rotation = _rotation(torch.cat(plain), torch.cat(recorded))
         self._through(as_it_was)
         steps, _, _ = sublayers_of(trace, network, self.kind, self._rows)
+        # Only what was written before this layer.
         self._before = [step for step in steps if step.layer < layer]
 
     def _parts(self) -> Iterator[Written]:
@@ -59,6 +64,7 @@ class SeenSide(Side):
             else:
                 yield from self._heads(step.layer, self._kind_of(step.name))
         yield self._written("embedding", self._state(0))
+        # Models without any bias have no such part.
         if bool(self._constant.any()):
             yield Written(Writer("biases", kind=self.kind), self._constant)
 
@@ -73,15 +79,18 @@ def _rotation(plain: Tensor, turned: Tensor) -> Rotation | None:
     layouts: tuple[Literal["half", "interleaved"], ...] = (
         ("half", "interleaved") if plain.shape[2] % 2 == 0 else ()
     )
+    # Both layouts of pairs are tried.
     for layout in layouts:
         (a, b), (c, d) = (
             each.chunk(2, dim=-1) if layout == "half" else (each[..., ::2], each[..., 1::2])
             for each in (plain, turned)
         )
         size = (a * a + b * b).sum(dim=0)
+        # The turn of each pair (a, b) to (c, d), by least squares over the heads.
         cos, sin = (a * c + b * d).sum(dim=0) / size, (a * d - b * c).sum(dim=0) / size
         each = torch.cat([cos, cos], dim=-1) if layout == "half" else cos.repeat_interleave(2, dim=-1)
         rotation = Rotation(each, sin, layout)
+        # Only a clear improvement over no turn at all.
         if (apart := relative_error(rotation.apply(plain), turned)) < 0.1 * least:
             best, least = rotation, apart
     return best

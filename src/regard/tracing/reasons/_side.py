@@ -65,18 +65,23 @@ class Side:
         self._dtype = next(network.parameters()).dtype
         self.kind = keys_of(kind) if side == "k" else stack_of(kind)
         recorded = getattr(trace.attention_of(layer, kind).inputs, side)[0]
+        # Grouped queries share a key and value head.
         number = head // (attention.num_heads // len(recorded))
         linear: nn.Linear = getattr(attention, side)
+        # The rows of W that belong to the head.
         of_head = slice(number * recorded.shape[2], (number + 1) * recorded.shape[2])
         self._w = linear.weight.detach()[of_head].double()
         self._wanted = recorded[number, self._rows].double()
         self._told = f"{'queries' if side == 'q' else 'keys'} of {kind} layer {layer}, head {head}"
         self._scale = self._w.new_ones(len(rows), 1)
+        # Biases, drawn through the same map as everything else.
         self._constant = torch.zeros_like(self._wanted)
         if linear.bias is not None:
             self._constant += linear.bias.detach()[of_head].double()
+        # Cross-attention's queries read what this layer's self-attention left.
         self._start, self._names = layer, ("attention",) if kind == "cross" else ()
-        if side == "k" and kind == "cross":  # what the encoder gave, after its last norm
+        # The encoder's output, after its last norm.
+        if side == "k" and kind == "cross":
             self._start, self._names = network.depth(self.kind), ()
             x, norm = self._state(self._start), network.final_norm(self.kind)
             if norm is not None:
@@ -85,12 +90,14 @@ class Side:
             _, x = self._sublayers(layer, self._names)
             norm = _before(getattr(layer_of(trace, self.kind, layer), f"{attention_name(kind)}_residual"))
         self._through(frozen(norm, x))
+        # A norm of queries or keys, frozen at the head's own vectors.
         self._norm = frozen(getattr(attention, f"{side}_norm"), self._of(x) + self._constant)
         stack, self._rotation = network.stack(self.kind), None
         assert stack is not None, "its layer was checked"
         if kind != "cross" and (rotary := stack.patterns[layer].rotary) is not None:
             ids = torch.tensor([trace.stack(self.kind).encoding.token_ids], device=x.device)
-            turns = rotary.rotation(stack.numbering(ids), dtype=self._dtype)  # rounded as the model's own
+            # Rounded as the model's own.
+            turns = rotary.rotation(stack.numbering(ids), dtype=self._dtype)
             cos, sin = (each[0, 0, self._rows].double() for each in (turns.cos, turns.sin))
             self._rotation = Rotation(cos, sin, turns.layout)
 
@@ -112,6 +119,7 @@ class Side:
         for part in self._parts():
             total += part.values
             yield part
+        # The sum must be the recorded vector: nothing is told that does not add up.
         apart = relative_error(self.turned(total), self._wanted)
         rounding = max(map(bound_of, (self._dtype, hidden_of(self._trace, self.kind)[0].dtype)))
         if not apart <= rounding:
@@ -122,6 +130,7 @@ class Side:
             )
 
     def _parts(self) -> Iterator[Written]:
+        # This layer's own sublayers first, then layer by layer back to the embedding.
         for step in reversed(self._sublayers(self._start, self._names)[0] if self._names else []):
             yield from self._of_step(self._start, step)
         for layer in reversed(range(self._start)):
@@ -133,17 +142,18 @@ class Side:
             if isinstance(residual, PostNorm) or layer + 1 == self._network.depth(self.kind):
                 names.append("ffn")
             steps, x = self._sublayers(layer, names)
-            if (
-                names[-1] != "ffn"
-            ):  # what it added is what was handed on but for what was there: it need not run
+            if names[-1] != "ffn":
+                # What the feed-forward added is what was handed on less what was there: it need not run.
                 yield self._written("ffn", self._state(layer + 1) - x, layer)
             for step in reversed(steps):
                 yield from self._of_step(layer, step)
         yield from self._embedded()
+        # What all the biases together give.
         biases = self._normed(self._constant)
         if self._norm is not None and self._norm.bias is not None:
             biases = biases + self._norm.bias
-        if bool(biases.any()):  # some models have none
+        # Some models have none.
+        if bool(biases.any()):
             yield Written(Writer("biases", kind=self.kind), biases)
 
     def _embedded(self) -> Iterator[Written]:
@@ -153,45 +163,53 @@ class Side:
         if type(embeddings) is not Embeddings or word is None:
             yield self._written("embedding", self._state(0))
             return
+        # Embeddings of another width, as ELECTRA's: the map goes through the projection.
         if (projection := embeddings.projection) is not None:
             self._add(projection.bias)
             self._w = self._w @ projection.weight.detach().double()
         names: tuple[WriterName, ...] = ("word", "position", "token_type")
         summands = zip(names, (word, traced.positions, traced.token_types), strict=True)
         found = {name: x[self._rows].double() for name, x in summands if x is not None}
+        # The norm after the sum of word, position and type.
         self._through(frozen(embeddings.norm, torch.stack([*found.values()]).sum(dim=0)))
         for name, x in found.items():
             yield self._written(name, x)
 
     def _of_step(self, layer: int, step: _Step) -> Iterator[Written]:
+        # The map of the residual stream, which goes past a sandwich's norms.
         stream = self._w, self._scale
         self._through(step.norm)
         if step.name == "ffn":
             yield self._written("ffn", step.output, layer)
         else:
             yield from self._heads(layer, self._kind_of(step.name))
-        if isinstance(step.residual, SandwichNorm):  # the residual stream itself goes past its norms
+        # The residual stream itself goes past its norms.
+        if isinstance(step.residual, SandwichNorm):
             self._w, self._scale = stream
 
     def _heads(self, layer: int, kind: Kind) -> Iterator[Written]:
         traced, projection = self._trace.attention_of(layer, kind), projection_of(self._trace, kind, layer)
         inputs, scale = traced.inputs, self._scale
         self._add(projection.bias)
-        maps = projection.weight @ self._w.mT  # (heads, v_dim, head_dim)
+        # (heads, v_dim, head_dim): from a context to this head's queries or keys.
+        maps = projection.weight @ self._w.mT
         values = scale * torch.bmm(traced.context[:, self._rows].double(), maps)
 
+        # Heads of one layer ask for the same rows.
         @cache
         def weights_of(row: int) -> Tensor:
             return attention_weights(inputs, torch.tensor([self._rows[row]], device=scale.device))[0, :, 0]
 
         def taken_by(head: int) -> Taken:
             def taken(row: int, toward: Tensor) -> Tensor:
+                # The direction drawn back: turn, norm, and then through the map.
                 back = self.turned(toward[None], row=row, back=True)[0]
                 if self._norm is not None:
                     back = self._norm.back(back) * self._norm.scale[row]
                 v = inputs.v[0, head // (inputs.num_heads // inputs.v.shape[1])].double()
                 # A sink has a weight, and no value.
                 weights: Tensor = weights_of(row)[head, : len(v)].double()
+                # Each key's weight x value, along the direction.
                 return weights * (v @ (maps[head] @ back)) * scale[row]
 
             return taken
@@ -206,22 +224,26 @@ class Side:
         x, steps = self._state(layer), list[_Step]()
         own = layer_of(self._trace, self.kind, layer) if names else None
         for name in names:
+            # A layer without cross-attention.
             if not hasattr(own, name):
                 continue
             residual: Residual = getattr(own, f"{name}_residual")
             if name == "ffn":
                 norm, read = _before(residual), x.to(self._dtype)[None]
+                # Not in the trace: it is worked out from what the sublayer was given.
                 with torch.no_grad():
                     output = getattr(own, name)(read if norm is None else norm(read))[0].double()
             else:
                 output = output_of(self._trace, self._kind_of(name), layer)[self._rows].double()
-            after, given = None, output
+            after, summed = None, output
             if isinstance(residual, PostNorm):
-                after, given = residual.norm, x + output
+                # x + output goes into the norm.
+                after, summed = residual.norm, x + output
             elif isinstance(residual, SandwichNorm):
                 after = residual.after
-            steps.append(_Step(name, residual, output, as_it_was := frozen(after, given)))
-            made = given if as_it_was is None else as_it_was.of(given)
+            steps.append(_Step(name, residual, output, as_it_was := frozen(after, summed)))
+            made = summed if as_it_was is None else as_it_was.applied(summed)
+            # After the norm, or added to the stream.
             x = made if isinstance(residual, PostNorm) else x + made
         return steps, x
 
@@ -235,6 +257,7 @@ class Side:
         """Draw the map back through a norm."""
         if norm is not None:
             self._add(norm.bias)
+            # W' = W . norm, and the scale of each position beside it.
             self._w, self._scale = norm.back(self._w), self._scale * norm.scale
 
     def _add(self, bias: Tensor | None) -> None:

@@ -113,8 +113,10 @@ class Why(Displayable):
     def sentence(self) -> str:
         """The largest part of the key that speaks for the difference, in one line."""
         is_more = self.value >= 0
+        # The part that speaks most for the sign of the difference.
         part = max(self.key_parts, key=lambda each: each.value if is_more else -each.value)
         what, value = (str(part), part.value)
+        # Distance may matter more than any part of the key.
         if abs(self.bias) > abs(value) and (self.bias >= 0) == is_more:
             what, value = "their distance", self.bias
         looks = self._pair() if is_more else f"{self.query_token} looks away from {self.key_token}"
@@ -126,6 +128,7 @@ class Why(Displayable):
     def _within(self) -> str:
         """The error, up to a power of ten: its digits are rounding, and others on other processors."""
         error = abs(self.error)
+        # To the power of ten above it.
         return f"{10.0 ** math.ceil(math.log10(error)):.0e}" if error else "0"
 
     def _pair(self) -> str:
@@ -140,13 +143,13 @@ class Why(Displayable):
     def to_json(self) -> dict[str, Any]:
         """What was asked and found, as plain values; without the pairs."""
         names = ("layer", "head", "kind", "query", "key", "against", "of", "value", "score", "weight", "keys")
-        told = {name: getattr(self, name) for name in (*names, "bias", "error", "sentence")}
+        answer = {name: getattr(self, name) for name in (*names, "bias", "error", "sentence")}
         for name in ("query_parts", "key_parts"):
-            told[name] = [
+            answer[name] = [
                 each.writer.columns() | {"value": each.value, "source": each.source, "weight": each.weight}
                 for each in getattr(self, name)
             ]
-        return told
+        return answer
 
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each pair of a query's part and a key's, and one for the bias."""
@@ -186,6 +189,7 @@ def _side(what: str, parts: Sequence[WhyPart], weight: float) -> "Iterator[Rende
         return [name, *(["" if left is None else f"{left:.3f}"] if was_cut else []), f"{value:+.3f}"]
 
     rows = [row(str(part), part.weight, part.value) for part in parts[:_SHOWN]]
+    # What is not shown is summed, so that the table adds up.
     if rest := parts[_SHOWN:]:
         rows.append(row(f"{len(rest)} others", None, sum(part.value for part in rest)))
     columns = [f"what wrote {what}", *([f"weight without (was {weight:.3f})"] if was_cut else []), "adds"]
@@ -255,12 +259,14 @@ def why(
     layer, head = trace.layer_index(layer, kind), trace.head_index(head, kind, layer)
     of_queries, of_keys = trace.sides(kind)
     at, to = (
+        # A word of several tokens is asked about at its last one.
         token_of(name, side.encoding, token)[-1]
         for name, side, token in (("query", of_queries, query), ("key", of_keys, key))
     )
     other = None if against is None else token_of("against", of_keys.encoding, against)[-1]
     with torch.no_grad():
         of_head = Scores(trace, layer, head, kind)
+        # One row: the query's scores.
         scores, ratios, bias = (each[0] for each in of_head.rows(torch.tensor([at], device=of_head.q.device)))
         seen = scores.isfinite()
         for name, token in (("key", to), ("against", other)):
@@ -272,11 +278,13 @@ def why(
         if other is not None:
             times[other] -= 1.0
         elif of == "difference":
+            # Less the mean of all that the query may see.
             times -= seen.double() / seen.sum()
         scores, bias = scores.masked_fill(~seen, 0.0), bias.masked_fill(~seen, 0.0)
         # What each side is multiplied with, as the model had it: so sources need one side at a time.
         of_query = of_head.factor * ratios[to] * of_head.q[at]
         of_key = of_head.factor * ((times * ratios) @ of_head.k)
+        # Keys whose score is taken, and the key itself.
         rows = [each for each, count in enumerate(times.tolist()) if count or each == to]
         keys, queries = (
             side_of(trace, layer, head, kind, "k", rows),
@@ -285,12 +293,15 @@ def why(
         tokens = {each: trace.sides(each)[1].shown for each in trace.kinds}
         asked, carried, q, k = [], [], [], []
         for part in queries.parts():
+            # From which tokens a head took it.
             asked.append((part.writer, part.taken and part.taken(0, of_key).cpu()))
             q.append(queries.turned(part.values)[0])
         for part in keys.parts():
             carried.append((part.writer, part.taken and part.taken(rows.index(to), of_query).cpu()))
             k.append((times * ratios)[rows] @ keys.turned(part.values))
+        # (query parts, key parts): every pair.
         parts = (of_head.factor * torch.stack(q) @ torch.stack(k).mT).cpu()
+    # With `check`, the model runs again without each of the first parts.
     weight = partial(weight_without, trace, layer=layer, head=head, kind=kind, pair=(at, to))
     sides = [
         _told(found, parts.sum(dim=dim), tokens, partial(weight, token=token) if check else None)
@@ -310,6 +321,7 @@ def why(
         keys=int(seen.sum()),
         query_parts=sides[0],
         key_parts=sides[1],
+        # Largest rows and columns first.
         parts=parts[_order(parts.sum(dim=1))][:, _order(parts.sum(dim=0))],
         bias=float(times @ bias),
         query_token=of_queries.shown[at],
@@ -328,6 +340,7 @@ def _told(
     parts, left = [], _CUT
     for place in _order(values):
         writer, sources = found[place]
+        # Biases cannot be cut: they do not use one of the checks up.
         without = weight(writer) if weight is not None and left else None
         left -= without is not None
         names = () if sources is None else tokens[writer.kind]

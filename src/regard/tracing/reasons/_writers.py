@@ -58,6 +58,7 @@ class Writer:
 def layer_of(trace: Trace, kind: StackKind, index: int) -> SelfAttentionLayer | DecoderLayer:
     """A layer that hands on the sum of what it was given and what its parts gave; others are refused."""
     layer = trace.require_model().network.layer(kind, index)
+    # Exactly these classes: a subclass may add something.
     if isinstance(layer, SelfAttentionLayer | DecoderLayer) and type(layer) in (
         SelfAttentionLayer,
         DecoderLayer,
@@ -74,6 +75,7 @@ def attention_of(trace: Trace, kind: Kind, index: int) -> MultiHeadAttention:
     """
     check_edits(trace)
     attention = getattr(layer_of(trace, stack_of(kind), index), attention_name(kind))
+    # Scores that are plain products of queries and keys.
     if type(attention) is not MultiHeadAttention or not isinstance(attention.scorer, ScaledDot | Dot):
         raise _refused(trace, f"{kind} layer {index}", attention)
     return attention
@@ -86,19 +88,20 @@ def readers_of(trace: Trace, kind: Kind, index: int) -> tuple[Reader, ...]:
         InputError: where that is not seen, or an edit of the residual stream.
     """
     check_edits(trace)
-    found = trace.require_model().network.plain.readers(kind, index)
-    if found is None:
+    readers = trace.require_model().network.plain.readers(kind, index)
+    if readers is None:
         raise InputError(
             f"the way from the residual stream to queries and keys of {kind} layer {index} is not seen "
             f"through the lens, so no score of it is split; where regard has the family of "
             f"{trace.model}, load the checkpoint's folder with regard.load."
         )
-    return found
+    return readers
 
 
 def check_edits(trace: Trace) -> None:
     """Refuse edits that wrote into the residual stream."""
     for name in sorted(trace.require_model().network.written):
+        # Edits of scores, weights and contexts leave the sum what it is.
         if not _HARMLESS.search(name):
             raise InputError(
                 f"an edit wrote at {name}, which no part of {trace.model} did: ask a trace without it, or "

@@ -110,6 +110,7 @@ class Writer:
 
         An InputError refuses what no file can hold, such as an arbitrary predicate.
         """
+        # Plain values first: most of a record is numbers, texts and None.
         if value is None or isinstance(value, bool | int | float | str):
             return value
         if isinstance(value, Tensor):
@@ -120,10 +121,12 @@ class Writer:
             return [self.write(each, f"{at}.{place}") for place, each in enumerate(value)]
         if isinstance(value, Encoding):
             return _encoding(value)
+        # A part of a sequence: what is there, by place, and why the rest is missing.
         if isinstance(value, Partial):
             kept = {str(place): self.write(each, f"{at}.{place}") for place, each in value.kept.items()}
             about = {"what": value.what, "why": value.why, "length": len(value), "numbers": value.numbers}
             return {"partial": about, "kept": kept}
+        # A class that SCHEMA lacks: a mask or bias of the user's own, which is code.
         if type(value) not in _NAMES:
             kind = type(value).__name__
             raise InputError(
@@ -131,18 +134,21 @@ class Writer:
                 "can tell. Ask it what you need now, or save its weights as tensors of your own."
             )
         return (
+            # Masks, biases and scorers are shared by layers: written once, and named by number.
             self._shared(value, at) if at.endswith((".mask", ".bias", ".scorer")) else self._record(value, at)
         )
 
     def _record(self, value: Any, at: str) -> Any:
         name = _NAMES[type(value)]
         found = {each: getattr(value, each) for each in SCHEMA[name][1].split()}
+        # Younger fields with their default are left out: then older versions can read the file.
         for each in [each for each in found if each in _YOUNGER and found[each] == _YOUNGER[each]]:
             del found[each]
         return {"is": name} | {each: self.write(held, f"{at}.{each}") for each, held in found.items()}
 
     def _shared(self, own: Any, at: str) -> Any:
         if id(own) not in self._places:
+            # The id must not be given to another object while writing goes on.
             self._alive.append(own)
             written = self._record(own, at)
             self._places[id(own)] = len(self.objects)
@@ -159,9 +165,11 @@ class Writer:
         sizes = tuple(tensor.shape[axis] for axis in order)
         strides = tuple(tensor.stride()[axis] for axis in order)
         storage = tensor.untyped_storage()
+        # The same numbers in memory, seen in the same way: one tensor in the file.
         key = (storage._cdata, tensor.storage_offset(), sizes, strides, tensor.dtype)
         if key not in self._names:
             self._alive.append(tensor)
+            # Axes of size 1 last: reshaping drops them.
             packed = tensor.detach().permute(
                 *order, *(each for each in range(tensor.ndim) if each not in order)
             )
@@ -188,10 +196,12 @@ class Reader:
             return value
         if "is" in value:
             others = {name: self.read(each) for name, each in value.items() if name != "is"}
+            # Fields that the class lacks raise here, and count as damage.
             return SCHEMA[value["is"]][0](**others)
         if "tensor" in value:
             return self._tensor(**value)
         if "dtype" in value:
+            # A name from a file: only a dtype is taken.
             found = getattr(torch, value["dtype"])
             if not isinstance(found, torch.dtype):
                 raise TypeError(f"{value['dtype']} is no dtype")
@@ -203,6 +213,7 @@ class Reader:
             return Partial(kept, **value["partial"])
         if "object" in value:
             place = value["object"]
+            # Each object once, so that layers share it as they did before.
             if place not in self._objects:
                 self._objects[place] = self.read(self._written[place])
             return self._objects[place]
@@ -210,6 +221,7 @@ class Reader:
 
     def _tensor(self, tensor: str, shape: list[int], order: list[int]) -> Tensor:
         packed = self._tensors(tensor)
+        # Back into the order of the axes; those of size 1 come by reshaping.
         wide = packed.permute(tuple(order.index(axis) for axis in sorted(order)))
         return wide.reshape(shape)
 
@@ -230,6 +242,7 @@ def _encoding_of(written: Any) -> Encoding:
     return Encoding(
         texts=tuple(written["texts"]),
         tokens=tuple(
+            # A token without `shown` has it from its piece, row[1].
             Token(index=index, **_fields(_TOKEN, [*row, row[1]][: len(_TOKEN)]))
             for index, row in enumerate(written["tokens"])
         ),
@@ -268,6 +281,7 @@ class _NotThereError(CheckpointError, FileNotFoundError):
 def write_trace(trace: Stacks, path: str | os.PathLike[str]) -> Path:
     """See `Trace.save`."""
     writer = Writer()
+    # A trace from a file keeps the origin that it came with.
     origin = trace.origin if trace.loaded is None else origin_of(trace.loaded)
     about = {
         "model": trace.model,
@@ -276,6 +290,7 @@ def write_trace(trace: Stacks, path: str | os.PathLike[str]) -> Path:
         "decoder": writer.write(trace.decoder, "decoder"),
         "edits": [(each.edit, each.tap, each.changed, each.moved) for each in trace.edits],
     }
+    # Everything but tensors is JSON, kept as a tensor of bytes.
     written = json.dumps(about | {"objects": writer.objects}).encode()
     tensors = writer.tensors | {_ABOUT: torch.frombuffer(bytearray(written), dtype=torch.uint8)}
     write_whole(path, lambda temporary: _write(temporary, tensors))
@@ -289,6 +304,7 @@ def _write(file: Path, tensors: dict[str, Tensor]) -> None:
     header: dict[str, Any] = {"__metadata__": {"format": "regard-trace", "version": str(VERSION)}}
     end = 0
     for name, tensor in ordered:
+        # Offsets in bytes from the end of the header, as the format has them.
         begin, end = end, end + tensor.numel() * tensor.element_size()
         header[name] = {
             "dtype": _DTYPES[tensor.dtype],
@@ -296,7 +312,8 @@ def _write(file: Path, tensors: dict[str, Tensor]) -> None:
             "data_offsets": [begin, end],
         }
     told = json.dumps(header).encode()
-    told += b" " * (-len(told) % 64)  # so that tensors, mapped into memory, begin at round addresses
+    # Blanks at the end of the header, so that tensors that are mapped begin at round addresses.
+    told += b" " * (-len(told) % 64)
     with file.open("wb") as stream:
         stream.write(struct.pack("<Q", len(told)))
         stream.write(told)
@@ -307,6 +324,7 @@ def _write(file: Path, tensors: dict[str, Tensor]) -> None:
 
 def read_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None) -> dict[str, Any]:
     """The fields of a trace in a file: see `Trace.open`."""
+    # A regard.Model, or the Loaded in it.
     loaded = None if model is None else model if isinstance(model, Loaded) else getattr(model, "loaded", None)
     if model is not None and not isinstance(loaded, Loaded):
         raise InputError(f"model must be a regard.Model, or None; got {type(model).__name__}.")
@@ -332,23 +350,25 @@ def read_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None) -
             "open it with the regard that wrote it, or trace the text again."
         )
     try:
-        found = _read(stored)  # before the model is compared: a damaged file is no file of another model
+        # Before the model is compared: a damaged file is no file of another model.
+        stored_fields = _read(stored)
     # Whatever a record that is not what it should be runs into.
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, RegardError) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(
             f"{file} is a damaged trace ({type(error).__name__}: {reason[:200]}); trace the text again."
         ) from error
-    origin: Origin | None = found["origin"]
+    origin: Origin | None = stored_fields["origin"]
     if loaded is not None:
         if origin is None:
             raise InputError(f"model must be None: the trace in {file} does not say which model it is of.")
         origin.check(loaded, str(file))
-    return found | {"loaded": loaded}
+    return stored_fields | {"loaded": loaded}
 
 
 def _read(stored: SafetensorsFile) -> dict[str, Any]:
     about = json.loads(stored.read(_ABOUT).numpy().tobytes())
+    # For its error alone: half of a surrogate pair is in no page.
     json.dumps(
         about, ensure_ascii=False
     ).encode()  # half of a surrogate pair, which no page holds, is an error
@@ -361,6 +381,7 @@ def _read(stored: SafetensorsFile) -> dict[str, Any]:
 
     reader = Reader(tensor, about["objects"])
     stacks = {name: reader.read(about[name]) for name in ("encoder", "decoder")}
+    # One stack at least, and nothing else in its place.
     if not any(stacks.values()) or not all(isinstance(each, TracedStack | None) for each in stacks.values()):
         raise ValueError("it holds no stack")
     origin = None if about["origin"] is None else Origin(**about["origin"])

@@ -21,6 +21,7 @@ from regard.models import Network
 Keep = Literal["qk", "qkv", "residual", "all"]
 """What a trace keeps: queries and keys; also values and contexts; the residual stream alone; everything."""
 
+# The types in which a trace may be kept.
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class Partial(Sequence[T]):
         numbers: Sequence[int] | None = None,
     ) -> None:
         self.kept = dict(kept)
+        # What is missing is named, and why, in the words of the trace that left it out.
         self.what, self.why = what, why
         self.numbers = None if numbers is None else tuple(numbers)
         self._length = length
@@ -61,6 +63,7 @@ class Partial(Sequence[T]):
         if not -self._length <= index < self._length:
             raise IndexError(f"{self.what} {index} of {self._length}")
         index %= self._length
+        # Layers without attention of this kind make numbers and places differ.
         if index not in self.kept:
             number = index if self.numbers is None else self.numbers[index]
             raise InputError(f"{self.what} {number} is not in this trace: {self.why}")
@@ -83,6 +86,7 @@ class ScoreInputs(AttentionInputs):
 
     def __init__(self, *, q: Tensor, k: Tensor, **others: Any) -> None:
         # Checked as core checks every record; the keys stand where values would.
+        # Past the dataclass, whose fields include v.
         self.__dict__.update(AttentionInputs(q=q, k=k, v=k, **others).__dict__)
         del self.__dict__["v"]
 
@@ -101,6 +105,7 @@ class ScoreInputs(AttentionInputs):
     def head(self, index: int) -> "ScoreInputs":
         """The same attention with one query head only."""
         others = {name: value for name, value in self.__dict__.items() if name not in ("q", "k")}
+        # `head` wants a v: the keys stand for it, and are taken out again.
         one = AttentionInputs(q=self.q, k=self.k, v=self.k, **others).head(index).__dict__
         return ScoreInputs(**{name: value for name, value in one.items() if name != "v"})
 
@@ -130,6 +135,7 @@ class KeepPolicy:
                 f"dtype must be torch.float32, float64, bfloat16 or float16, or None; got {self.dtype!r}."
             )
         if self.layers is not None:
+            # A single number becomes a list of one.
             asked = [self.layers] if not isinstance(self.layers, Iterable) else list(self.layers)
             if not asked or not all(_is_whole(each) for each in asked):
                 raise InputError(
@@ -164,15 +170,18 @@ class KeepPolicy:
         asked = self._asked()
         if asked is None:
             return tuple(range(depth))
+        # Negative ones count from the end of each stack; those beyond it belong to a longer one.
         return tuple(sorted({layer % depth for layer in asked if -depth <= layer < depth}))
 
     def states(self, depth: int) -> tuple[int, ...]:
         """The hidden states that are kept of a stack: the first, what each kept layer reads and hands on."""
+        # Layer i reads hidden state i and hands on i + 1; the first one is always kept.
         return tuple(sorted({0, *(state for layer in self.attention(depth) for state in (layer, layer + 1))}))
 
     def why(self) -> str:
         """Why something is missing, with the way out."""
         given = str(self).removeprefix(", ")
+        # Only what would have to change in the call.
         wanted = " and ".join(
             ([] if self.keep == "all" else ['keep="all"']) + ([] if self.layers is None else ["layers=None"])
         )
@@ -197,7 +206,9 @@ EVERYTHING = KeepPolicy()
 
 def kept_tensor(value: Tensor, keeping: KeepPolicy) -> Tensor:
     """What is kept of a tensor: converted, and copied where it is a view of something larger."""
+    # With everything kept, a tensor is taken as it is.
     kept = value if keeping == EVERYTHING else _Memory([value], keeping.dtype).take(value)
+    # Without queries nothing else gives memory back in between.
     if not keeping.queries:
         _give_back_after(kept)
     return kept
@@ -207,6 +218,7 @@ def kept_inputs(inputs: AttentionInputs, keeping: KeepPolicy) -> AttentionInputs
     """What is kept of a record: q and k, v where it is wanted, and a bias that is a function of them."""
     kept = [inputs.q, inputs.k, *([inputs.v] if keeping.values else [])]
     memory = _Memory(kept, keeping.dtype)
+    # Where q, k and v lie in memory: a bias over the same memory is made of them.
     of_pass = {tensor.untyped_storage().data_ptr() for tensor in kept}
 
     def of_bias(tensor: Tensor) -> Tensor:
@@ -222,6 +234,7 @@ def kept_inputs(inputs: AttentionInputs, keeping: KeepPolicy) -> AttentionInputs
         record = inputs.changed(v=memory.take(inputs.v), **changed)
     else:
         others = {name: value for name, value in inputs.__dict__.items() if name != "v"}
+        # Without values: a record of scores.
         record = ScoreInputs(**(others | changed))
     _give_back_after(record.q)
     return record
@@ -244,6 +257,7 @@ def _give_back_after(kept: Tensor) -> None:
     if kept.is_cpu:
         _kept_since += kept.numel() * kept.element_size()
         if _kept_since >= _GIVEN_BACK_EVERY:
+            # The C library keeps what was freed; see the docstring for what was measured.
             trim_malloc()
             _kept_since = 0
 
@@ -257,18 +271,22 @@ class _Memory:
         self._used: dict[int, int] = {}
         for tensor in tensors:
             place = tensor.untyped_storage().data_ptr()
+            # How many bytes of each storage are kept: less than all of it means that a copy saves
+            # memory.
             self._used[place] = self._used.get(place, 0) + tensor.numel() * tensor.element_size()
 
     def take(self, tensor: Tensor) -> Tensor:
         """What is kept for a tensor."""
         storage, dtype = tensor.untyped_storage(), self._dtype or tensor.dtype
         place = storage.data_ptr()
+        # Some of the storage would be kept alive for nothing.
         if self._used[place] < storage.nbytes():
             # A view of something larger, such as keys of a joint projection: a copy lets go of the rest.
             return tensor.to(dtype, copy=True)
         if dtype == tensor.dtype:
             return tensor
         if place not in self._converted:
+            # The whole storage is converted once, so that views of it still share memory.
             whole = tensor.as_strided((storage.nbytes() // tensor.element_size(),), (1,), 0)
             self._converted[place] = whole.to(dtype)
         return self._converted[place].as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
@@ -284,6 +302,7 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return value
     found = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
     changed = {name: mapped(each, change) for name, each in found.items()}
+    # Identity: nothing was changed.
     same = all(changed[name] is each for name, each in found.items())
     # An object that nothing changed in stays itself: layers share masks and biases.
     return value if same else replace(value, **changed)

@@ -29,8 +29,10 @@ def chosen_of(name: str, tokens: Encoding | int, selector: Selector | None) -> t
     """
     count = tokens if isinstance(tokens, int) else len(tokens.tokens)
     if selector is None or isinstance(selector, slice):
+        # A slice, or None for all.
         chosen = within(name, selector or slice(None), count)
     else:
+        # A text is a sequence, too, and means one word.
         several = isinstance(selector, Sequence) and not isinstance(selector, str)
         given: Sequence[WordOrToken] = selector if several else [selector]  # type: ignore[assignment,list-item]
         chosen = tuple(place for each in given for place in token_of(name, tokens, each))
@@ -44,6 +46,7 @@ def token_of(name: str, tokens: Encoding | int, selector: WordOrToken) -> tuple[
     count = tokens if isinstance(tokens, int) else len(tokens.tokens)
     if isinstance(selector, str | tuple) and not isinstance(tokens, int):
         return tokens.find(selector)
+    # Words need a text, and only one of them.
     word = "" if isinstance(tokens, int) else "a word of the text, or "
     batch = " Words are looked up in one text alone: trace them one by one." if not word else ""
     return (index_of(name, selector, count, what=f"{word}a token ", hint=batch),)
@@ -54,6 +57,7 @@ def within(name: str, chosen: slice, count: int) -> tuple[int, ...]:
     numbers.
     """
     try:
+        # `range` does what a slice of numbers means, bounds and steps included.
         return tuple(range(count)[chosen])
     except (TypeError, ValueError) as error:
         raise InputError(
@@ -77,9 +81,11 @@ def numbers_of(name: str, value: object, count: int, *, others: Sequence[str] = 
         return tuple(range(count))
     if isinstance(value, slice):
         return unique(name, value, within(name, value, count), count)
+    # One number is a list of one.
     given: Sequence[object] = value if isinstance(value, list | tuple | range) else [value]
     also = "".join(f', or "{other}"' for other in others) + ", or a slice or a list of these"
     chosen = tuple(
+        # Some arguments take words too, such as "embeddings".
         each if isinstance(each, str) and each in others else index_of(name, each, count, also=also)
         for each in given
     )
@@ -101,6 +107,7 @@ def is_punctuation(token: Token, words: Sequence[Word]) -> bool:
 
     Of a token that came as an id, without a text (no words), its piece tells.
     """
+    # A word with letters is no punctuation, whatever piece of it this is.
     if token.special or (words and token.word is not None and is_spelled(words[token.word].text)):
         return False
     seen = token.surface.strip()

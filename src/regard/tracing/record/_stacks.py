@@ -56,6 +56,7 @@ class Origin:
             return f"the trace was made through the lens, and the model is {own}"
         if other.lens != self.lens:
             return f"it is of a {self.lens}, and the model a {other.lens}"
+        # Sizes of either, since one may have what the other lacks.
         for name in self.sizes | other.sizes:
             if self.sizes.get(name) != other.sizes.get(name):
                 return f"{name} is {self.sizes.get(name)} there and {other.sizes.get(name)} in the model"
@@ -63,6 +64,7 @@ class Origin:
             return "its config, or the names and shapes of its parameters, are others"
         if self.dtype == other.dtype:
             return None if self.mark == other.mark else "its parameters have other values"
+        # The coarser of the two types bounds what rounding can do.
         lesser = max(torch.finfo(getattr(torch, each.dtype)).eps for each in (self, other))
         ours, theirs = (torch.tensor(each.values, dtype=torch.float64) for each in (self, other))
         # 1e-7: near 0 the numbers of float16 are 6e-8 apart.
@@ -75,15 +77,18 @@ def origin_of(loaded: Loaded) -> Origin:
     """The origin of traces of a model."""
     network = loaded.network
     config = network.config
+    # Sizes that people know come first in messages.
     sizes = {name: getattr(config, name) for name in ("vocab_size", "d_model", "num_heads")}
     depths = {f"layers of the {kind}": network.depth(kind) for kind in network.prefixes}
     # Buffers that are not stored follow from the config; some grow with the texts that were seen.
     stored = network.state_dict().keys()
     buffers = ((name, each) for name, each in network.named_buffers() if name in stored)
     tensors = dict(chain(network.named_parameters(), buffers))
+    # Names and shapes of all that is stored, for the hash.
     shapes = [(name, tuple(each.shape)) for name, each in tensors.items()]
     values = [_some_of(each) for each in tensors.values()]
     mark = hashlib.sha256()
+    # One hash over a sample of every parameter: a fine-tuned model differs in some of them.
     for each in values:
         mark.update(each.numpy().tobytes())
     return Origin(
@@ -102,6 +107,7 @@ def origin_of(loaded: Loaded) -> Origin:
 def _some_of(tensor: Tensor) -> Tensor:
     """Up to 1,024 of its entries, evenly spaced, as float64."""
     flat = tensor.detach().reshape(-1)
+    # Evenly spaced from the first entry to the last.
     at = torch.linspace(0, len(flat) - 1, min(len(flat), _ENTRIES), dtype=torch.float64).round().long()
     return flat[at.to(flat.device)].double().cpu()
 
@@ -189,6 +195,7 @@ class TracedStack:
 
     def embeddings(self, layer: int | str = -1) -> Tensor:
         """Every token's vector at an embedding layer: (tokens, d_model); see `Trace.embedding`."""
+        # Not kept, as asked.
         if not self.keeping.hidden:
             raise InputError(
                 f'embeddings are not in this trace, which was kept with keep="{self.keeping.keep}". Trace '
@@ -206,6 +213,7 @@ class TracedStack:
         index = index_of(
             "layer", layer, last + 1, also=', or "input"', hint=f" 0 is learned, {last} contextual."
         )
+        # Layer 0 is the learned embedding, the row of the table, without positions.
         return self.learned if index == 0 else self.hidden[index]
 
 
@@ -223,12 +231,13 @@ class Stacks:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of attention that there are."""
-        found: dict[Kind, Sequence[AttentionTrace]] = {}
+        by_kind: dict[Kind, Sequence[AttentionTrace]] = {}
         if self.encoder is not None:
-            found["encoder"] = self.encoder.attention
+            by_kind["encoder"] = self.encoder.attention
         if self.decoder is not None:
-            found |= {"decoder": self.decoder.attention, "cross": self.decoder.cross_attention}
-        return tuple(kind for kind, layers in found.items() if layers)
+            # Of a decoder both kinds, in the order of the forward pass.
+            by_kind |= {"decoder": self.decoder.attention, "cross": self.decoder.cross_attention}
+        return tuple(kind for kind, layers in by_kind.items() if layers)
 
     @property
     def source(self) -> TracedStack:
@@ -249,6 +258,7 @@ class Stacks:
 
     @property
     def num_heads(self) -> int:
+        # Layers may have lost heads.
         """Query heads a layer, of the stack that reads the text; the most, where some were removed."""
         return max(_head_counts(self.source.attention), default=0)
 
@@ -282,6 +292,7 @@ class Stacks:
         return {
             **vars(self),
             "loaded": None,
+            # Without the model, what tells it from others goes along.
             "origin": self.origin or (self.loaded and origin_of(self.loaded)),
         }
 
@@ -312,6 +323,7 @@ class Stacks:
             InputError: there is none of that kind, or several and none is said.
         """
         kinds = self.kinds
+        # With one kind there is nothing to choose.
         if kind is None and len(kinds) == 1:
             return kinds[0]
         if kind is None or kind not in kinds:
@@ -345,6 +357,7 @@ class Stacks:
         Reading that of a layer that was not kept raises an InputError; `layers_of` tells which were.
         """
         kind = self.kind(kind)
+        # The stack of the queries has the layers.
         traced = self.sides(kind)[0]
         return traced.cross_attention if kind == "cross" else traced.attention
 
@@ -357,6 +370,7 @@ class Stacks:
         """
         index = self.layer_index(layer, kind)
         kind = self.kind(kind)
+        # Place among those with attention of this kind, which for "cross" may be fewer.
         return self.attention(kind)[self._layers_with(kind).index(index)]
 
     def layer_index(self, layer: int, kind: Kind | None = None) -> int:
@@ -395,6 +409,7 @@ def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:
     """The head counts of the layers that were kept; where none was, an InputError says why."""
     if not attention:
         return set()
+    # Of layers that were kept; of none, the first one raises and says why.
     return {attention[place].inputs.num_heads for place in [*places(attention)] or [0]}
 
 

@@ -52,6 +52,7 @@ def kept_bytes(trace: Stacks | tuple[TracedStack | Tensor, ...]) -> int:
         430080
     """
     stacks = (trace.encoder, trace.decoder) if isinstance(trace, Stacks) else trace
+    # By address: tensors of one storage count once.
     storages = {
         storage.data_ptr(): storage.nbytes()
         for tensor in tensors_of(stacks)
@@ -65,6 +66,7 @@ def tensors_of(value: object) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, tuple | list):
+        # In order, so that the first found is reported first.
         for each in value:
             yield from tensors_of(each)
     elif isinstance(value, Partial):
@@ -151,11 +153,14 @@ class Trace(Stacks):
         if layer is None:
             layers = self._layers_with(kind)
         elif isinstance(layer, list | tuple | range | slice):
+            # Numbers count over all layers of the stack.
             layers = numbers_of("layer", layer, self.sides(kind)[0].depth)
         asked = []
         for each in layers:
+            # Layers may have different numbers of heads.
             inputs = self.attention_of(each, kind).inputs
             asked.append((inputs, None if head is None else numbers_of("head", head, inputs.num_heads)))
+        # Rows of a tensor must be equally long.
         counts = {inputs.num_heads if heads is None else len(heads) for inputs, heads in asked}
         if len(counts) > 1:
             raise InputError(
@@ -166,8 +171,10 @@ class Trace(Stacks):
         queries = positions_of("query", of_queries, query, device)
         keys = positions_of("key", of_keys, key, device)
         rows = len(of_queries.tokens) if queries is None else len(queries)
+        # Attention sinks add a column.
         columns = asked[0][0].num_columns if keys is None else len(keys)
-        num_bytes = 4 * len(layers) * max(counts) * rows * columns  # of float32
+        # float32: 4 bytes a weight.
+        num_bytes = 4 * len(layers) * max(counts) * rows * columns
         if num_bytes >= _LITTLE:
             check_room(
                 f"{what} of {len(layers)} x {max(counts)} heads, {rows} x {columns} tokens,",
@@ -176,15 +183,17 @@ class Trace(Stacks):
                 "ask for some of them with query=, key=, head= or layer=, or for trace.statistics(), which "
                 "makes no N x N",
             )
-        with torch.no_grad():  # a bias may be learned
+        # A bias may be learned, and would build a graph.
+        with torch.no_grad():
             # All heads in one product; some of them one by one, so that no other is computed.
-            found = [
+            tables = [
                 compute(inputs, queries, keys)[0].float()
                 if heads is None
                 else torch.cat([compute(inputs.head(one), queries, keys)[0].float() for one in heads])
                 for inputs, heads in asked
             ]
-        made = found[0][None] if len(found) == 1 else torch.stack(found)
+        # (layers, heads, queries, keys); a number instead of a list takes its axis away.
+        made = tables[0][None] if len(tables) == 1 else torch.stack(tables)
         made = made[:, 0] if isinstance(head, SupportsIndex) else made
         return (made[0] if isinstance(layer, SupportsIndex) else made).cpu()
 
@@ -260,11 +269,13 @@ class Trace(Stacks):
                 f'the output of attention layer {layer} is not in this trace: trace with keep="all"; through '
                 "the lens some models do not show it."
             )
+        # (1, heads, tokens, head_dim), of one text.
         value = value[0] if value.ndim == 4 else value
         if head is not None:
             # With grouped queries, several heads read the same k and v.
             groups = traced.inputs.num_heads // len(value)
             value = value[self.head_index(head, kind, layer) // groups]
+        # Keys and values belong to the side of the keys.
         side, argument = (1, "key") if name in ("k", "v") else (0, "query")
         positions = positions_of(argument, self.sides(kind)[side].encoding, token, value.device)
         picked = value if positions is None else value.index_select(-2, positions)
@@ -289,6 +300,7 @@ class Trace(Stacks):
         """
         traced = self.stack(kind)
         rows = token_of("token", traced.encoding, token)
+        # A word of several tokens: their mean.
         return traced.embeddings(layer)[list(rows)].float().cpu().mean(dim=0)
 
     def embeddings(self, layer: int | str = -1, *, kind: Kind | None = None) -> Tensor:

@@ -85,6 +85,7 @@ def check_fits(loaded: Loaded, keeping: KeepPolicy, *lengths: int) -> None:
     network = loaded.network
     device = next(network.parameters()).device
     # To ask the system how much is free takes a tenth of the time of a short trace; a forecast runs passes.
+    # A rough upper bound first, which costs nothing.
     roughly = _more_than(network, lengths)
     if roughly < _LITTLE or has_room(roughly, device):
         return
@@ -105,6 +106,7 @@ def _more_than(network: Network, lengths: tuple[int, ...]) -> int:
     """More than a trace takes, without a pass: 32 numbers of 8 bytes for each entry of a hidden state, and
     N x N of every head, for each tap that is written once more."""
     config, tokens = network.config, sum(lengths)
+    # Eight more states for embeddings, norms and what a pass has beside them.
     depth = sum(network.depth(kind) for kind in network.prefixes) + 8
     squares = 16 * config.num_heads * tokens**2 * (1 + len(network.written))
     return 256 * tokens * depth * config.d_model + squares
@@ -113,10 +115,12 @@ def _more_than(network: Network, lengths: tuple[int, ...]) -> int:
 def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tuple[int, ...]:
     if target_tokens is not None and len(network.prefixes) == 1:
         raise InputError("target_tokens must be None: this model has no decoder beside its encoder.")
+    # Without a target the decoder reads its start token.
     lengths = (num_tokens, 1 if target_tokens is None else target_tokens)[: len(network.prefixes)]
     for name, count, kind in zip(("num_tokens", "target_tokens"), lengths, network.prefixes, strict=False):
         limit = network.limit(kind)
         wanted = "at least 1" if limit is None else f"from 1 to {limit}, the model's limit"
+        # type() is: True is an int.
         if type(count) is not int or not 1 <= count <= (limit or count):
             raise InputError(f"{name} must be {wanted}; got {count!r}.")
     return lengths
@@ -128,6 +132,7 @@ _SHORT = (1, 2, 3)
 
 
 def _of(network: Network, lengths: tuple[int, ...], keeping: KeepPolicy) -> Forecast:
+    # Axes of the polynomial: one, or two with a decoder beside an encoder.
     axes = [_SHORT if length > _SHORT[-1] else (length,) for length in lengths]
     # As many lengths as coefficients: of 1, n, n^2, and with a decoder beside an encoder m, m^2, n m.
     powers = [each for each in product(*(range(len(axis)) for axis in axes)) if sum(each) <= 2]
@@ -137,8 +142,11 @@ def _of(network: Network, lengths: tuple[int, ...], keeping: KeepPolicy) -> Fore
         return [math.prod(n**power for n, power in zip(of, each, strict=True)) for each in powers]
 
     sizes = [_kept(network, each, lengths, keeping) for each in short]
+    # As many equations as coefficients: one pass of short texts each.
     found = np.linalg.solve(np.array([terms(each) for each in short], dtype=np.float64), np.array(sizes))
+    # Each term at the lengths that were asked for, in whole bytes.
     parts = [round(each) * term for each, term in zip(found, terms(lengths), strict=True)]
+    # What grows with n squared: a pass through the lens holds it once more.
     squares = sum(part for part, each in zip(parts, powers, strict=True) if sum(each) == 2)
     return Forecast(kept=sum(parts), peak=sum(parts) + _passing(network, lengths, squares))
 
@@ -150,10 +158,14 @@ def _passing(network: Network, lengths: tuple[int, ...], squares: int) -> int:
     numbered = (
         each.shape for each in learned(plain) if len(each.shape) > 1 and re.search(r"\.\d+\.", each.name)
     )
+    # The largest layer: inputs and outputs of its matrix.
     width = max((sum(each[-2:]) for each in numbered), default=5 * config.d_model)
+    # Measured: three tensors of that width at one time, six through the lens.
     entries = (6 if plain.foreign else 3) * tokens * width
+    # Logits of every position, where the model cannot leave them out.
     if not plain.spares_logits:
         entries += tokens * config.vocab_size
+    # Written scores or weights are worked out as matrices: four of them.
     if any(name.endswith((".scores", ".weights")) for name in network.written):
         entries += 4 * config.num_heads * max(lengths) ** 2
     size = next(plain.parameters()).element_size()
@@ -169,6 +181,7 @@ def _kept(network: Network, short: tuple[int, ...], lengths: tuple[int, ...], ke
     positions are those of the text, not of a short one.
     """
     listening = Listening(network, keeping)
+    # Edits make a pass keep matrices: they are listened to as edits would write them.
     taps = Taps(dict.fromkeys(network.written, torch.clone)).then(listening.taps())
     texts = [Encoding.from_ids([0] * length) for length in short]
     with torch.no_grad():
@@ -178,5 +191,6 @@ def _kept(network: Network, short: tuple[int, ...], lengths: tuple[int, ...], ke
     terms = [getattr(layer.inputs.bias, name, None) for layer in layers for name in ("c2p", "p2c")]
     tables = kept_bytes(tuple(term.table for term in terms if isinstance(term, DistanceTerm)))
     relative = [each for each in network.modules() if isinstance(each, RelativePositions)]
+    # DeBERTa's tables grow with the length in steps: what the long texts need is asked of it.
     now, then = (sum(len(each.of_length(of[0])[0]) for each in relative) for of in (short, lengths))
     return kept_bytes(stacks) - tables + tables * then // max(1, now)

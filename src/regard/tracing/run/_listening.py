@@ -59,16 +59,19 @@ class Listening:
         """What is kept at which point, as far as the network has it."""
         keeping = self._keeping
         wanted: dict[str, Callable[[str, Any], None]] = {}
+        # Each stack has taps behind its prefix.
         for kind, prefix in self._network.prefixes.items():
             depth = self._network.depth(kind)
             if keeping.hidden:
                 wanted |= {f"{prefix}embeddings.{name}": self._hold for name in _OF_EMBEDDINGS}
                 points = _points_of_states(prefix, depth)
+                # Hidden states are found at the inputs of layers and at the end of the stack.
                 wanted |= {points[state]: self._hold for state in keeping.states(depth)}
             for layer in keeping.attention(depth):
                 for each in _ATTENTIONS:
                     at = f"{prefix}layers.{layer}.{each}"
                     if keeping.queries:
+                        # Records of inputs tell queries, keys, values and masks in one.
                         wanted[f"{at}.inputs"] = self._hold_inputs
                         # Of a layer with edits here, q and k do not tell the weights.
                         if not self._network.written.isdisjoint((f"{at}.scores", f"{at}.weights")):
@@ -89,6 +92,7 @@ class Listening:
         # Some fused kernels turn a NaN into a zero, and the layers after it would look healthy. What is
         # converted is looked at afterwards: half precision may overflow.
         self._kept[name] = kept = kept_inputs(inputs, self._keeping)
+        # Values that are not kept are looked at as they come by.
         values = kept.v if self._keeping.values else inputs.v
         if not _are_finite(kept.q, kept.k, values):
             at = name.removesuffix(".inputs")
@@ -104,6 +108,7 @@ class Listening:
 
     def _hold_weights(self, name: str, weights: Tensor) -> None:
         at, count = name.removesuffix("weights"), weights.shape[1]
+        # Heads that an edit has written to: their weights do not follow from q and k.
         of_both = (self._network.written_heads(f"{at}{each}", count) for each in ("scores", "weights"))
         heads = sorted(set().union(*of_both))
         some = (
@@ -118,10 +123,11 @@ class Listening:
 
         Everything is copied, so that the others can be let go.
         """
-        copies, found = _Copies(item), Listening(self._network, self._keeping)
+        copies, alone = _Copies(item), Listening(self._network, self._keeping)
         for name, value in self._kept.items():
             kind = next(each for each, prefix in self._network.prefixes.items() if name.startswith(prefix))
             queries = lengths[kind]
+            # Cross-attention has the encoder's tokens as keys.
             keys = lengths["encoder"] if ".cross_attention." in name else queries
             if isinstance(value, AttentionInputs):
                 sizes = {"q": queries, "k": keys, "v": keys}
@@ -130,15 +136,17 @@ class Listening:
                     for each, size in sizes.items()
                     if each in vars(value)  # a record of scores has no v
                 }
+                # Padding goes: the text by itself has none.
                 mask, bias = copies.mask(value.mask, queries, keys), copies.bias(value.bias, queries, keys)
-                found._kept[name] = value.changed(**own, mask=mask, bias=bias)
+                alone._kept[name] = value.changed(**own, mask=mask, bias=bias)
             else:  # (texts, tokens, ..) or, of contexts, (texts, heads, tokens, ..)
-                found._kept[name] = copies.take(value, (None, queries) if value.ndim == 4 else (queries,))
-        return found
+                alone._kept[name] = copies.take(value, (None, queries) if value.ndim == 4 else (queries,))
+        return alone
 
     def stack(self, kind: StackKind, encoding: Encoding) -> TracedStack:
         """What was kept of a stack."""
         prefix, depth = self._network.prefixes[kind], self._network.depth(kind)
+        # The first text of the batch, which is the only one here.
         embedded = {name: _row(self._kept.get(f"{prefix}embeddings.{name}")) for name in _OF_EMBEDDINGS}
         layers = {each: self._layers_with(f"{prefix}layers.{{}}.{each}", depth) for each in _ATTENTIONS}
         crossed = layers["cross_attention"]
@@ -146,6 +154,7 @@ class Listening:
             encoding=encoding,
             attention=self._attention(f"{prefix}layers.{{}}.attention", layers["attention"]),
             cross_attention=self._attention(f"{prefix}layers.{{}}.cross_attention", crossed),
+            # Only where some layers lack cross-attention: else the places are the numbers.
             cross_layers=crossed if 0 < len(crossed) < depth else None,
             hidden=self._hidden(prefix, depth),
             learned=embedded["tokens"],
@@ -165,6 +174,7 @@ class Listening:
             for place, layer in enumerate(layers)
             if f"{at.format(layer)}.inputs" in self._kept
         }
+        # All of them: a plain tuple.
         if len(kept) == len(layers):
             return tuple(kept.values())
         what = "attention layer" if at.endswith(".attention") else "cross-attention layer"
@@ -184,6 +194,7 @@ class Listening:
 
     def _hidden(self, prefix: str, depth: int) -> Sequence[Tensor]:
         points = _points_of_states(prefix, depth)
+        # Models of the lens may not show all of them.
         if not all(name in self._names for name in points):
             return ()
         kept = {state: self._kept[name][0] for state, name in enumerate(points) if name in self._kept}
@@ -220,7 +231,9 @@ class _Copies:
         """The text's part: of each axis after the first so many entries, None for all."""
         key = value.data_ptr(), value.shape, value.stride(), sizes
         if key not in self._made:
+            # A tensor that all texts share has one row.
             one = value[self._item : self._item + 1] if len(value) > 1 else value
+            # Padding is cut off: of each axis so many entries.
             self._made[key] = one[:, *(slice(size) for size in sizes)].clone()
         made: Tensor = self._made[key]
         return made
@@ -230,6 +243,7 @@ class _Copies:
         key = id(mask), queries, keys
         if key not in self._made:
             parts = () if mask is None else mask.parts()
+            # Conjunctions are taken apart: padding is one of their parts.
             kept = tuple(self._part(each, queries, keys) for each in parts if not isinstance(each, Padding))
             self._made[key] = Conjunction(kept) if len(kept) > 1 else kept[0] if kept else None
         made: Mask | None = self._made[key]
@@ -241,6 +255,7 @@ class _Copies:
         if isinstance(part, Unexpired):
             return replace(part, spans=self.take(part.spans, (keys,)))
         if isinstance(part, TensorMask):
+            # A mask of numbers has a row for each text.
             return TensorMask(self.take(part.values, (None, queries, keys)))
         raise RegardError(f"a {type(part).__name__} of several texts cannot be split; trace them one by one.")
 

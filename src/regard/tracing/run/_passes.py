@@ -31,12 +31,14 @@ def run(
     ids, types, real = _padded(encodings, device)
     arguments: dict[str, Tensor] = {}
     # Ids alone come without types, which some networks take for something else than types of 0.
+    # Types of 0 are left out for ids alone.
     if network.config.num_token_types and (all(each.texts for each in encodings) or bool(types.any())):
         arguments["token_types"] = types
     # A decoder needs none: padding follows the text, and its queries only see what is before them.
     if real is not None and "encoder" in network.prefixes:
         arguments["mask"] = real
     targets = [target for _, target in given if target is not None]
+    # Padding at the end does no harm to a decoder.
     if targets:
         arguments["decoder_token_ids"], _, _ = _padded(targets, device)
     output: Output = network(ids, logits=logits, taps=taps, **arguments)
@@ -61,9 +63,11 @@ def rerun(
         logits, taps: as in `Network.forward`.
         instead: other tokens for some stacks to read, as many as theirs.
     """
+    # The texts of the trace, or others in their place.
     encodings = {kind: trace.stack(kind).encoding for kind in network.prefixes}
     source, *targets = (encodings | dict(instead or {})).values()
     given = (source, targets[0] if targets else None)
+    # Edits that name words are those of this text.
     return run(network.for_texts(encodings), [given] * batch, logits=logits, taps=taps)
 
 
@@ -95,6 +99,7 @@ def batches(network: Network, given: Sequence[Given]) -> Iterator[list[int]]:
     A model with edits, which may name words and positions, and DeBERTa, whose bias holds the queries of all
     texts, run on one text at a time.
     """
+    # DeBERTa's tables depend on the longest text: a batch would change the numbers of the shorter.
     relative = any(isinstance(each, RelativePositions) for each in network.modules())
     batch: list[int] = []
     # From short to long: then a pass has little padding, which costs as much as tokens do.
@@ -103,6 +108,7 @@ def batches(network: Network, given: Sequence[Given]) -> Iterator[list[int]]:
         shortest = _lengths(given[batch[0]]) if batch else longest
         like = not relative and network.shares_a_pass(shortest, longest)
         like = like and max(longest) <= _LONGER * max(shortest)
+        # Padding counts as tokens do.
         most = max(sum(_lengths(given[each])) for each in (*batch, number))
         if batch and (not like or (len(batch) + 1) * most > _TOKENS):
             yield batch
@@ -122,6 +128,7 @@ def _padded(encodings: Sequence[Encoding], device: torch.device) -> tuple[Tensor
     longest = int(counts.max())
 
     def rows(values: Sequence[Sequence[int]]) -> Tensor:
+        # Padding is id 0: any id that exists will do.
         return torch.tensor([[*each, *[0] * (longest - len(each))] for each in values], device=device)
 
     real = torch.arange(longest, device=device) < counts
@@ -138,6 +145,7 @@ def seen_at(
 ) -> tuple[Output, dict[str, Tensor]]:
     """What a network gives on a trace's text, and what passes some of its taps."""
     seen: dict[str, Tensor] = {}
+    # A tap that gives back nothing leaves the value as it is.
     keepers = {tap: partial(seen.__setitem__, tap) for tap in taps}
     return rerun(trace, network, taps=Taps(keepers), logits=logits), seen
 
@@ -166,6 +174,7 @@ def watched_pass(
 
     def listener(name: str) -> Callable[[Tensor], Tensor]:
         def watch(value: Tensor) -> Tensor:
+            # An edit of the caller's, for what gradients are taken of.
             written = None if write is None else write(name, value)
             # A tensor of its own is handed on even where nothing changes: through the lens, weights that
             # nobody writes are looked at beside a kernel that does not go through them.
@@ -178,6 +187,7 @@ def watched_pass(
 
         return watch
 
+    # Also within no_grad of the caller's.
     with torch.enable_grad():
         output = rerun(trace, network, logits=True, taps=Taps({name: listener(name) for name in names}))
         value: Any = of(output)
@@ -190,6 +200,7 @@ def gradients_at(
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], float]:
     """What passes some taps, the gradients of a number there, and the number: one pass forward, one back."""
     values, value = watched_pass(trace, network, of, names, called=called)
+    # Zeros where the number does not depend on a tap.
     found = torch.autograd.grad(value, list(values.values()), allow_unused=True, materialize_grads=True)
     passed = {name: each.detach() for name, each in values.items()}
     return passed, dict(zip(values, found, strict=True)), float(value.detach())
@@ -199,6 +210,7 @@ def number_of(called: str, value: Any, *, differentiable: bool = False) -> float
     """What a function of an output gave, as a number; `called` is the argument that the function came by."""
     is_tensor = isinstance(value, Tensor)
     got = f"{value.dtype} of shape {tuple(value.shape)}" if is_tensor else type(value).__name__
+    # One number may be a tensor of any shape with one entry.
     if is_tensor and value.numel() != 1:
         raise InputError(f"{called} must give one number; got {got}.")
     try:

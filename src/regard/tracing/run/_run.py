@@ -32,6 +32,7 @@ class TraceOfRun(Trace):
         keeping: KeepPolicy = EVERYTHING,
     ) -> Self:
         """Trace a text, or a pair of texts; `target` is what the decoder beside an encoder reads."""
+        # One text, one trace.
         (trace,) = cls._of_pass(loaded, [_read(loaded, text, pair, target)], keeping)
         return trace
 
@@ -44,6 +45,7 @@ class TraceOfRun(Trace):
         A trace equals that of the text alone to 1e-5 (float32), not to the last bit: kernels add in another
         order.
         """
+        # Each text is read later, so that errors can name it.
         return cls._of_many(
             loaded, [partial(_read, loaded, text, None, None) for text in texts], "text", keeping
         )
@@ -102,6 +104,7 @@ class TraceOfRun(Trace):
             keeping: what is kept of each.
         """
         if isinstance(token_ids, Mapping):  # all that a tokenizer gave: its names are transformers' own
+            # None, unless the mapping has ids of its own.
             given = {"token_ids": None} | as_named({"target_ids": target_ids, **token_ids})
             return cls.of_rows(loaded, **given, keeping=keeping)
         encodings = read_ids(loaded, token_ids, mask, token_types)
@@ -116,18 +119,19 @@ class TraceOfRun(Trace):
         cls, loaded: Loaded, readers: Sequence[Callable[[], Given]], each: str, keeping: KeepPolicy
     ) -> list[Self]:
         # All texts are read before the first one runs: the last of them may be refused.
-        given: list[Given] = []
+        texts: list[Given] = []
         for number, read in enumerate(readers):
             try:
-                given.append(read())
+                texts.append(read())
             except InputError as error:
                 raise InputError(f"{each} {number} of {len(readers)}: {error}") from error
+        # By number, since batches are sorted by length.
         found: dict[int, Self] = {}
-        for batch in batches(loaded.network, given):
+        for batch in batches(loaded.network, texts):
             found |= zip(
-                batch, cls._of_pass(loaded, [given[number] for number in batch], keeping), strict=True
+                batch, cls._of_pass(loaded, [texts[number] for number in batch], keeping), strict=True
             )
-        return [found[number] for number in range(len(given))]
+        return [found[number] for number in range(len(texts))]
 
     @classmethod
     def _of_pass(cls, loaded: Loaded, given: Sequence[Given], keeping: KeepPolicy) -> list[Self]:
@@ -135,6 +139,7 @@ class TraceOfRun(Trace):
         network = loaded.network
         check_mode(network)
         keeping.check(network)
+        # Each text by itself: what is refused is named.
         for each in given:
             check_fits(loaded, keeping, *(len(one.tokens) for one in each if one is not None))
         of_each: list[dict[StackKind, Encoding]] = [
@@ -148,6 +153,7 @@ class TraceOfRun(Trace):
             run(of_these, given, taps=listening.taps())
         traces = []
         for item, encodings in enumerate(of_each):
+            # A text alone has the tensors as they are; of several, its own part is copied out.
             heard = listening
             if len(given) > 1:
                 heard = listening.of_one(item, {kind: len(each.tokens) for kind, each in encodings.items()})
@@ -164,6 +170,7 @@ def _targets(loaded: Loaded, rows: int, target_ids: Ids | None, mask: Any) -> Se
         if target_ids is not None:
             raise InputError("target_ids must be None: this model has no decoder beside its encoder.")
         return [None] * rows
+    # Without a target: its start token, as many times as there are rows.
     if target_ids is None and (start := _start_id(loaded)) is not None:
         target_ids = [[start]] * rows
     if target_ids is None:
@@ -179,6 +186,7 @@ def _targets(loaded: Loaded, rows: int, target_ids: Ids | None, mask: Any) -> Se
 def _start_id(loaded: Loaded) -> int | None:
     """The token that the decoder starts with; some configs name one beyond a table that was cut."""
     start, config = loaded.network.start_id, loaded.network.config
+    # A decoder may have a table of its own.
     rows = getattr(config, "decoder_vocab_size", config.vocab_size)
     if start is not None and not 0 <= start < rows:
         raise InputError(
@@ -200,6 +208,7 @@ def _read(loaded: Loaded, text: str, pair: str | None, target: str | None) -> Gi
 
 def _checked(loaded: Loaded, encoding: Encoding, target: Encoding | None) -> Given:
     network = loaded.network
+    # The encoder's text and the decoder's, each with its own limit.
     for kind, each, names in zip(network.prefixes, (encoding, target), _ARGUMENTS, strict=False):
         assert each is not None
         limit, count = network.limit(kind), len(each.tokens)
@@ -214,6 +223,7 @@ def _checked(loaded: Loaded, encoding: Encoding, target: Encoding | None) -> Giv
 def _that_fits(encoding: Encoding, limit: int) -> str:
     """How much of one text the model would take, in words."""
     own = [token for token in encoding.tokens if token.sequence is not None]
+    # What is too much, special tokens not counted.
     beyond = own[limit - (len(encoding.tokens) - len(own)) :]
     fit = next((token.word for token in beyond if token.word is not None), None)
     return f" The first {fit} words fit." if len(encoding.texts) == 1 and fit and fit > 1 else ""

@@ -135,7 +135,7 @@ def by_loops(
 
 
 def measured(inputs: AttentionInputs, sides: Sides, patterns: Sequence[HeadPattern]) -> Rows:
-    asked = TextPatterns.of(sides, patterns)
+    asked = TextPatterns.of_text(sides, patterns)
     return measure(inputs, asked, look_at_mask(inputs, asked))
 
 
@@ -283,7 +283,7 @@ def test_a_sink_is_what_the_statistics_call_punctuation() -> None:
         (trace_text(loaded, "the river . bank ."), [3, 5]),
         (trace_ids(loaded, [2, 4, 11, 7, 3]), [2]),
     ):
-        part = DelimiterSink().parts(Sides.of(trace, "encoder"))["punctuation"]
+        part = DelimiterSink().parts(Sides.of_trace(trace, "encoder"))["punctuation"]
         assert part.nonzero()[:, 0].tolist() == marks, trace.tokens
         wanted = trace.weights(1)[..., marks].sum(dim=2)
         assert (trace.statistics().to_punctuation[1] - wanted).abs().max() < WEIGHTS
