@@ -21,12 +21,13 @@ def test_each_pair_is_that_of_why(name: str, kind: Any) -> None:
     assert [(query, key) for query, key, *_ in found["pairs"]] == [
         (query, key) for query, key in (weights >= 0.05).nonzero().tolist()
     ]
-    for query, key, total, told in found["pairs"]:
+    for query, key, total, told, same_way in found["pairs"]:
         why = trace.why(1, 2, query, key, kind=kind)
         assert total == pytest.approx(why.value, abs=0.0051)
         sign = 1 if why.value >= 0 else -1
         values = {str(part.writer): part.value for part in why.key_parts} | {"their distance": why.bias}
         best = sorted(values.values(), key=lambda value: -sign * value)[:3]
+        assert same_way == pytest.approx(sum(each for each in values.values() if sign * each > 0), abs=0.0051)
         assert [value for _, _, value in told] == pytest.approx(best, abs=0.0051)
         for place, source, value in told:
             assert value == pytest.approx(values[found["parts"][place]], abs=0.0051)
