@@ -323,6 +323,7 @@ def only_heads(record: AttentionRecord, names: Sequence[HeadName]) -> AttentionR
         left_out={},
         names=None if record.names is None else {**record.names, "kinds": told},
         story={},
+        start=None,
     )
 
 

@@ -227,6 +227,7 @@ class AttentionRecord:
             which these are.
         instead: What a head (`kind`, `layer`, `head`) gives, `from` a word, to others in the place of one, as
             plain values: the first tokens of both, and `words`, each its `text` and `share`.
+        start: What a page of all heads opens on, as `find_start` has it; None where nobody has looked for it.
     """
 
     model: str
@@ -243,6 +244,7 @@ class AttentionRecord:
     apart: float | None = None
     why: Mapping[str, Any] | None = None
     instead: Mapping[str, Any] | None = None
+    start: Mapping[str, Any] | None = None
 
     @property
     def kinds(self) -> tuple[RecordKind, ...]:

@@ -73,6 +73,8 @@ def find_start(record: AttentionRecord, held: HeldHeads, since: int = 0) -> dict
         one of them has several; and where there are several kinds, `others` with the same of each of the
         others. None for a page without tokens.
     """
+    if record.start is not None and held.every and not since:
+        return dict(record.start)
     size = sum(layer.keys for kind in record.kinds for layer, _ in _heads(record, held, kind))
     most = min(_SCREEN, max(8, _MOST_WEIGHTS // max(1, size)))
     return _first(_strongest(record, held, kind, most, since) for kind in record.kinds)

@@ -122,7 +122,7 @@ def page_record(
     if not story:
         return record
     start = find_start(record, every_head(record))
-    record = replace(record, story=_stories(trace, start, check))
+    record = replace(record, start=start, story=_stories(trace, start, check))
     return replace(record, **_without(trace, start)) if check else record
 
 

@@ -25,7 +25,9 @@ from regard.positions import Alibi, RelativeBias
 from regard.text import Tokenizer
 from regard.text._special import SpecialIds
 from regard.tracing import Trace, page_record, trace_ids, trace_text
-from regard.views import LayerRecord, weight_rows
+from regard.views import LayerRecord, LiveRun, every_head, find_start, render_page, weight_rows
+from regard.views._kernel import widget_facts
+from regard.views._records import HeldHeads
 from unit.models import tiny
 from unit.models.folders import TRACED, network
 from unit.tracing.stacks import loaded as of_network
@@ -92,6 +94,19 @@ def test_says_which_tokens_the_model_read_as_unknown(loaded: Loaded, named: bool
     assert [token.word for token in side.tokens[1:-1]] == [0, 1, 2, None, 6]
     facts = facts_of(trace_text(loaded, "🍕").page())
     assert [token.get("unknown") for token in facts["sides"]["encoder"]["tokens"]] == [None, True, None]
+
+
+def test_what_it_opens_on_is_looked_for_once(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = page_record(trace, story=True)
+    bare = page_record(trace)
+    assert bare.start is None
+    assert record.start == find_start(bare, every_head(bare)) is not None
+    some = HeldHeads(heads={("encoder", 1): (2,)}, every=False)
+    assert find_start(record, some) == find_start(bare, some) != record.start
+    monkeypatch.setattr("regard.views._start._strongest", lambda *_: pytest.fail("it is looked for again"))
+    assert facts_of(render_page(record))["start"] == record.start
+    [run] = widget_facts([LiveRun(record=record)])
+    assert run["facts"]["start"] == record.start
 
 
 def test_all_positions_are_refused_where_there_are_none(trace: Trace) -> None:
