@@ -241,7 +241,7 @@ def test_what_belongs_to_a_softmax_is_refused(changes: dict[str, object], messag
 
 
 def test_hyperparameters_outside_the_paper_are_refused() -> None:
-    with pytest.raises(InputError, match="features must be at least 1"):
+    with pytest.raises(InputError, match="features must be a whole number, at least 1"):
         Performer(features=0)
     with pytest.raises(InputError, match="scale must be above 0 for Performer"):
         Performer()(record(None).changed(scale=-1.0))
