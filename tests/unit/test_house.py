@@ -1,6 +1,7 @@
 """What newcomers to the code read names files that are there, and that a text passes through."""
 
 import ast
+import os
 import re
 import sys
 from pathlib import Path
@@ -65,11 +66,12 @@ def test_a_text_passes_through_what_the_picture_shows() -> None:
     shown = re.findall(r">([\w/]+\.(?:py|js))<", PICTURE)
     assert [each for each in shown if not (SRC / each).exists()] == []
     entered: dict[str, None] = {}
+    installed = f"{Path(regard.__file__).parent}{os.sep}"
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         file = frame.f_code.co_filename
-        if event == "call" and file.startswith(f"{SRC}/") and frame.f_code.co_name != "__init__":
-            entered[file.removeprefix(f"{SRC}/")] = None
+        if event == "call" and file.startswith(installed) and frame.f_code.co_name != "__init__":
+            entered[file.removeprefix(installed).replace(os.sep, "/")] = None
 
     model = regard.load()
     sys.setprofile(note)

@@ -5,6 +5,7 @@ import math
 import os
 import sqlite3
 import time
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -64,6 +65,7 @@ class Store:
         self.read_only = not all(os.access(each, os.W_OK) for each in (folder, folder / FILE))
         try:
             self.db = _connected(folder / FILE, read_only=self.read_only)
+            weakref.finalize(self, self.db.close)  # whoever lets go of an index may remove its folder
             rows = self.rows("SELECT name, value FROM manifest")
             self.manifest: dict[str, Any] = {name: json.loads(value) for name, value in rows}
         except (sqlite3.DatabaseError, ValueError) as error:
@@ -83,8 +85,9 @@ class Store:
         """The corpus as numbers, read again where texts were added."""
         # Another process may have added texts since.
         if self._tokens is None or self._tokens.blocks != self.one("SELECT count(*) FROM block"):
+            own = weakref.proxy(self)  # both would otherwise outlive their last user
             try:
-                self._tokens = Tokens(self.rows)
+                self._tokens = Tokens(lambda query, values=(): own.rows(query, values))
                 # Every text must have its words, or the blocks are not those of the texts.
                 if len(self._tokens.text_first) - 1 != self.one("SELECT coalesce(max(id), 0) FROM text"):
                     raise ValueError("texts have no words")
@@ -212,10 +215,8 @@ def writer(folder: Path) -> Iterator[Store]:
                 db.execute("PRAGMA journal_mode = DELETE")
             fresh.rename(folder / FILE)
         store = Store(folder)
-        try:
+        with closing(store.db):
             yield store
-        finally:
-            store.db.close()
 
 
 def _connected(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -229,12 +230,16 @@ def _connected(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
     # isolation_level None: transactions begin where `writing` says. A write of another process is waited
     # for.
     db = sqlite3.connect(name, isolation_level=None, timeout=60, check_same_thread=False, uri=read_only)
-    if not read_only:
-        # A write-ahead log: readers go on while somebody writes.
-        db.execute("PRAGMA journal_mode = WAL")
-        # After a crash of the machine the last transactions may be lost, but the file is whole.
-        db.execute("PRAGMA synchronous = NORMAL")
-    db.execute("PRAGMA temp_store = MEMORY")
+    try:
+        if not read_only:
+            # A write-ahead log: readers go on while somebody writes.
+            db.execute("PRAGMA journal_mode = WAL")
+            # After a crash of the machine the last transactions may be lost, but the file is whole.
+            db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA temp_store = MEMORY")
+    except BaseException:  # it is no database
+        db.close()
+        raise
     # What SQL lacks: regular expressions, conditions, and texts without diacritics.
     for name, function in (("regexp", fits), ("holds", holds), ("says", holds.__wrapped__), ("bare", bare)):
         db.create_function(name, -1, function, deterministic=True)

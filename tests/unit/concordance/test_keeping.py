@@ -59,6 +59,15 @@ def test_reading_while_its_owner_writes(index: Path, monkeypatch: pytest.MonkeyP
     writer._store.db.close()
 
 
+def test_an_index_that_nobody_holds_is_closed(index: Path, small: Concordance) -> None:
+    concordance = Concordance(index, small.vectors.embed)
+    concordance.find("bank", sentence=SENTENCE)
+    db = concordance._store.db
+    del concordance
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        db.execute("SELECT 1")
+
+
 def zeros(file: Path) -> None:
     data = bytearray(file.read_bytes())
     middle = len(data) // 3 // 4096 * 4096

@@ -140,7 +140,7 @@ def test_no_room_for_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ([Path("none.txt")], None, "No such file"),
         ([], None, "give at least one"),
         ([Path()], "xml", "format must be one of text, "),
-        ([Path("a\0b")], None, "null byte"),
+        ([Path("a\0b")], None, "embedded null"),
     ],
 )
 def test_what_cannot_be_read(paths: list[Path], format: str | None, told: str) -> None:

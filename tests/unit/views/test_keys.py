@@ -3,9 +3,7 @@
 import re
 from pathlib import Path
 
-from regard.views import _assets
-
-STATIC = Path(_assets.__file__).parent / "static"
+STATIC = Path(__file__).parents[3] / "src/regard/views/static"  # a wheel has its bundles alone
 DOCS = Path(__file__).parents[3] / "docs" / "howto" / "views.md"
 
 ARROWS = {"ArrowUp": "↑", "ArrowDown": "↓", "ArrowLeft": "←", "ArrowRight": "→"}

@@ -15,7 +15,7 @@ from regard.tracing.pages._names import live_names, names_of
 from regard.tracing.record import is_punctuation
 
 NODE = shutil.which("node", path=Path(sys.executable).parent)
-STATIC = Path(regard.__file__).parent / "views" / "static"
+STATIC = Path(__file__).parents[3] / "src/regard/views/static"  # a wheel has its bundles alone
 
 # A model, a text, and the part of the sink that most heads rest on: the first word, a mark, [CLS].
 TEXTS = [

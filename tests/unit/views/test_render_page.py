@@ -17,7 +17,7 @@ from regard.views._contents import round_up
 from regard.views._live import LiveRecord, LiveWeights, ServedRecord
 from unit.views.conftest import encoder_record, facts_of, steps_of
 
-STATIC = Path(_assets.__file__).parent / "static"
+STATIC = Path(__file__).parents[3] / "src/regard/views/static"  # a wheel has its bundles alone
 
 MakeRecord = Callable[..., AttentionRecord]
 

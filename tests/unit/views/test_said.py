@@ -22,7 +22,7 @@ from regard.views import claims, moved
 from unit.models.untrained import FAMILIES, SENTENCES, untrained
 
 NODE = shutil.which("node", path=Path(sys.executable).parent)
-STATIC = Path(regard.__file__).parent / "views" / "static"
+STATIC = Path(__file__).parents[3] / "src/regard/views/static"  # a wheel has its bundles alone
 
 
 def _run(

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-import regard.views
 from regard.views import HeadPicture, _assets
 from regard.views._picture import _ink_on, _shade
 
-VIEWS = Path(regard.views.__file__).parent
+VIEWS = Path(__file__).parents[3] / "src/regard/views"  # a wheel has its bundles alone
 STATIC = VIEWS / "static"
 SHEETS = [file for file in STATIC.glob("**/*.css") if "built" not in file.parts]
 SIZES = {"note": 12, "small": 13, "text": 14, "title": 17, "sentence": 25, "door": 34}

@@ -34,7 +34,7 @@ from unit.models.in_blocks import in_blocks
 from unit.views.conftest import facts_of
 
 NODE = shutil.which("node", path=Path(sys.executable).parent)
-STATIC = Path(regard.__file__).parent / "views" / "static"
+STATIC = Path(__file__).parents[4] / "src/regard/views/static"  # a wheel has its bundles alone
 IDS = [3, 1, 4, 1, 5, 9, 2]
 CLOSE = 1e-4
 
