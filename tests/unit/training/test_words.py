@@ -168,6 +168,7 @@ def test_words_of_one_kind_become_near(
         assert found["rivers"] @ found["river"] > 0
         assert found.similarity("rivers", "river") > found.similarity("rivers", "loan")
         assert found.parts is not None
+        pytest.importorskip("gensim")
         from gensim.models.fasttext import FastTextKeyedVectors  # takes seconds
 
         theirs = FastTextKeyedVectors(13, 3, 4, 999)

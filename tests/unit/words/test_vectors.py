@@ -33,6 +33,7 @@ def with_parts() -> WordVectors:
 @pytest.mark.parametrize("word", ["as", "a", "Fluß", "naïve", "河岸", "'s"])
 @pytest.mark.parametrize(("shortest", "longest"), [(3, 6), (1, 2), (2, 5)])
 def test_buckets_are_those_of_gensim(word: str, shortest: int, longest: int) -> None:
+    pytest.importorskip("gensim")
     from gensim.models.fasttext import ft_ngram_hashes
 
     own = Ngrams(shortest=shortest, longest=longest, buckets=1999993)
@@ -40,6 +41,7 @@ def test_buckets_are_those_of_gensim(word: str, shortest: int, longest: int) -> 
 
 
 def test_gensim_reads_every_bit_and_finds_the_same(tmp_path: Path) -> None:
+    pytest.importorskip("gensim")
     from gensim.models import KeyedVectors
 
     made, file = vectors(), tmp_path / "vectors.txt"
@@ -60,6 +62,7 @@ def test_gensim_reads_every_bit_and_finds_the_same(tmp_path: Path) -> None:
 
 
 def test_a_word_of_known_ngrams_has_their_mean(tmp_path: Path) -> None:
+    pytest.importorskip("gensim")
     from gensim.models.fasttext import FastTextKeyedVectors
 
     with_parts().save(tmp_path / "v.safetensors")
@@ -81,6 +84,7 @@ def test_a_word_of_known_ngrams_has_their_mean(tmp_path: Path) -> None:
 
 
 def test_several_words_are_those_of_gensim(tmp_path: Path) -> None:
+    pytest.importorskip("gensim")
     from gensim.models import KeyedVectors
 
     draw = np.random.default_rng(2)
@@ -149,8 +153,6 @@ ODD = ["12\u202f500", "a\u00a0b", "\u2028", "\t", "\x00", "\x85", "\ufeff", "\x1
 
 @pytest.mark.parametrize("name", ["v.txt", "v.BIN", "v.vec.gz", "v.bin.gz", "v.safetensors"])
 def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
-    from gensim.models import KeyedVectors
-
     made, file = (
         vectors(words=[*ODD, *WORDS], vectors=np.random.default_rng(1).normal(size=(14, 7))),
         tmp_path / name,
@@ -166,6 +168,9 @@ def test_what_is_written_is_read(name: str, tmp_path: Path) -> None:
         return
     made.save(tmp_path / f"2.{name}")
     assert file.read_bytes() == (tmp_path / f"2.{name}").read_bytes()
+    pytest.importorskip("gensim")
+    from gensim.models import KeyedVectors
+
     theirs = KeyedVectors.load_word2vec_format(file, binary=".bin" in name.lower())
     assert theirs.index_to_key == list(made)
     assert (theirs.vectors == made.vectors).all()
@@ -202,6 +207,7 @@ def test_the_files_that_people_have(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("longest", [0, 4])
 def test_a_model_of_fasttext_has_vectors_for_any_word(longest: int, tmp_path: Path) -> None:
+    pytest.importorskip("gensim")
     from gensim.models import FastText
     from gensim.models.fasttext import load_facebook_vectors, save_facebook_model
 
