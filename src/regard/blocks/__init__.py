@@ -26,6 +26,7 @@ from regard.blocks._recurrent import AlignedDecoderLayer, GatedUnit, RecurrentLa
 from regard.blocks._sru import SruAttention, SruLayer
 from regard.blocks._stack import CountFrom, CountTokens, Numbering, Pattern, Stack
 
+# The parts of a layer, the layers made of them, and the stack of layers.
 __all__ = [
     "AlignedDecoderLayer",
     "CrossAttentionLayer",

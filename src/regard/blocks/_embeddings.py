@@ -39,13 +39,16 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features), in the type of x."""
+        # Only half precision on the CPU has two ways; all else is torch's own product.
         if x.dtype in _NATIVE and x.device.type == "cpu" and self._pays(x):
             return self._in_float32(x)
         return F.linear(x, self.weight, self.bias)
 
     def _pays(self, x: Tensor) -> bool:
+        # Torch converts mixed types itself; a native product needs no help.
         if x.dtype != self.weight.dtype or is_native(x.dtype):
             return False
+        # Under autograd the float32 copies would be kept for the backward pass.
         if torch.is_grad_enabled() and (x.requires_grad or self.weight.requires_grad):
             return False
         return x.numel() >= _FEWEST_ROWS * self.in_features
@@ -53,9 +56,12 @@ class Linear(nn.Linear):
     def _in_float32(self, x: Tensor) -> Tensor:
         wide = x.float()
         bias = None if self.bias is None else self.bias.float()
+        # Rows of the weight at a time: _ENTRIES numbers in float32.
         step = max(1, _ENTRIES // self.in_features)
+        # The whole weight fits in one piece.
         if step >= self.out_features:
             return F.linear(wide, self.weight.float(), bias).to(x.dtype)
+        # Piece by piece: each fills its own columns of the result, rounded to x's type.
         result = x.new_empty(*x.shape[:-1], self.out_features)
         for start in range(0, self.out_features, step):
             part = slice(start, start + step)
@@ -91,6 +97,7 @@ class Identity(Linear):
                 "the identity has no bias (use_bias must be False) and gives as many numbers as it reads; "
                 f"got bias={bias}, {in_features} and {out_features}."
             )
+        # Past nn.Linear's own, which would make a weight.
         nn.Module.__init__(self)
         self.in_features, self.out_features = in_features, out_features
         self.register_parameter("bias", None)
@@ -108,9 +115,11 @@ class Identity(Linear):
 @cache
 def is_native(dtype: torch.dtype) -> bool:
     """Whether the processor has arithmetic for this type, as far as torch can tell."""
+    # Other types, and other processors than x86, are taken to be fast: torch can tell of x86 only.
     if dtype not in _NATIVE or platform.machine().lower() not in ("x86_64", "amd64"):
         return True
     tell = getattr(torch.cpu, "get_capabilities", None)
+    # An older torch cannot tell: then its own product is used.
     if tell is None:
         return True
     has = tell()
@@ -165,6 +174,7 @@ class Embeddings(nn.Module):
         dropout_p: float = 0.0,
     ) -> None:
         super().__init__()
+        # ALBERT and ELECTRA have tables that are narrower than the layers.
         width = d_model if d_embedding is None else d_embedding
         self.tokens = nn.Embedding(vocab_size, width, padding_idx=pad_id) if tokens is None else tokens
         self.positions = positions
@@ -177,6 +187,7 @@ class Embeddings(nn.Module):
     def tap_names(self) -> list[str]:
         """Every point, in the order of the forward pass."""
         optional = [name for name in ("positions", "token_types") if getattr(self, name) is not None]
+        # A point that this model has no part for is not offered.
         return ["tokens", *(["scaled"] if self.scale != 1.0 else []), *optional, "output"]
 
     def forward(
@@ -198,6 +209,7 @@ class Embeddings(nn.Module):
         Returns:
             (batch, N, d_model).
         """
+        # (batch, N, d_embedding)
         total: Tensor = self.tokens(token_ids)
         if taps is not None:
             total = taps.offer("tokens", total)
@@ -210,11 +222,14 @@ class Embeddings(nn.Module):
             at = self.positions(positions).to(total.dtype)  # a fixed table is float32
             total = total + (at if taps is None else taps.offer("positions", at))
         if self.token_types is not None:
+            # A text without types is all of type 0, as in BERT.
             types = self.token_types(torch.zeros_like(token_ids) if token_types is None else token_types)
             total = total + (types if taps is None else taps.offer("token_types", types))
         if self.norm is not None:
+            # The norm comes before the projection: it is as wide as the tables.
             total = self.norm(total)
         total = self.dropout(total)
         if self.projection is not None:
+            # (batch, N, d_embedding) -> (batch, N, d_model)
             total = self.projection(total)
         return total if taps is None else taps.offer("output", total)

@@ -44,6 +44,7 @@ class ExpireSpanAttention(MultiHeadAttention):
     Source: Sukhbaatar et al. 2021, arXiv 2105.06548, section 4.1.
     """
 
+    # The spans are computed from x, before the queries and keys.
     TAPS = ("spans", *MultiHeadAttention.TAPS)
 
     def __init__(self, d_model: int, num_heads: int, *, max_span: float, ramp: float, **others: Any) -> None:
@@ -52,6 +53,7 @@ class ExpireSpanAttention(MultiHeadAttention):
             if not 0 < value < float("inf"):
                 raise InputError(f"{name} must be a number of positions above 0; got {value}.")
         self.max_span, self.ramp = max_span, ramp
+        # w and b of e_i = L sigmoid(w^T h_i + b).
         self.span = Linear(d_model, 1)
 
     def forward(
@@ -72,17 +74,24 @@ class ExpireSpanAttention(MultiHeadAttention):
         """
         if source is not None or bias is not None:
             raise InputError("source and bias must be None: spans are of one sequence, and are the bias.")
+        # (batch, positions)
         logits = self.span(x).squeeze(-1)
+        # In float32 or wider: half precision cannot tell neighbouring positions of a long span apart.
         spans = self.max_span * torch.sigmoid(logits.to(torch.promote_types(logits.dtype, torch.float32)))
         if taps is not None:
             spans = taps.offer("spans", spans)
+        # Without a cache, key n stands at position n.
         first, positions = 0, None
         if cache is not None:
             if not isinstance(cache, ForgettingCache):
                 raise InputError(f"cache must be from new_cache; got a {type(cache).__name__}.")
+            # The queries follow what was read before.
             first = cache.length
+            # The cache has let expired keys go: `positions` says where those left stand.
             spans, positions = cache.remember(spans)
+            # The caller's mask is of all positions; only the columns of the keys left are used.
             mask = of_keys(mask, positions)
+        # The mask hides what has expired; the bias fades out a key over the last `ramp` positions.
         unexpired = Unexpired(spans, self.ramp, first, positions)
         return super().forward(
             x,
@@ -95,5 +104,6 @@ class ExpireSpanAttention(MultiHeadAttention):
 
     def new_cache(self, *, window: int | None = None, back: int = 0) -> ForgettingCache:
         """A cache that forgets expired keys; a `window` hides keys, but does not let them go earlier."""
+        # A window alone lets no key go here: the span decides.
         del window
         return ForgettingCache(ramp=self.ramp, back=back)

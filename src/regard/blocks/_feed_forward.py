@@ -73,6 +73,7 @@ with 2048 rows, of 25 MB, a trace of GPT-2 small over 16,384 positions held 1.2 
 """
 
 
+# x has (batch, positions, d_model), hidden (batch, positions, d_ff).
 class _FeedForward(nn.Module):
     """What the two forms share: all but the way to what is between."""
 
@@ -88,6 +89,7 @@ class _FeedForward(nn.Module):
 
     def forward(self, x: Tensor, *, taps: Taps | None = None) -> Tensor:
         """(batch, positions, d_model) -> the same shape."""
+        # The point "output" is offered once, whichever way it was computed.
         output = self._by_rows(x) if self._is_long(x, taps) else self._whole(x, taps)
         return output if taps is None else taps.offer("output", output)
 
@@ -96,6 +98,7 @@ class _FeedForward(nn.Module):
         raise NotImplementedError
 
     def _whole(self, x: Tensor, taps: Taps | None = None) -> Tensor:
+        # (batch, positions, d_ff)
         hidden = self._between(x)
         if taps is not None:
             hidden = taps.offer("hidden", hidden)
@@ -107,6 +110,7 @@ class _FeedForward(nn.Module):
     def _is_long(self, x: Tensor, taps: Taps | None) -> bool:
         """Whether to work by rows: on the CPU, without gradients, dropout, or a listener in between."""
         return (
+            # numel / d_model is the number of positions of all rows of the batch.
             x.numel() > MANY_ROWS * x.shape[-1]
             and x.is_cpu
             and not self.training
@@ -115,10 +119,12 @@ class _FeedForward(nn.Module):
         )
 
     def _by_rows(self, x: Tensor) -> Tensor:
+        # Contiguous, so that view(-1, d_model) below is of the same memory.
         output = torch.empty_like(x, memory_format=torch.contiguous_format)
-        rows, made = x.flatten(0, -2), output.view(-1, x.shape[-1])
+        rows, out = x.flatten(0, -2), output.view(-1, x.shape[-1])
+        # Positions do not see each other here, so that any cut gives the same numbers.
         for start in range(0, len(rows), ROWS_AT_ONCE):
-            made[start : start + ROWS_AT_ONCE] = self._whole(rows[start : start + ROWS_AT_ONCE])
+            out[start : start + ROWS_AT_ONCE] = self._whole(rows[start : start + ROWS_AT_ONCE])
         return output
 
 
@@ -157,6 +163,7 @@ class FeedForward(_FeedForward):
         dropout_p: float = 0.0,
     ) -> None:
         super().__init__(activation, dropout_p)
+        # W_1, b_1 and W_2, b_2 of the formula (Vaswani et al. 2017, eq. 2).
         self.hidden = Linear(d_model, d_ff, bias=use_bias)
         self.output = Linear(d_ff, d_model, bias=use_bias)
 
@@ -199,6 +206,7 @@ class GatedFeedForward(_FeedForward):
         dropout_p: float = 0.0,
     ) -> None:
         super().__init__(activation, dropout_p)
+        # W_g, W_u and W_o of the formula.
         self.gate = Linear(d_model, d_ff, bias=use_bias)
         self.up = Linear(d_model, d_ff, bias=use_bias)
         self.output = Linear(d_ff, d_model, bias=use_bias)

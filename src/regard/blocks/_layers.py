@@ -44,6 +44,7 @@ class PostNorm(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """(..., d_model) -> the same shape."""
+        # LayerNorm(x + Sublayer(x)), as in Vaswani et al. 2017, section 3.1.
         normed: Tensor = self.norm(x + _dropped(self.dropout, sublayer(x)))
         return normed
 
@@ -128,12 +129,15 @@ class RMSNorm(nn.Module):
     def __init__(self, d_model: int, *, eps: float = 1e-6, offset: float = 0.0) -> None:
         super().__init__()
         self.eps, self.offset = eps, offset
+        # offset + weight is 1 at first: the norm starts without a scale of its own.
         self.weight = nn.Parameter(torch.full((d_model,), 1.0 - offset))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., d_model) -> the same shape."""
         size = (self.weight.shape[0],)
+        # All but Gemma: weight is the whole factor.
         if not self.offset:
+            # float32 and float64: nothing is rounded in between, so the order does not matter.
             if x.dtype.itemsize >= 4:
                 return functional.rms_norm(x, size, self.weight, self.eps)
             # In half precision the models that have this norm round before they multiply.
@@ -199,6 +203,7 @@ class LayerState:
 
     attention: KeyValueCache
     cross_attention: KeyValueCache = field(default_factory=KeyValueCache)
+    # Only SRU++ has one, beside its attention.
     recurrent: RecurrentState | None = None
 
     def pick(self, rows: Tensor, sources: Tensor | None) -> None:
@@ -209,6 +214,7 @@ class LayerState:
             sources: int64, the same of what is kept of the encoder's output; None to leave that as it is.
         """
         self.attention.pick(rows)
+        # None where the sources stay in their places: beams of one source.
         if sources is not None:
             self.cross_attention.pick(sources)
         if self.recurrent is not None:
@@ -216,6 +222,7 @@ class LayerState:
 
     def cut(self, length: int) -> None:
         """Forget the last positions, as `KeyValueCache.cut`."""
+        # The source's keys stay: cutting the target changes nothing about the source.
         self.attention.cut(length)
         if self.recurrent is not None:
             self.recurrent.cut(length)
@@ -276,6 +283,7 @@ class SelfAttentionLayer(nn.Module):
 
     def tap_names(self) -> list[str]:
         """Every point of the layer, in the order of the forward pass."""
+        # "middle" is the residual stream between the two sublayers.
         attention, ffn = _within("attention", self.attention), _within("ffn", self.ffn)
         return ["input", *attention, "middle", *ffn, "output"]
 
@@ -295,6 +303,7 @@ class SelfAttentionLayer(nn.Module):
     ) -> Tensor:
         """(batch, positions, d_model) -> the same shape; `state` is what it read before, and grows."""
         x = offer(taps, "input", x)
+        # The taps around it are the same for every layer that overrides `sublayers`.
         x = self.sublayers(x, mask=mask, bias=bias, rotation=rotation, state=state, taps=taps)
         return offer(taps, "output", x)
 
@@ -309,6 +318,7 @@ class SelfAttentionLayer(nn.Module):
         taps: Taps | None,
     ) -> Tensor:
         """What lies between the taps `input` and `output`, for a layer with more in it to override."""
+        # The residual decides what the attention reads: x, or the norm of x.
         attend = partial(
             self.attention,
             mask=mask,
@@ -375,6 +385,7 @@ class DecoderLayer(nn.Module):
         return [
             "input",
             *_within("attention", self.attention),
+            # "middle" comes after both attentions, right before the feed-forward network.
             *_within("cross_attention", self.cross_attention),
             "middle",
             *_within("ffn", self.ffn),
@@ -413,6 +424,7 @@ class DecoderLayer(nn.Module):
             (batch, queries, d_model).
         """
         x = offer(taps, "input", x)
+        # First the target's own past.
         attend = partial(
             self.attention,
             mask=mask,
@@ -423,7 +435,10 @@ class DecoderLayer(nn.Module):
         )
         x = self.attention_residual(x, attend)
 
+        # Then the source.
         def cross(x: Tensor) -> Tensor:
+            # x is (sources * beams, queries, d_model): beams of one source become more queries of one
+            # row.
             output: Tensor = self.cross_attention(
                 x.reshape(len(encoded), -1, x.shape[2]),  # queries of one source know nothing of each other
                 source=encoded,
@@ -434,5 +449,6 @@ class DecoderLayer(nn.Module):
             return output.view(x.shape)
 
         x = offer(taps, "middle", self.cross_attention_residual(x, cross))
+        # Last the feed-forward network.
         x = self.ffn_residual(x, partial(self.ffn, taps=inner_taps(taps, "ffn")))
         return offer(taps, "output", x)

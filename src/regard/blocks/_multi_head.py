@@ -27,6 +27,7 @@ from regard.core import (
 from regard.core.errors import InputError
 from regard.positions import Rotation
 
+# Shared by all layers: it holds no state.
 _SCALED_DOT = ScaledDot()
 
 
@@ -87,6 +88,7 @@ class MultiHeadAttention(nn.Module):
     Source: Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2; the scorers name theirs.
     """
 
+    # In the order of the forward pass; "inputs" is what `reference_attention` takes, as one record.
     TAPS: tuple[str, ...] = ("q", "k", "v", "inputs", "scores", "weights", "context", "output")
 
     def __init__(
@@ -110,9 +112,11 @@ class MultiHeadAttention(nn.Module):
         projection: type[Linear] = Linear,
     ) -> None:
         super().__init__()
+        # As many key heads as query heads, but for grouped-query attention.
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads < 1 or num_kv_heads < 1 or num_heads % num_kv_heads:
             raise InputError(f"num_kv_heads must divide num_heads; got {num_kv_heads} and {num_heads}.")
+        # d_k = d_v = d_model / h (Vaswani et al. 2017, section 3.2.2), where nothing else is asked for.
         if head_dim is None:
             if d_model % num_heads:
                 raise InputError(
@@ -123,15 +127,19 @@ class MultiHeadAttention(nn.Module):
             raise InputError(f"dropout_p must be a probability with 0 <= dropout_p < 1; got {dropout_p}.")
         if softcap is not None and not 0.0 < softcap < math.inf:
             raise InputError(f"softcap must be greater than 0, or None for no cap; got {softcap}.")
+        # Values as wide as keys, and a source as wide as x, unless given.
         v_dim = head_dim if v_dim is None else v_dim
         d_source = d_model if d_source is None else d_source
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.scale, self.softcap, self.dropout_p = scale, softcap, dropout_p
+        # W^Q, W^K and W^V of all heads, one head after the other in the rows.
         self.q = projection(d_model, num_heads * head_dim, bias=use_bias)
         self.k = projection(d_source, num_kv_heads * head_dim, bias=use_bias)
         self.v = projection(d_source, num_kv_heads * v_dim, bias=use_bias)
         output_bias = use_bias if output_bias is None else output_bias
+        # W^O, which reads the heads side by side.
         self.output = projection(num_heads * v_dim, d_model, bias=output_bias)
+        # A scorer's tensors have a shape for these heads; they become parameters, so that they train.
         scorer.check(num_heads, head_dim)
         self._scorer = scorer
         self._of_scorer = [
@@ -171,6 +179,7 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (batch, queries, d_model).
         """
+        # (batch, heads, queries, head_dim)
         q = split_heads(self.q(x), self.num_heads)
         if self.q_norm is not None:  # before the rotation, as in Qwen 3 and Gemma 3
             q = self.q_norm(q)
@@ -178,13 +187,16 @@ class MultiHeadAttention(nn.Module):
             q = rotation.apply(q)
         if cache is not None and source is not None and cache.length:  # the source was read before
             q = q if taps is None else taps.offer("q", q)
+            # All keys and values of the source, projected when it was read.
             k, v = cache.since(0)
         else:
+            # (batch, kv_heads, keys, head_dim), (batch, kv_heads, keys, v_dim)
             k, v = self._keys_and_values(x if source is None else source, rotation)
             q, k = q.to(v.dtype), k.to(v.dtype)  # under autocast, norms give float32
             if taps is not None:
                 q, k, v = taps.offer("q", q), taps.offer("k", k), taps.offer("v", v)
             if cache is not None:
+                # After the taps: the cache keeps what listeners put in place of the keys.
                 k, v = cache.append(k, v)
         inputs = AttentionInputs(
             q=q,
@@ -198,11 +210,13 @@ class MultiHeadAttention(nn.Module):
             dropout=drawn_dropout(self),
             kernel=self.kernel if self.kernel is None or cache is None else self.kernel.after(cache),
         )
+        # The context is (batch, heads, queries, v_dim).
         output = self._join(context_of(inputs, taps))
         return output if taps is None else taps.offer("output", output)
 
     def new_cache(self, *, window: int | None = None, back: int = 0) -> KeyValueCache:
         """What it keeps of the positions that it reads, empty; arguments as of `KeyValueCache`."""
+        # A kernel may keep more than keys: summaries of blocks, say.
         if self.kernel is not None:
             return self.kernel.new_cache(window=window, back=back)
         return KeyValueCache(window=window, back=back)
@@ -212,6 +226,7 @@ class MultiHeadAttention(nn.Module):
         v = split_heads(self.v(source), self.num_kv_heads)
         if self.k_norm is not None:
             k = self.k_norm(k)
+        # Values are not rotated: positions shape the scores only.
         return k if rotation is None else rotation.apply(k), v
 
     @property
@@ -219,11 +234,13 @@ class MultiHeadAttention(nn.Module):
         """What makes its scores, with what it has learned."""
         if not self._of_scorer:
             return self._scorer
+        # The scorer is frozen: this one holds the parameters in their present state.
         return replace(self._scorer, **{name: getattr(self, f"scorer_{name}") for name in self._of_scorer})
 
     def bias_of(self, q: Tensor, k: Tensor, bias: Bias | Tensor | None) -> Bias | Tensor | None:
         """What is added to the scaled scores; an architecture whose bias depends on q and k says so here."""
         del q, k
+        # No head was cut out.
         if bias is None or len(self.kept) == self.num_built:
             return bias
         return BiasOfHeads(DenseBias(bias) if isinstance(bias, Tensor) else bias, self.kept)
@@ -246,17 +263,21 @@ class MultiHeadAttention(nn.Module):
             >>> attention.q.weight.shape, attention.output.weight.shape, attention.kept
             (torch.Size([4, 6]), torch.Size([6, 4]), (0, 2))
         """
+        # Query heads for each key head; a key head stays while one of its query heads does.
         size = self.num_heads // self.num_kv_heads
         groups = sorted({head // size for head in heads})
         q_dim, k_dim = self.q.out_features // self.num_heads, self.k.out_features // self.num_kv_heads
         v_dim = self.v.out_features // self.num_kv_heads
+        # Rows of the projections in, columns of the projection out.
         for linear in self.by_query_head():
             _keep_rows(linear, _entries(heads, q_dim))
         _keep_rows(self.k, _entries(groups, k_dim))
         _keep_rows(self.v, _entries(groups, v_dim))
         _keep_columns(self.output, _entries(heads, v_dim))
+        # A scorer has its tensors by head, on the first axis.
         for name in self._of_scorer:
             setattr(self, f"scorer_{name}", _picked(getattr(self, f"scorer_{name}"), 0, heads))
+        # `kept` has the numbers that the heads had when the layer was built.
         self.num_heads, self.num_kv_heads = len(heads), len(groups)
         self.kept = tuple(self.kept[head] for head in heads)
 
@@ -265,6 +286,7 @@ class MultiHeadAttention(nn.Module):
         return [self.q]
 
     def _join(self, context: Tensor) -> Tensor:
+        # (batch, heads, queries, v_dim) -> (batch, queries, heads * v_dim) -> (batch, queries, d_model)
         joined: Tensor = self.output(context.transpose(1, 2).flatten(2))
         return joined
 
@@ -280,10 +302,13 @@ def drawn_dropout(attention: nn.Module) -> SeededDropout | None:
 
 def context_of(inputs: AttentionInputs, taps: Taps | None) -> Tensor:
     """The context, offered with all that leads to it; what is not listened to is not written out."""
+    # The fast way, unless the architecture has a kernel of its own.
     attend = fused_attention if inputs.kernel is None else inputs.kernel
     if taps is None:
         return attend(inputs)
     taps.offer_readonly("inputs", inputs)
+    # Scores and weights are (batch, heads, queries, keys): only a listener makes it worth writing them
+    # out.
     if not (taps.wants("scores") or taps.wants("weights")):
         context = attend(inputs)
     elif inputs.kernel is None:
@@ -294,6 +319,7 @@ def context_of(inputs: AttentionInputs, taps: Taps | None) -> Tensor:
 
 
 def _entries(heads: Sequence[int], size: int) -> list[int]:
+    # Rows or columns of these heads, `size` of them each.
     return [head * size + entry for head in heads for entry in range(size)]
 
 
@@ -311,6 +337,7 @@ def _keep_columns(linear: nn.Linear, columns: Sequence[int]) -> None:
 
 def _picked(parameter: Tensor, axis: int, entries: Sequence[int]) -> nn.Parameter:
     index = torch.tensor(entries, device=parameter.device)
+    # A parameter of its own: the old matrix can be freed.
     picked = parameter.detach().index_select(axis, index).contiguous()
     return nn.Parameter(picked, requires_grad=parameter.requires_grad)
 

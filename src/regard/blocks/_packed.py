@@ -23,6 +23,7 @@ class _InBlocks(nn.Module):
     blocks: Tensor
 
     def _hold(self, packed: Packed) -> None:
+        # A buffer, not a parameter: it moves with the module and no optimizer touches it.
         self._kind = packed.kind
         self.register_buffer("blocks", packed.blocks)
 
@@ -31,6 +32,7 @@ class _InBlocks(nn.Module):
         """The weight as it is stored."""
         return Packed(self.blocks, self._kind)
 
+    # `layer.weight = parameter` comes here too: torch registers what is assigned.
     def register_parameter(self, name: str, param: nn.Parameter | None) -> None:
         """As of every module, but for a weight in place of the stored one."""
         if name == "weight":
@@ -61,10 +63,12 @@ class PackedLinear(_InBlocks, Linear):
     """
 
     def __init__(self, packed: Packed, bias: nn.Parameter | None) -> None:
+        # Past nn.Linear's own, which would make a weight.
         nn.Module.__init__(self)
         self._hold(packed)
         self.out_features, self.in_features = packed.shape
         self.register_parameter("bias", bias)
+        # The kernel for a few rows: made on the first product, since blocks and bias may still be moved.
         self._for_few: _ForFew | None = None
 
     @property
@@ -74,21 +78,25 @@ class PackedLinear(_InBlocks, Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features), in the type of x."""
+        # All axes but the last are rows: (rows, in_features).
         rows, bias = x.reshape(-1, self.in_features), self.bias
         if torch.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
-            made: Any = _Product.apply(rows, bias, self)  # type: ignore[no-untyped-call]
+            product: Any = _Product.apply(rows, bias, self)  # type: ignore[no-untyped-call]
         else:
-            made = self.product(rows)
-        return made.view(*x.shape[:-1], self.out_features)  # type: ignore[no-any-return]
+            product = self.product(rows)
+        return product.view(*x.shape[:-1], self.out_features)  # type: ignore[no-any-return]
 
     def product(self, x: Tensor) -> Tensor:
         """(rows, in_features) -> (rows, out_features), of which no gradient can be asked."""
         bias = self.bias
+        # Made anew where the blocks or the bias are others, as after `.to` or a loaded state.
         few = self._for_few
         if few is None or few.blocks is not self.blocks or few.bias is not bias:
             few = self._for_few = _ForFew(self.blocks, bias, *self.packed.multiplier(bias))
+        # Few rows, as in decoding: the kernel multiplies by the blocks without unpacking them.
         if few.multiply is not None and 0 < len(x) <= few.most_rows and x.dtype != torch.float64:
             return few.multiply(x).to(x.dtype)
+        # Many rows: unpacking pays. Piece by piece, so that the whole weight is never in memory.
         out = x.new_empty(len(x), self.out_features)
         # As of `Linear`: numbers that the processor has no arithmetic for are multiplied in float32.
         dtype = x.dtype if is_native(x.dtype) else torch.float32
@@ -123,16 +131,19 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor | None, layer: PackedLinear) -> Tensor:
+        # The layer and not its numbers: the blocks are a fraction of their size.
         ctx.layer, ctx.has_bias = layer, bias is not None
         return layer.product(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
         (grad,) = grads
-        made = grad.new_zeros(len(grad), ctx.layer.in_features)
+        # dL/dx = dL/dy W, summed over pieces of the rows of W.
+        of_input = grad.new_zeros(len(grad), ctx.layer.in_features)
         for part, numbers in ctx.layer.pieces(grad.dtype):
-            made.addmm_(grad[:, part], numbers)
-        return made, grad.sum(dim=0) if ctx.has_bias else None, None
+            of_input.addmm_(grad[:, part], numbers)
+        # The weight itself has no gradient: blocks cannot be trained.
+        return of_input, grad.sum(dim=0) if ctx.has_bias else None, None
 
 
 class PackedEmbedding(_InBlocks, nn.Embedding):
@@ -146,9 +157,11 @@ class PackedEmbedding(_InBlocks, nn.Embedding):
     like: Tensor
 
     def __init__(self, packed: Packed, dtype: torch.dtype = torch.float32) -> None:
+        # Past nn.Embedding's own, which would make a weight.
         nn.Module.__init__(self)
         self._hold(packed)
         self.num_embeddings, self.embedding_dim = packed.shape
+        # It only matters to gradients of the table, of which there are none.
         self.padding_idx = None
         # Empty: its type is that of the rows, and changes with the network's.
         self.register_buffer("like", torch.empty(0, dtype=dtype, device="cpu"), persistent=False)
@@ -160,6 +173,7 @@ class PackedEmbedding(_InBlocks, nn.Embedding):
 
     def forward(self, input: Tensor) -> Tensor:
         """int64 (...) -> (..., embedding_dim)."""
+        # The rows of the tokens that occur, not the table.
         rows = self.packed.rows(input.reshape(-1)).unpacked(self.like.dtype)
         return rows.view(*input.shape, self.embedding_dim)
 
@@ -178,6 +192,7 @@ class Packing:
     def takes(self, name: str) -> bool:
         """Whether a parameter is the weight of a linear map or of a table, which may stay in blocks."""
         path, _, last = name.rpartition(".")
+        # By exact type: a class of an architecture's own may compute with its weight in other ways.
         return last == "weight" and type(self._network.get_submodule(path)) in (
             Linear,
             nn.Linear,
@@ -188,15 +203,15 @@ class Packing:
         """Put a module with that weight in the place of the network's own."""
         path = name.removesuffix(".weight")
         module = self._network.get_submodule(path)
-        made: nn.Module = PackedEmbedding(packed, self._dtype)
+        replacement: nn.Module = PackedEmbedding(packed, self._dtype)
         if isinstance(module, nn.Linear):
-            made = PackedLinear(packed, module.bias)
-        _exchange(self._network, path, made)
+            replacement = PackedLinear(packed, module.bias)
+        _exchange(self._network, path, replacement)
 
 
-def _exchange(network: nn.Module, path: str, made: nn.Module) -> None:
+def _exchange(network: nn.Module, path: str, replacement: nn.Module) -> None:
     parent, _, child = path.rpartition(".")
-    setattr(network.get_submodule(parent), child, made)
+    setattr(network.get_submodule(parent), child, replacement)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,40 +230,43 @@ class Learned:
 
 def learned(network: nn.Module) -> list[Learned]:
     """The parameters of a network, and its weights that stay in blocks; tied ones come once."""
-    found = [
-        Learned(name, tuple(each.shape), each.numel() * each.element_size())
-        for name, each in network.named_parameters()
+    tensors = [
+        Learned(name, tuple(parameter.shape), parameter.numel() * parameter.element_size())
+        for name, parameter in network.named_parameters()
     ]
-    held: set[tuple[int, int]] = set()
+    # Tied weights in blocks are buffers, which torch does not count once by itself.
+    counted: set[tuple[int, int]] = set()
     for name, module in network.named_modules():
         if (
             isinstance(module, _InBlocks)
-            and (place := (module.blocks.data_ptr(), len(module.blocks))) not in held
+            and (place := (module.blocks.data_ptr(), len(module.blocks))) not in counted
         ):
-            held.add(place)
-            found.append(Learned(f"{name}.weight", module.packed.shape, module.blocks.numel()))
-    return found
+            counted.add(place)
+            tensors.append(Learned(f"{name}.weight", module.packed.shape, module.blocks.numel()))
+    return tensors
 
 
 def unpacked(network: NetworkT) -> NetworkT:
     """A copy of the network whose weights are all float32 parameters; itself where none stays in blocks."""
     if not any(isinstance(each, _InBlocks) for each in network.modules()):
         return network
+    # The blocks are not copied: deepcopy takes those in its memo as they are.
     blocks = [each.blocks for each in network.modules() if isinstance(each, _InBlocks)]
     own = copy.deepcopy(network, {id(each): each for each in blocks})
-    made: dict[tuple[int, int], nn.Parameter] = {}  # by their blocks: tied weights stay tied
+    parameters: dict[tuple[int, int], nn.Parameter] = {}  # by their blocks: tied weights stay tied
     for name, module in list(own.named_modules()):
         if not isinstance(module, _InBlocks):
             continue
         rows, columns = module.packed.shape
         place = module.blocks.data_ptr(), rows
-        if place not in made:
-            made[place] = nn.Parameter(module.packed.unpacked())
+        if place not in parameters:
+            parameters[place] = nn.Parameter(module.packed.unpacked())
+        # Without memory: its weight is replaced at once.
         with torch.device("meta"):
             plain: Any = (
                 nn.Embedding(rows, columns) if isinstance(module, nn.Embedding) else Linear(columns, rows)
             )
-        plain.weight = made[place]
+        plain.weight = parameters[place]
         if isinstance(module, PackedLinear):
             plain.bias = module.bias
         _exchange(own, name, plain.train(module.training))

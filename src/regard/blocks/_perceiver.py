@@ -78,6 +78,7 @@ class CrossAttentionLayer(nn.Module):
             (batch, queries, d_model).
         """
         x = offer(taps, "input", x)
+        # The source has a norm of its own: its width, and its numbers, are others than x's.
         read = partial(
             self.attention, source=self.source_norm(source), mask=mask, taps=inner_taps(taps, "attention")
         )
@@ -122,7 +123,9 @@ class ConcatenatedEmbeddings(Embeddings):
     ) -> Tensor:
         """Embed token ids; arguments as of `Embeddings`."""
         del token_types
+        # (batch, N, d_embedding)
         tokens = offer(taps, "tokens", self.tokens(token_ids))
+        # (1 or batch, N, size)
         at = offer(taps, "positions", self.positions(positions).to(tokens.dtype))
         return offer(taps, "output", torch.cat((tokens, at.expand(len(tokens), -1, -1)), dim=-1))
 
@@ -170,6 +173,7 @@ class LatentStack(Stack):
     def tap_names(self) -> list[str]:
         """Every point, in the order of the forward pass."""
         names = [f"embeddings.{name}" for name in self.embeddings.tap_names()]
+        # The order of the forward pass: read, the layers, write.
         layers = {"read": self.read, **{f"layers.{n}": each for n, each in enumerate(self.layers)}}
         for prefix, layer in {**layers, "write": self.write}.items():
             names += [f"{prefix}.{name}" for name in layer.tap_names()]  # type: ignore[operator]
@@ -197,10 +201,12 @@ class LatentStack(Stack):
             InputError: a mask that is more than padding: the latents read all of a row.
         """
         del token_types, encoded, encoded_mask, states
+        # A causal or local mask is of inputs by inputs, and the latents are neither.
         if mask is not None and not all(isinstance(part, Padding) for part in mask.parts()):
             raise InputError("mask must be padding: the latent vectors of a Perceiver read all of a row.")
         positions = (self.numbering(token_ids) if positions is None else positions).long()
         x = self.embeddings(token_ids, positions=positions, taps=inner_taps(taps, "embeddings"))
+        # One query for each position, so that every token gets an answer.
         return self.ask(x, self.queries(positions).expand(len(x), -1, -1), mask=mask, taps=taps)
 
     def ask(
@@ -217,8 +223,12 @@ class LatentStack(Stack):
         Returns:
             (batch, outputs, d_model).
         """
+        # The same latents for every row: (batch, M, d_latents).
         z = self.latents.expand(len(inputs), -1, -1)
+        # Encode: the latents are the queries, the inputs keys and values.
         z = self.read(z, inputs, mask=mask, taps=inner_taps(taps, "read"))
+        # Process: the latents read each other; no mask, since none of them is padding.
         for number, layer in enumerate(self.layers):
             z = layer(z, taps=inner_taps(taps, f"layers.{number}"))
+        # Decode: the queries asked for read the latents.
         return offer(taps, "output", self.write(queries, z, taps=inner_taps(taps, "write")))

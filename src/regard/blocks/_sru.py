@@ -65,6 +65,7 @@ class SruAttention(nn.Module):
         if d_attention < 1 or num_heads < 1 or d_attention % num_heads:
             raise InputError(f"num_heads must divide d_attention; got {num_heads} and {d_attention}.")
         self.num_heads, self.dropout_p = num_heads, attention_dropout_p
+        # W^q, W^k, W^v and W^o; alpha starts at 0, so that attention adds nothing at first.
         self.q = Linear(d_model, d_attention, bias=False)
         self.k = Linear(d_attention, d_attention, bias=False)
         self.v = Linear(d_attention, d_attention, bias=False)
@@ -91,6 +92,7 @@ class SruAttention(nn.Module):
         """
         if source is not None or rotation is not None:
             raise InputError("source and rotation must be None: a recurrent unit reads one sequence.")
+        # Q = W^q X^T, (batch, positions, d_attention); K = W^k Q and V = W^v Q.
         joined = self.q(x)
         q, k, v = (split_heads(each, self.num_heads) for each in (joined, self.k(joined), self.v(joined)))
         if taps is not None:
@@ -98,7 +100,9 @@ class SruAttention(nn.Module):
         if cache is not None:
             k, v = cache.append(k, v)
         inputs = AttentionInputs(q=q, k=k, v=v, mask=mask, bias=bias, dropout=drawn_dropout(self))
+        # (batch, positions, d_attention), the heads side by side again.
         context = context_of(inputs, taps).transpose(1, 2).flatten(2)
+        # U^T = W^o layernorm(Q + alpha A)
         projected: Tensor = self.output(self.dropout(self.norm(joined + self.alpha * context)))
         return projected if taps is None else taps.offer("output", projected)
 
@@ -139,6 +143,7 @@ class SruLayer(nn.Module):
         super().__init__()
         self.attention = attention
         self.weight = nn.Parameter(torch.zeros(2, d_model))  # v and v'
+        # b and b', for the forget gate and the reset gate.
         self.bias = nn.Parameter(torch.zeros(2, d_model))
 
     def tap_names(self) -> list[str]:
@@ -167,28 +172,35 @@ class SruLayer(nn.Module):
                 recurrence could not obey it.
         """
         x = offer(taps, "input", x)
+        # Two masks: which positions are tokens, and which continue the text of the one before.
         real, carried = _of_recurrence(mask, x.shape[1])
         recurrent = None if state is None else state.recurrent
         cache = None if state is None else state.attention
+        # U of all positions: the only step that is a product of matrices.
         projected = self.attention(
             x, mask=mask, bias=bias, rotation=rotation, cache=cache, taps=inner_taps(taps, "attention")
         )
         # In float32 or wider: half precision would round the state at every position.
         wide = torch.promote_types(x.dtype, torch.float32)
+        # U[t, 0], U[t, 1] and U[t, 2], (batch, positions, d_model) each
         forget, reset, candidate = projected.to(wide).chunk(3, dim=-1)
         weight, added = self.weight.to(wide), self.bias.to(wide)
         forget = forget + added[0]
         if real is not None:
             forget = forget.masked_fill(~real[..., None], torch.inf)  # sigmoid makes 1 of it: c stays
+        # c[-1]: the last state of the call before, or zeros.
         start = None if recurrent is None else recurrent.last()
         start = x.new_zeros(x.shape[0], x.shape[2], dtype=wide) if start is None else start
+        # f = sigmoid(U[0] + v * c[t-1] + b), c[t] = f * c[t-1] + (1 - f) * U[2]
         states = simple_recurrence(forget, candidate, weight[0], start, carried)
         if recurrent is not None:
             recurrent.extend(states)
         before = torch.cat((start[:, None], states[:, :-1]), dim=1)  # c[t-1]
+        # A new text begins from zeros, for the reset gate too.
         if carried is not None:
             before = before * carried[..., None]
         states = offer(taps, "state", states)
+        # r = sigmoid(U[1] + v' * c[t-1] + b'), h = r * c + (1 - r) * x
         gate = torch.sigmoid(reset + weight[1] * before + added[1])
         return offer(taps, "output", torch.lerp(x.to(wide), states, gate).to(x.dtype))
 
@@ -196,9 +208,12 @@ class SruLayer(nn.Module):
 def _of_recurrence(mask: Mask | None, length: int) -> tuple[Tensor | None, Tensor | None]:
     """Which of the last positions hold a token, and which go on from the one before; None for all."""
     carried: Tensor | None = None
+    # Causal and Window need nothing: the attention obeys them, and a recurrence sees only the past.
     for part in () if mask is None else mask.parts():
         if isinstance(part, Segments) and part.keys is None:
+            # Whether a position is in the segment of the one before it.
             same = part.queries[:, 1:] == part.queries[:, :-1]
+            # The first goes on from the start state, whatever that is.
             same = torch.cat((torch.ones_like(same[:, :1]), same), dim=1)
             carried = same if carried is None else carried & same
         elif not isinstance(part, Causal | Window | Padding):

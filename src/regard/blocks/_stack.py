@@ -48,6 +48,7 @@ class CountTokens:
         return self.pad_id + 1
 
     def __call__(self, token_ids: Tensor) -> Tensor:
+        # cumsum counts tokens only: padding in between does not raise the number of what follows.
         is_token = token_ids != self.pad_id
         return is_token.cumsum(dim=1) * is_token + self.pad_id
 
@@ -119,6 +120,7 @@ class Stack(nn.Module):
         self.norm = norm
         self.bias = bias
         self.dropout = nn.Dropout(dropout_p) if dropout_p else None
+        # One pattern object for many layers: masks and rotations are made once for each.
         self.patterns = (Pattern(),) * len(layers) if patterns is None else tuple(patterns)
         self.numbering = CountFrom(0) if numbering is None else numbering
 
@@ -140,6 +142,7 @@ class Stack(nn.Module):
                 kept: without a causal mask, or with rotations that change as the text grows.
         """
         for pattern in self.patterns:
+            # Only under a causal mask do the vectors of a token stay the same as text follows.
             if pattern.mask is None or not any(isinstance(part, Causal) for part in pattern.mask.parts()):
                 raise InputError("a token's vectors depend on what follows it, so no cache can be kept.")
             if pattern.rotary is not None and pattern.rotary.scaling.by_length:
@@ -180,35 +183,47 @@ class Stack(nn.Module):
         Returns:
             (batch, N, d_model).
         """
+        # How many positions the states hold already.
         past = 0 if states is None else states[0].attention.length
         if positions is None:
+            # Numbers go on from what was read.
             positions = self.numbering(token_ids)
             positions = positions + past if past else positions
         positions = positions.long()
         inner = None if taps is None else taps.at("embeddings")
         x: Tensor = self.embeddings(token_ids, positions=positions, token_types=token_types, taps=inner)
+        # A fresh rule for each pass: its parameters are read now.
         bias = None if self.bias is None else self.bias()
         # Where nobody listens. Records keep the masks and rules as they are.
         if isinstance(bias, Bias) and (taps is None or past):
             bias = _written_out(bias, past, past + positions.shape[1], x)
+        # What layers share, made by the first of them that needs it.
         masks: dict[Pattern, Mask | None] = {}
         rotations: dict[Rotary, Rotation] = {}
+        # Layers without cross-attention do not take these arguments.
         cross = {} if encoded is None else {"encoded": encoded, "encoded_mask": encoded_mask}
         for index, (layer, pattern) in enumerate(zip(self.layers, self.patterns, strict=True)):
             state = None if states is None else states[index]
             if pattern not in masks:
+                # The pattern of the layer, and the caller's padding.
                 whole = _conjoined(pattern.mask, mask)
+                # The first position that the cache still has: a window lets older keys go.
                 first = 0 if state is None else state.attention.first
                 if whole is not None and past:
+                    # Rows of the new queries, columns of the keys that the cache holds.
                     whole = whole.since(past, first)
                 if whole is not None and taps is None:
+                    # Parts that hide nothing in this shape are left out; a record keeps them, to say
+                    # what was asked.
                     whole = whole.simplified(x.shape[1], past + x.shape[1] - first)
                 masks[pattern] = whole
             rotary = pattern.rotary
             if rotary is not None and rotary not in rotations:
+                # cos and sin of these positions, (batch or 1, N, dim).
                 rotations[rotary] = rotary.rotation(positions, dtype=x.dtype, device=x.device)
             rotation = None if rotary is None else rotations[rotary]
             inner = None if taps is None else taps.at(f"layers.{index}")
+            # A layer that keeps no state (`RecurrentLayer`) is not given one.
             own = cross if state is None else cross | {"state": state}
             x = layer(x, mask=masks[pattern], bias=bias, rotation=rotation, taps=inner, **own)
         if self.norm is not None:
@@ -227,7 +242,9 @@ def _written_out(bias: Bias, past: int, length: int, like: Tensor) -> Bias:
 
     As it is where it is large, or where a gradient is wanted; never behind a cache, which wants none.
     """
+    # Of the keys' positions; the queries are the last of them.
     at = torch.arange(length, device=like.device)
+    # In a first pass, it depends on the size; a later one has few queries, and writes out.
     if not past:
         heads = bias.block(at[:1], at[:1]).shape[1]
         if torch.is_grad_enabled() or heads * length**2 > _MOST_ENTRIES:
@@ -238,6 +255,7 @@ def _written_out(bias: Bias, past: int, length: int, like: Tensor) -> Bias:
 def _window(pattern: Pattern) -> int | None:
     """How many positions before its own every query sees at most; None for all."""
     parts = () if pattern.mask is None else pattern.mask.parts()
+    # Several windows may be joined: the narrowest decides.
     windows = [part.left for part in parts if isinstance(part, Window) and part.left is not None]
     return min(windows, default=None)
 
