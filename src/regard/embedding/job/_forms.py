@@ -131,7 +131,7 @@ def json_lines(
             computed = map(_plain, piece.columns.values())
             for values in zip(numbers.tolist(), *map(_values, carried), *computed, strict=True):
                 yield dict(zip(names, values, strict=True))
-        for row in block.without(reasons, has_id=inputs.columns.id is not None):
+        for row in block.without(reasons):
             on_rejected(row)
 
 

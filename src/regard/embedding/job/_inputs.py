@@ -46,18 +46,15 @@ class Block:
         at = self.good[places]
         return np.array(self.rows.numbers, np.int64)[at], [each.take(at) for each in self.rows.carried]
 
-    def without(self, reasons: Mapping[int, str], *, has_id: bool) -> list[dict[str, Any]]:
+    def without(self, reasons: Mapping[int, str]) -> list[dict[str, Any]]:
         """The rows that get no vector, in order, as they stand in the quarantine file.
 
         They are those rejected, and those that the model refuses: for `reasons`, by their places in `texts`.
         """
         why = {place: reason for place, reason in enumerate(self.rows.reasons) if reason is not None}
         why |= {self.good[place]: reason for place, reason in reasons.items()}
-        numbers, origins, _, _, carried = self.rows
-        return [
-            _rejected(numbers[place], origins[place], carried[0][place].as_py() if has_id else None, reason)
-            for place, reason in sorted(why.items())
-        ]
+        numbers, origins = self.rows.numbers, self.rows.origins
+        return [_rejected(numbers[n], *origins[n], reason) for n, reason in sorted(why.items())]
 
 
 def blocks(read: Iterable[Batch], *, shard_rows: int, characters: int) -> Iterator[Block]:
@@ -88,10 +85,10 @@ def _block(parts: list[Batch], shard_rows: int, closes: bool) -> Block:
     return Block(rows.numbers[0] // shard_rows, rows, closes)
 
 
-def _rejected(number: int, origin: tuple[str, int], id: object, reason: str) -> dict[str, Any]:
+def _rejected(number: int, id: object, name: str, there: int, reason: str) -> dict[str, Any]:
     """A line of the quarantine file."""
     plain = id if id is None or isinstance(id, int | str) else str(id)
-    return {"row": number, "id": plain, "input": origin[0], "input_row": origin[1], "reason": reason}
+    return {"row": number, "id": plain, "input": name, "input_row": there, "reason": reason}
 
 
 def _weight(text: str) -> int:

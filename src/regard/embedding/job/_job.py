@@ -205,9 +205,7 @@ def run(
             inputs=inputs,
             folder=folder,
             work=work,
-            open_shard=partial(
-                Shard, open_rows=open_rows, errors=form.errors, has_id=inputs.columns.id is not None
-            ),
+            open_shard=partial(Shard, open_rows=open_rows, errors=form.errors),
             manifest=manifest,
             shard_rows=shard_rows,
             share=share,

@@ -132,14 +132,14 @@ class Batch(NamedTuple):
 
     Args:
         numbers: of each row, through all sources, from 0.
-        origins: of each row, the name of its source and the number in it, from 1.
+        origins: of each row, its id, the name of its source, and the number in it, from 1.
         texts: one a row; None where the row is rejected.
         reasons: why it is rejected; None where it is not.
         carried: an Arrow array for each column that is carried along, the id first where there is one.
     """
 
     numbers: Sequence[int]
-    origins: Sequence[tuple[str, int]]
+    origins: Sequence[tuple[object, str, int]]
     texts: Sequence[str | None]
     reasons: Sequence[str | None]
     carried: Sequence[Any]
@@ -205,7 +205,9 @@ def read(sources: Iterable[Source], columns: Columns, fields: list[Carried]) -> 
             reasons = [broken.get(n) or reason or unfit.get(n) for n, (_, reason) in enumerate(pairs)]
             texts = [None if reason else text for (text, _), reason in zip(pairs, reasons, strict=True)]
             numbers = range(number, number + len(rows))
-            yield Batch(numbers, [(name, n - begin + 1) for n in numbers], texts, reasons, carried)
+            ids = [None] * len(rows) if columns.id is None else carried[0].to_pylist()
+            origins = [(id, name, n - begin + 1) for id, n in zip(ids, numbers, strict=True)]
+            yield Batch(numbers, origins, texts, reasons, carried)
             number += len(rows)
 
 

@@ -163,10 +163,9 @@ class Shard:
         place: Path,
         open_rows: Callable[[Path], Rows],
         errors: tuple[type[Exception], ...],
-        has_id: bool,
     ) -> None:
         self._unfinished, self._place = unfinished, place
-        self._errors, self._has_id = errors, has_id
+        self._errors = errors
         self._rows = self._vectors = 0
         self._rejected: list[dict[str, Any]] = []
         self._counts: Counter[str] = Counter()
@@ -183,7 +182,7 @@ class Shard:
             self._vectors += len(piece.rows)
         if piece is not None:
             self._counts.update(piece.counts)
-        self._rejected += block.without(piece.rejected if piece else {}, has_id=self._has_id)
+        self._rejected += block.without(piece.rejected if piece else {})
         self._rows += len(block.rows.numbers)
 
     def finish(self) -> dict[str, Any]:

@@ -19,14 +19,13 @@ def rows(path: Path | list[Path], columns: Columns | None = None, **options: Any
     """By number of a row: its text and the values carried along, or the reason why it is rejected."""
     paths = path if isinstance(path, list) else [path]
     found: dict[int, Any] = {}
-    inputs = Inputs(paths, columns or Columns(), **options)
-    for block in blocks(inputs):
+    for block in blocks(Inputs(paths, columns or Columns(), **options)):
         numbers, columns = block.take(np.arange(len(block.texts)))
         carried = zip(*(each.to_pylist() for each in columns), strict=True)
         values = list(carried) if columns else [()] * len(block.texts)
         for row, text, each in zip(numbers.tolist(), block.texts, values, strict=True):
             found[row] = (text, *each) if each else text
-        for rejected in block.without({}, has_id=inputs.columns.id is not None):
+        for rejected in block.without({}):
             found[rejected["row"]] = [rejected["id"], rejected["reason"]]
     return dict(sorted(found.items()))
 

@@ -17,7 +17,7 @@ def batches(texts: list[str | None], cuts: list[int]) -> list[Batch]:
     return [
         Batch(
             numbers=range(start, stop),
-            origins=[("in", number + 1) for number in range(start, stop)],
+            origins=[(number, "in", number + 1) for number in range(start, stop)],
             texts=texts[start:stop],
             reasons=["bad" if text is None else None for text in texts[start:stop]],
             carried=[pa.array(range(start, stop), pa.int64())],
@@ -50,9 +50,9 @@ def test_by_hand() -> None:
     assert [block.rows.numbers for block in found] == numbers
     assert [block.rows.carried[0].to_pylist() for block in found] == numbers
     bad = {"row": 1, "id": 1, "input": "in", "input_row": 2, "reason": "bad"}
-    assert found[0].without({}, has_id=True) == [bad]
-    worse = {"row": 2, "id": None, "input": "in", "input_row": 3, "reason": "worse"}
-    assert found[0].without({1: "worse"}, has_id=False) == [bad | {"id": None}, worse]
+    assert found[0].without({}) == [bad]
+    worse = {"row": 2, "id": 2, "input": "in", "input_row": 3, "reason": "worse"}
+    assert found[0].without({1: "worse"}) == [bad, worse]
     assert found[0].take(np.array([1, 1, 0]))[1][0].to_pylist() == [2, 2, 0]
 
 
