@@ -61,6 +61,7 @@ def without_autocast(
     @wraps(function)
     def inside(inputs: AttentionInputs, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         device = inputs.q.device.type
+        # The usual case, without the cost of a context manager.
         if not torch.is_autocast_enabled(device):
             return function(inputs, *args, **kwargs)
         with torch.autocast(device, enabled=False):
@@ -91,8 +92,10 @@ def reference_attention(
         tensor([[[[0.5000, 0.5000],
                   [0.5000, 0.5000]]]])
     """
+    # Zeros in place of padded keys and values: 0 * NaN would be NaN in the sum.
     k, v = silence_padding(inputs.mask, inputs.k, inputs.v)
     device = inputs.q.device
+    # Some rows give the same numbers as all rows do, since rows are independent.
     rows = check_positions("queries", queries, inputs.q_len)
     return attend_rows(
         inputs,
@@ -119,7 +122,9 @@ def attention_by_weights(inputs: AttentionInputs, taps: Taps) -> Tensor:
     assert inputs.kernel is not None, "without one, reference_attention is asked"
     if taps.wants("scores"):
         inputs.require_scores()
+    # The scores are of q and k as they are; only the values enter the sum here.
     _, v = silence_padding(inputs.mask, inputs.k, inputs.v)
+    # (batch, heads, queries, keys)
     weights = inputs.kernel.weights(inputs, torch.arange(inputs.q_len, device=v.device))
     weights = taps.offer("weights", weights.to(at_least_float32(inputs.q)))
     return (weights @ expand_heads(v, inputs.num_heads).to(weights.dtype)).to(v.dtype)
@@ -146,14 +151,18 @@ def attend_rows(
     """
     scores, scaled, masked = score_rows(inputs, q, k, rows, columns)
     if taps is not None:
+        # What listeners put in place of the scores goes through the softmax.
         masked = taps.offer("scores", masked)
     weights = softmax_or_zero(masked)
     if taps is not None:
         weights = taps.offer("weights", weights)
+    # The sink takes a share of every row and has no value: its column is left out of the sum.
     kept = weights if inputs.sinks is None else weights[..., :-1]
     if inputs.dropout is not None:
+        # By position, so that a block draws what the whole matrix would.
         keep = inputs.dropout.keep(batch=q.shape[0], heads=inputs.num_heads, queries=rows, keys=columns)
         kept = kept * keep / (1.0 - inputs.dropout.p)
+    # (batch, heads, queries, keys) @ (batch, heads, keys, v_dim)
     context = kept @ expand_heads(v, inputs.num_heads).to(weights.dtype)
     return Attention(
         scores=scores,
@@ -190,6 +199,7 @@ def bias_block(inputs: AttentionInputs, rows: Tensor, columns: Tensor) -> Tensor
 def _checked_block(
     name: str, block: Tensor, inputs: AttentionInputs, rows: Tensor, columns: Tensor
 ) -> Tensor:
+    # Axes of size 1 broadcast: a mask that is one for all heads is kept as one.
     wanted = (inputs.q.shape[0], inputs.num_heads, len(rows), len(columns))
     if block.ndim != 4 or any(size not in (1, full) for size, full in zip(block.shape, wanted, strict=True)):
         raise InputError(
@@ -206,9 +216,11 @@ def score_rows(
     inputs.require_scores()
     # float32 or wider: half precision would round the scores before the softmax magnifies the rounding.
     wide = at_least_float32(q)
+    # (batch, heads, queries, keys): q . k, scale, cap, bias, mask, sink, in this order.
     scores = inputs.scorer.scores(q.to(wide), expand_heads(k, inputs.num_heads).to(wide))
     scaled = scores * inputs.factor
     if inputs.softcap is not None:
+        # Bounded by the cap, before the bias, as in Gemma 2.
         scaled = inputs.softcap * torch.tanh(scaled / inputs.softcap)
     bias = bias_block(inputs, rows, columns)
     if bias is not None:
@@ -216,6 +228,7 @@ def score_rows(
     allowed = mask_block(inputs, rows, columns)
     masked = scaled if allowed is None else scaled.masked_fill(~allowed, float("-inf"))
     if inputs.sinks is not None:
+        # One more column, with the head's own score in every row.
         sinks = inputs.sinks[None, :, None, None].expand(*masked.shape[:3], 1)
         masked = torch.cat((masked, sinks.to(masked.dtype)), dim=3)
     return scores, scaled, masked
@@ -223,7 +236,9 @@ def score_rows(
 
 def softmax_or_zero(masked_scores: Tensor) -> Tensor:
     """Softmax over the last axis; a row of -inf gives zeros, with zero gradient, where softmax gives NaN."""
+    # A query that may see nothing, such as padding in a window.
     empty = (masked_scores == float("-inf")).all(dim=-1, keepdim=True)
+    # Filled before and after: NaN must enter neither the result nor the gradient.
     weights = torch.softmax(masked_scores.masked_fill(empty, 0.0), dim=-1)
     return weights.masked_fill(empty, 0.0)
 
@@ -234,6 +249,7 @@ def learned_by(inputs: AttentionInputs) -> tuple[Tensor, ...]:
     if inputs.bias is not None:
         bias = as_object(inputs.bias)
         learned = (*learned, *bias.learned())
+        # Autograd would not see a gradient through blocks whose parameters it is not told of.
         if not any(tensor.requires_grad for tensor in bias.learned()):
             origin = torch.zeros(1, dtype=torch.int64, device=inputs.q.device)
             if bias.block(origin, origin).requires_grad:

@@ -26,6 +26,7 @@ def plan(inputs: AttentionInputs, *, planes: int, entries: int) -> Plan:
 
 def _planned(inputs: AttentionInputs, planes: int, entries: int) -> Iterator[tuple[range, range]]:
     first = 0
+    # The rows of a block follow from the keys that its first row sees.
     while first < inputs.q_len:
         # As many rows as one row has keys: the keys of a window's block are then at most twice its width. Not
         # more than an eighth of all where rows see fewer than all: half of a causal matrix is then left out.
@@ -34,6 +35,7 @@ def _planned(inputs: AttentionInputs, planes: int, entries: int) -> Iterator[tup
         rows = min(inputs.q_len - first, max(_FEWEST_ROWS, min(seen, most)))
         keys = _keys_of(inputs, first, first + rows - 1)
         while rows > 1 and planes * rows * len(keys) > entries:
+            # Too large: half the rows, which may also see fewer keys.
             rows = (rows + 1) // 2
             keys = _keys_of(inputs, first, first + rows - 1)
         yield range(first, first + rows), keys
@@ -43,6 +45,7 @@ def _planned(inputs: AttentionInputs, planes: int, entries: int) -> Iterator[tup
 def _keys_of(inputs: AttentionInputs, first_query: int, last_query: int) -> range:
     if inputs.mask is None:
         return range(inputs.k_len)
+    # The mask tells a range that holds every key which one of these rows may see.
     start, stop = inputs.mask.key_range(first_query, last_query, inputs.k_len)
     # Rows that see nothing get a key all the same: the mask hides it.
     start = min(start, inputs.k_len - 1)
@@ -51,6 +54,7 @@ def _keys_of(inputs: AttentionInputs, first_query: int, last_query: int) -> rang
 
 def by_blocks(inputs: AttentionInputs, block: Block, blocks: Plan, learned: tuple[Tensor, ...]) -> Tensor:
     """The context, block by block; a block's scores are never kept."""
+    # Only a backward pass needs the autograd function.
     if torch.is_grad_enabled() and any(x.requires_grad for x in (inputs.q, inputs.k, inputs.v, *learned)):
         arguments = (inputs, block, blocks, inputs.q, inputs.k, inputs.v, *learned)
         context: Tensor = _Blocks.apply(*arguments)  # type: ignore[no-untyped-call]
@@ -62,6 +66,7 @@ def _forward(inputs: AttentionInputs, block: Block, blocks: Plan, q: Tensor, k: 
     if len(blocks) == 1:  # without a copy into another context
         ((rows, keys),) = blocks
         return block(inputs, *parts(q, k, v, rows, keys), rows, keys)
+    # Each block writes its own rows; every row lies in exactly one block.
     context = empty_context(q, v)
     for rows, keys in blocks:
         context[:, :, _slice(rows)] = block(inputs, *parts(q, k, v, rows, keys), rows, keys)
@@ -70,6 +75,7 @@ def _forward(inputs: AttentionInputs, block: Block, blocks: Plan, q: Tensor, k: 
 
 def empty_context(q: Tensor, v: Tensor) -> Tensor:
     """(batch, heads, queries, v_dim), laid out so that joining the heads copies nothing."""
+    # Laid out as (batch, queries, heads, v_dim), seen as (batch, heads, queries, v_dim).
     batch, heads, queries, _ = q.shape
     return v.new_empty(batch, queries, heads, v.shape[3]).transpose(1, 2)
 
@@ -105,9 +111,11 @@ class _Blocks(torch.autograd.Function):
         wanted = [tensor for tensor in ctx.learned if tensor.requires_grad]
         # Many blocks add to the gradient of a key: half precision would lose the later ones.
         wide = torch.promote_types(q.dtype, torch.float32)
+        # The sums of all blocks' gradients.
         d_q, d_k, d_v = (torch.zeros_like(tensor, dtype=wide) for tensor in (q, k, v))
         of_learned = [torch.zeros_like(tensor) for tensor in wanted]
         for rows, keys in ctx.blocks:
+            # Leaves of a graph that lives for this block only.
             own = [part.detach().requires_grad_() for part in parts(q, k, v, rows, keys)]
             with torch.enable_grad(), torch.autocast(q.device.type, enabled=False):
                 context = ctx.block(ctx.inputs, *own, rows, keys)
@@ -115,12 +123,15 @@ class _Blocks(torch.autograd.Function):
                 gradients = torch.autograd.grad(
                     context, [*own, *wanted], upstream[:, :, _slice(rows)], allow_unused=True
                 )
+            # Views of the sums, so that adding to them adds to the whole.
             totals = [*parts(d_q, d_k, d_v, rows, keys), *of_learned]
             for total, gradient in zip(totals, gradients, strict=True):
                 if gradient is not None:
                     total += gradient
+        # In the order of forward's arguments; the record, the function and the plan have none.
         answers = iter(of_learned)
         return (
+            # inputs, block, blocks
             *(None, None, None),
             *(total.to(q.dtype) for total in (d_q, d_k, d_v)),
             *(next(answers) if tensor.requires_grad else None for tensor in ctx.learned),

@@ -46,6 +46,7 @@ class KeyValueCache:
             raise InputError(f"window must be at least 0, or None for no limit; got {window}.")
         self.window, self.back = window, back
         self.length = 0
+        # (batch, kv_heads, room, dim): `length` - `_base` positions are filled, the rest is room.
         self._held: tuple[Tensor, Tensor] | None = None
         self._base = 0  # the position of the first key in `_held`
 
@@ -74,13 +75,16 @@ class KeyValueCache:
                 "k and v must not want a gradient: a cache writes over what it holds. "
                 "Call under torch.no_grad(), or without a cache."
             )
+        # Before the new ones: their first query sees from here on.
         start, new = self.first, k.shape[2]
         if self._held is None:
             self._held = k, v  # most often the only ones, or many: not copied until more come
         else:
             self._check(k, v)
+            # No room behind the last key.
             if self.length - self._base + new > self._held[0].shape[2]:
                 self._make_room(new)
+            # Written in place: one position costs one row, not a copy of all.
             for held, added in zip(self._held, (k, v), strict=True):
                 held.narrow(2, self.length - self._base, new).copy_(added)
         self.length += new
@@ -95,6 +99,7 @@ class KeyValueCache:
         if self._held is None or not self._base <= position <= self.length:
             raise InputError(f"position must be from {self._base} to {self.length}; got {position}.")
         k, v = self._held
+        # From positions of the text to places in `_held`.
         begin, count = position - self._base, self.length - position
         return k.narrow(2, begin, count), v.narrow(2, begin, count)
 
@@ -106,6 +111,7 @@ class KeyValueCache:
         """
         if self._held is not None:
             k, v = self._held
+            # Only what is filled is copied.
             filled = self.length - self._base
             self._held = _picked(k, rows, filled), _picked(v, rows, filled)
 
@@ -118,6 +124,7 @@ class KeyValueCache:
         Raises:
             InputError: more than there are, or so few that the window would want keys that were let go.
         """
+        # What was let go cannot be brought back: a window needs its keys.
         least = self._base + (self.window or 0) if self._base else 0
         if not least <= length <= self.length:
             window = f" (a window of {self.window} has let go of the rest)" if least else ""
@@ -131,8 +138,10 @@ class KeyValueCache:
             self._held = k[:, :, : length - self._base], v[:, :, : length - self._base]
 
     def _make_room(self, new: int) -> None:
+        # Keys that no query will see are let go here; `back` more stay, for `cut`.
         start = max(self._base, self.first - self.back)
         kept = self.length - start
+        # Room in proportion to the length: the cost of moving, per position, stays bounded.
         room = kept + new + max(_ROOM, kept // 16)
         k, v = self.since(start)
         self._held = _moved(k, room), _moved(v, room)
@@ -156,6 +165,7 @@ def _picked(held: Tensor, rows: Tensor, filled: int) -> Tensor:
 
 def _moved(held: Tensor, room: int) -> Tensor:
     batch, heads, kept, size = held.shape
+    # The room is not cleared: nothing reads it before it is written.
     larger = held.new_empty(batch, heads, room, size)
     larger.narrow(2, 0, kept).copy_(held)
     return larger

@@ -58,6 +58,7 @@ class SeededDropout:
 
     def keep(self, *, batch: int, heads: int, queries: Tensor, keys: Tensor) -> Tensor:
         device = queries.device
+        # Numbers by axis, which broadcast to (batch, heads, rows, columns).
         of_batch = torch.arange(batch, device=device)[:, None, None, None]
         of_head = torch.arange(heads, device=device)[None, :, None, None]
         # 20 bits each for batch and head, 24 for the query: one number a row, then mixed with the key. The
@@ -66,6 +67,7 @@ class SeededDropout:
         row = ((of_batch << 44) | (of_head << 24) | queries[None, None, :, None]) ^ seed
         # A product for each weight in 64 bits would cost more than the attention: 32 of a row's are enough.
         bits = _low_bits(_mix(row)) ^ _low_bits(_mix(keys * _GOLDEN))
+        # 24 bits as a number from 0 to 2^24 - 1: below p * 2^24 a weight is dropped.
         return _mix_in_place(bits).bitwise_and_(0xFFFFFF) >= round(self.p * 2**24)
 
 
@@ -73,6 +75,7 @@ _GOLDEN = -0x61C8864680B583EB  # splitmix64's increment 0x9E3779B97F4A7C15 as a 
 
 
 def _low_bits(x: Tensor) -> Tensor:
+    # 31 bits: int32 then never has its sign set, which shifts would copy.
     return (x & 0x7FFFFFFF).to(torch.int32)
 
 
@@ -80,6 +83,7 @@ def _mix_in_place(x: Tensor) -> Tensor:
     """The finaliser of MurmurHash3 (Appleby 2011) on int32, of numbers that are not negative."""
     x ^= x >> 16
     x *= -0x7A143595  # 0x85EBCA6B as a signed number
+    # Products may be negative: the copies of the sign are masked away, as in `_mix`.
     x ^= (x >> 13).bitwise_and_(0x7FFFF)
     x *= -0x3D4D51CB  # 0xC2B2AE35
     return x.bitwise_xor_((x >> 16).bitwise_and_(0xFFFF))

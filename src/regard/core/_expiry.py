@@ -44,6 +44,7 @@ def _check_spans(spans: Tensor, ramp: float, positions: Tensor | None) -> None:
 
 def _share(spans: Tensor, at: Tensor, queries: Tensor, ramp: float) -> Tensor:
     """1 + r / R before it is cut off: (batch, 1, rows, columns), of keys with these spans and positions."""
+    # r = e - (query - key); the share of a key is 1 while r >= 0, and falls to 0 at r = -R.
     distance = queries[:, None] - at[None, :]
     return (1.0 + (spans[:, None, :] - distance) / ramp)[:, None]
 
@@ -78,11 +79,13 @@ class Unexpired(Mask):
         _check_spans(self.spans, self.ramp, self.positions)
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        # Where the cache let keys go, columns are no longer positions.
         at = keys if self.positions is None else self.positions[keys]
         return _share(self.spans.detach()[:, keys], at, queries + self.first, self.ramp) > 0
 
     def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
         del last_query
+        # Asking for a number would make the device finish its work first.
         if not on_cpu(self.spans):  # the answer would have to be waited for
             return 0, k_len
         # One position more, for what rounding takes from the sum of a large position and a span.
@@ -92,11 +95,13 @@ class Unexpired(Mask):
     @cached_property
     def _last(self) -> Tensor:
         """(keys,), a position after which no query sees the key, in any row."""
+        # A key is seen until its position + span + ramp.
         at = torch.arange(self.spans.shape[1]) if self.positions is None else self.positions
         return (self.spans.detach() + at + self.ramp).amax(dim=0)
 
     def simplified(self, q_len: int, k_len: int) -> Mask | None:
         del k_len
+        # The last query is at q_len + first - 1: if every key lives longer, the mask hides nothing.
         hides = not on_cpu(self.spans) or bool((self._last <= q_len + self.first).any())
         return self if hides else None
 
@@ -130,6 +135,7 @@ class Ramp:
         _check_spans(self.spans, self.ramp, self.positions)
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        # As in `Unexpired`.
         at = keys if self.positions is None else self.positions[keys]
         share = _share(self.spans[:, keys], at, queries + self.first, self.ramp)
         # Below the least number the gradient of `clamp` is 0: an expired key gets none, as in the paper.
@@ -178,7 +184,9 @@ class ForgettingCache(KeyValueCache):
         Returns:
             The spans and the positions of all that is kept, the new ones last.
         """
+        # Before the new spans come: `spans` and keys then have the same columns.
         self._forget()
+        # The positions of the new keys.
         at = torch.arange(self.length, self.length + spans.shape[1], device=spans.device)
         if self.spans is not None and self.positions is not None:
             spans, at = torch.cat((self.spans, spans), dim=1), torch.cat((self.positions, at))
@@ -195,6 +203,7 @@ class ForgettingCache(KeyValueCache):
             self.spans = self.spans.index_select(0, rows)
 
     def cut(self, length: int) -> None:
+        # Earlier queries would see keys that have been let go.
         if not self._forgot <= length <= self.length:
             raise InputError(
                 f"length must be from {self._forgot} to {self.length} (what expired before is forgotten); "
@@ -208,12 +217,16 @@ class ForgettingCache(KeyValueCache):
     def _forget(self) -> None:
         if self.spans is None or self.positions is None or self._held is None:
             return
+        # The earliest query that may still come: `cut` goes back as far as this.
         query = max(0, self.length - self.back)
         now = torch.tensor([query], device=self.spans.device)
+        # A key stays while it lives in one row of the batch.
         left = (_share(self.spans, self.positions, now, self.ramp) > 0).any(dim=0).flatten()
         lost = len(left) - int(left.sum())
+        # Not worth moving yet.
         if not lost or lost * _WORTH_MOVING < len(left):
             return
+        # Spans, positions, keys and values: all by the same index.
         index = left.nonzero().flatten()
         k, v = self.since(0)
         self._held = k.index_select(2, index), v.index_select(2, index)
@@ -232,6 +245,7 @@ def of_keys(mask: Mask | None, positions: Tensor) -> Mask | None:
     if mask is None:
         return None
     parts = [
+        # Padding stays Padding, so that its keys are found and silenced.
         Padding(part.real[:, positions]) if isinstance(part, Padding) else _OfKeys(part, positions)
         for part in mask.parts()
     ]

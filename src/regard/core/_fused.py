@@ -72,15 +72,20 @@ def fused_attention(inputs: AttentionInputs) -> Tensor:
 
 @without_autocast
 def _fused(inputs: AttentionInputs, *, saves: bool) -> Tensor:
+    # The order of what follows: the mask made small, padding silenced, the scorer turned to dot
+    # products.
     inputs.require_scores()
     mask = inputs.mask
     if mask is not None:
+        # A mask that hides nothing here would keep torch's fast paths away.
         mask = mask.simplified(inputs.q_len, inputs.k_len)
         if mask is not inputs.mask:
             inputs = inputs.changed(mask=mask)
+        # The copies of k and v are made only where an entry could get through a weight of zero.
         if not (mask is None or padding_of(mask) is None or _harmless(inputs.k, inputs.v)):
             k, v = silence_padding(mask, inputs.k, inputs.v)
             inputs = inputs.changed(k=k, v=v)
+    # None for additive scores, which are no product of matrices.
     product = inputs.as_dot_product()
     if product is not None and product.q.dtype != inputs.v.dtype:
         # A scorer has worked in float32, and so does the kernel; the context is rounded once.
@@ -89,10 +94,13 @@ def _fused(inputs: AttentionInputs, *, saves: bool) -> Tensor:
 
 
 def _scored(inputs: AttentionInputs, by_dots: bool, saves: bool) -> Tensor:
+    # What torch's kernel cannot do: cap, our dropout, scores that are no dot products.
     explicit = inputs.softcap is not None or inputs.dropout is not None or not by_dots
+    # Nothing but q, k and v.
     if inputs.mask is None and inputs.bias is None and inputs.sinks is None and not explicit:
         return attend(inputs.q, inputs.k, inputs.v, inputs.factor)
     learned = learned_by(inputs) if torch.is_grad_enabled() else ()
+    # Parameters in scorer, bias or sinks learn: their gradients are added up block by block.
     if explicit or any(tensor.requires_grad for tensor in learned):
         return _by_explicit_scores(inputs, learned, by_dots, saves)
     return _by_kernel(inputs)
@@ -113,6 +121,7 @@ def _harmless(*tensors: Tensor) -> bool:
 
 
 def _by_kernel(inputs: AttentionInputs) -> Tensor:
+    # From the cheapest to the most general: torch's own mask, one call, blocks.
     if _is_causal_alone(inputs):
         return attend(inputs.q, inputs.k, inputs.v, inputs.factor, is_causal=True)
     if _in_one_call(inputs):
@@ -125,11 +134,13 @@ def _is_causal_alone(inputs: AttentionInputs) -> bool:
     """Whether the kernel's own mask is all that there is, and the quickest."""
     if inputs.mask is None or inputs.bias is not None or inputs.sinks is not None:
         return False
+    # torch's own causal mask is of as many queries as keys.
     square = inputs.q_len == inputs.k_len
     return square and inputs.mask.parts() == (Causal(),) and not _causal_by_blocks(inputs)
 
 
 def _plan(inputs: AttentionInputs) -> Plan:
+    # Sinks are by head, so that what is added has all heads.
     planes = inputs.q.shape[0] * inputs.num_heads if inputs.sinks is not None else _planes_of(inputs)
     return plan(inputs, planes=planes, entries=_entries(inputs))
 
@@ -155,6 +166,7 @@ def _causal_by_blocks(inputs: AttentionInputs) -> bool:
 def _in_one_call(inputs: AttentionInputs) -> bool:
     """Whether blocks would gain nothing: mask and bias are small, and hide little that could be left out."""
     mask = inputs.mask
+    # Padding alone: the mask has one row for all queries, so that it never grows to N^2.
     if inputs.bias is None and (mask is None or all(isinstance(part, Padding) for part in mask.parts())):
         return True  # one row stands for all
     size = inputs.q_len * inputs.k_len
@@ -166,6 +178,7 @@ def _in_one_call(inputs: AttentionInputs) -> bool:
 
 def _planes_of(inputs: AttentionInputs) -> int:
     """How many (queries, keys) matrices mask and bias make: ask each for one entry."""
+    # One entry tells the sizes of the two leading axes.
     origin = torch.zeros(1, dtype=torch.int64, device=inputs.q.device)
     batch = heads = 1
     for part in (inputs.mask, None if inputs.bias is None else as_object(inputs.bias)):
@@ -181,9 +194,12 @@ def _by_explicit_scores(
     """The contexts by blocks whose scores are written out; those of a small record are saved for backward."""
     plain = inputs.dropout is None and inputs.sinks is None
     wants = _wants_gradient(inputs) or any(tensor.requires_grad for tensor in learned)
+    # The quick way of Gemma 2, where no gradient is wanted.
     if inputs.softcap is not None and by_dots and plain and not wants:
         return capped_attention(inputs, inputs.softcap)
+    # How many numbers are alive for one row and key.
     planes = inputs.q.shape[0] * inputs.num_heads * inputs.scorer.entries(inputs.q.shape[3])
+    # Small enough that autograd may keep all of it: nothing is worked out twice.
     if saves and wants and planes * inputs.q_len * inputs.k_len <= _KEPT_ENTRIES:
         return _attend_explicitly(
             inputs, inputs.q, inputs.k, inputs.v, range(inputs.q_len), range(inputs.k_len)
@@ -217,8 +233,10 @@ def attend(
     tensors whose last axis is not contiguous, for dropout and for a mask with a gradient. So the narrower of
     d_k and d_v is padded with zeros, and mask and bias come as one float matrix of the rows at hand.
     """
+    # Writing a text: one query over all keys read so far.
     if q.shape[2] == 1 and on_cpu(q):
         return _attend_once(q, k, v, scale, added)
+    # Fewer key heads than query heads: torch repeats them without a copy, where it can.
     grouped = k.shape[1] != q.shape[1]
     if grouped and added is not None and not on_cpu(q):
         # Elsewhere than on the CPU no fused kernel takes both a mask and grouped heads.
@@ -230,6 +248,7 @@ def _by_torch(
     q: Tensor, k: Tensor, v: Tensor, scale: float, *, added: Tensor | None, **options: bool
 ) -> Tensor:
     v_dim = v.shape[3]
+    # The fused kernel wants one width: zeros change no dot product, and are cut off the context.
     width = max(q.shape[3], v_dim)
     q, k, v = _fit(q, width), _fit(k, width), _fit(v, width)
     context = scaled_dot_product_attention(q, k, v, attn_mask=added, scale=scale, **options)
@@ -244,18 +263,23 @@ def _attend_once(q: Tensor, k: Tensor, v: Tensor, scale: float, added: Tensor | 
     keys); in float32 the kernel takes head by head, and the products of all at once take less.
     """
     batch, heads, _, dim = q.shape
+    # Query heads of one key head become rows of one product: no key is read twice.
     group = heads // k.shape[1]
     q = q.reshape(batch, k.shape[1], group, dim)
+    # (batch, kv_heads, group, keys), as q is now
     if added is not None and added.shape[1] == heads:
         added = added.reshape(added.shape[0], k.shape[1], group, added.shape[3])
+    # Two equal rows, of which one is dropped: the docstring has the reason.
     if group == 1 and q.dtype == torch.bfloat16 and _onednn_takes_bfloat16():
         q = torch.cat((q, q), dim=2)
+    # Plain products: the docstring has the reason.
     if group == 1 and q.dtype == torch.float32 and not torch.is_grad_enabled():
         scores = q @ k.transpose(2, 3) * scale
         weights = torch.softmax(scores if added is None else scores + added, dim=3)
         if added is not None:
             weights = weights.masked_fill(_empty(added), 0.0)
         return weights @ v
+    # (batch, kv_heads, group, v_dim)
     context = _by_torch(q, k, v, scale, added=added)[:, :, :group]
     return context.reshape(batch, heads, 1, -1)
 
@@ -267,6 +291,7 @@ def _onednn_takes_bfloat16() -> bool:
 
 
 def _fit(tensor: Tensor, width: int) -> Tensor:
+    # Zeros behind the last axis.
     if tensor.shape[3] != width:
         return pad(tensor, (0, width - tensor.shape[3]))
     # The kernel asks for the last axis only; the heads of a projection stay where they are.
@@ -284,6 +309,7 @@ def attend_block(
     if added is None or matrix is None or on_cpu(q):
         # The CPU's kernel gives zero for a row of -inf, with zero gradients; it is tested for that.
         return attend(q, k, v, inputs.factor, added=added)
+    # Elsewhere a row of -inf gives NaN: made finite before, and zero after.
     empty = _empty(matrix)
     added = added.masked_fill(empty, 0.0)
     return attend(q, k, v, inputs.factor, added=added).masked_fill(empty, 0.0)
@@ -299,18 +325,22 @@ def added_to_scores(inputs: AttentionInputs, rows: range, keys: range) -> Tensor
     if inputs.mask is None and inputs.bias is None:
         return None
     q = inputs.q
+    # The CPU adds in float32; a device's kernel takes a mask in q's own type only.
     dtype = at_least_float32(q) if on_cpu(q) else q.dtype
     at_rows, at_keys = as_tensor(rows, q.device), as_tensor(keys, q.device)
     bias = inputs.bias
+    # A tensor gives a view of its rows and keys.
     if isinstance(bias, DenseBias):
         added: Tensor | None = _part(bias.values, rows, keys)  # picking by numbers would copy it
     else:
         added = bias_block(inputs, at_rows, at_keys)
     allowed = mask_block(inputs, at_rows, at_keys)
     if allowed is not None:
+        # A mask alone: 0 where a key is seen.
         added = torch.zeros((), dtype=dtype, device=q.device) if added is None else added
         added = torch.where(allowed, added, _MINUS_INFINITY)
     assert added is not None, "a mask or a bias is there"
+    # The kernel reads the last axis in order, and does not broadcast along it.
     if added.shape[3] != len(keys) or added.stride(3) != 1:
         added = added.expand(-1, -1, -1, len(keys)).contiguous()
     return added if added.dtype == q.dtype else added.to(dtype)
@@ -337,6 +367,7 @@ def _with_sinks(inputs: AttentionInputs, added: Tensor | None, num_keys: int) ->
     assert inputs.sinks is not None, "asked for where there are sinks"
     if added is None:
         added = inputs.sinks.new_zeros(1, 1, 1, num_keys, dtype=at_least_float32(inputs.q))
+    # One more column behind the keys, the sink's score in every row.
     sinks = inputs.sinks[None, :, None, None].to(added.dtype)
     shape = (added.shape[0], inputs.num_heads, added.shape[2])
     return torch.cat((added.expand(*shape, num_keys), sinks.expand(*shape, 1)), dim=3)
@@ -353,6 +384,7 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
     No fused kernel has the cap (Gemma 2). Here no gradient is wanted, padding is silenced, and there is no
     dropout and no sinks.
     """
+    # Blocks over rows, then over items of the batch, so that a block stays in the cache.
     q, heads, kv_heads = inputs.q, inputs.num_heads, inputs.k.shape[1]
     batch, dtype, group = q.shape[0], at_least_float32(q), heads // kv_heads
     # (batch, kv_heads, ..): the query heads of a group go through one product, and no key is repeated.
@@ -365,24 +397,30 @@ def capped_attention(inputs: AttentionInputs, softcap: float) -> Tensor:
     ) -> Tensor:
         """A function of its own, so that a block's matrices have gone before the next is begun."""
         at_rows, at_keys = slice(rows.start, rows.stop), slice(keys.start, keys.stop)
+        # (items, heads, rows, head_dim)
         some = q[items, :, at_rows].to(dtype)
         # Scaled and divided by the cap before the product, which has many more numbers; in order.
         scaled = torch.mul(some, inputs.factor / softcap, out=some.new_empty(some.shape))
+        # (items, kv_heads, group * rows, keys)
         scores = scaled.view(-1, kv_heads, group * len(rows), q.shape[3]) @ k[items, :, at_keys].mT
+        # The same memory as (items, heads, rows, keys), where mask and bias are by head.
         matrices = scores.tanh_().view(-1, heads, len(rows), len(keys))
         if added is None:
+            # softcap * tanh(..), and on it the bias and the mask in one pass.
             matrices *= softcap
         else:
             torch.add(_items(added, items), matrices, alpha=softcap, out=matrices)
         weights = torch.softmax(matrices, dim=-1)
         if empty is not None:
             weights.masked_fill_(_items(empty, items), 0.0)
+        # (items, kv_heads, group * rows, v_dim)
         product = weights.view_as(scores) @ v[items, :, at_keys]
         return product.view(-1, heads, len(rows), v.shape[3])
 
     for rows, keys in plan(inputs, planes=heads, entries=entries):
         added = added_to_scores(inputs, rows, keys)
         empty = None if added is None else empty_rows(added)
+        # Items of the batch that fit into a block at once: at least one.
         size = max(1, entries // (heads * len(rows) * len(keys)))
         for start in range(0, batch, size):
             items = slice(start, min(batch, start + size))

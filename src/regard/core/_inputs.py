@@ -54,6 +54,7 @@ class Kernel(ABC):
 
     def after(self, cache: KeyValueCache) -> "Kernel":
         """The kernel for what comes after the positions in a cache, to which the new ones are added."""
+        # Most kernels count from the first key that they are handed.
         del cache
         return self
 
@@ -113,6 +114,7 @@ class AttentionInputs:
 
     def __post_init__(self) -> None:
         # One comparison where all is well: this runs in every layer of every forward pass.
+        # All conditions on q, k and v at once; only a failure asks which it was.
         q, k, v = self.q, self.k, self.v
         fits = (
             q.ndim == k.ndim == v.ndim == 4
@@ -129,10 +131,13 @@ class AttentionInputs:
                 and v.shape[:3] == k.shape[:3]
                 and kv_heads > 0
                 and heads % kv_heads == 0
+                # No axis is empty.
                 and batch * heads * q_len * head_dim * k_len * v.shape[3] > 0
             )
         if not fits:
+            # It always raises: below, the sizes are bound.
             _refuse(q, k, v)
+        # The rest costs nothing where it is None, as it mostly is.
         self.scorer.check(heads, head_dim)
         if self.kernel is not None and self.scorer != _SCALED_DOT:
             raise InputError(
@@ -150,6 +155,7 @@ class AttentionInputs:
         if isinstance(self.bias, Tensor):
             dense = DenseBias(self.bias)
             dense.check(batch=batch, heads=heads, q_len=q_len, k_len=k_len)
+            # The class is frozen; from here on a bias is always an object.
             object.__setattr__(self, "bias", dense)
         sinks = self.sinks
         if sinks is not None and (
@@ -204,12 +210,14 @@ class AttentionInputs:
 
         Its q and k are in float32 or wider where the scorer had to make them of the record's own.
         """
+        # For a cosine, say, the vectors of length 1.
         operands = self.scorer.operands(self.q, self.k)
         if operands is None:
             return None
         q, k = operands
         if q is self.q and k is self.k:
             return self
+        # The scorer's own scale is kept: `factor` is asked of the old scorer.
         return self.changed(q=q, k=k, scorer=Dot(), scale=self.factor)
 
     @property
@@ -245,6 +253,7 @@ class AttentionInputs:
 
     def changed(self, **fields: object) -> "AttentionInputs":
         """The record with other fields that are known to fit: `replace` would check them all again."""
+        # Without `__init__`, so that nothing is checked.
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
         copy.__dict__.update(fields)
@@ -253,8 +262,10 @@ class AttentionInputs:
     def head(self, index: int) -> "AttentionInputs":
         """The same attention with one query head only: q, k and v are views, mask and bias are narrowed."""
         index = index_of("head", index, self.num_heads)
+        # The key head that this query head reads.
         kv = index // (self.num_heads // self.k.shape[1])
         written = None
+        # `weights` has a place for each written head, in their order.
         if self.weights is not None and index in self.written_heads:
             written = self.weights[:, [self.written_heads.index(index)]]
         return replace(
@@ -274,6 +285,7 @@ class AttentionInputs:
 
 def _refuse(q: Tensor, k: Tensor, v: Tensor) -> None:
     """Raise the InputError that says what does not fit."""
+    # From the roughest fault to the finest, so that the first message helps.
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.ndim != 4 or not tensor.is_floating_point():
             raise InputError(
@@ -342,6 +354,7 @@ def _of_head(block: Tensor, index: int) -> Tensor:
 
 def _mask_of_head(mask: Mask, index: int) -> Mask:
     # Masks that are the same for all heads stay themselves: padding must still be found, and silenced.
+    # A mask by head becomes the mask of this head.
     parts = [
         part if isinstance(part, _SAME_FOR_ALL_HEADS) else _MaskOfHead(part, index) for part in mask.parts()
     ]

@@ -78,6 +78,7 @@ class Mask(ABC):
             >>> Causal().since(3), Causal().since(3, 2).dense(1, 3).int().tolist()
             (Causal(offset=3), [[[[1, 1, 0]]]])
         """
+        # A general wrapper; masks that are a rule of positions shift their offset instead.
         return self if query == key == 0 else _Since(self, query, key)
 
     def dense(self, q_len: int, k_len: int, device: torch.device | None = None) -> Tensor:
@@ -85,6 +86,7 @@ class Mask(ABC):
         return self.block(torch.arange(q_len, device=device), torch.arange(k_len, device=device))
 
     def __and__(self, other: "Mask") -> "Mask":
+        # Flat: a conjunction never holds a conjunction that was joined by `&`.
         return Conjunction(self.parts() + other.parts())
 
 
@@ -106,6 +108,7 @@ class Conjunction(Mask):
 
     def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
         ranges = [mask.key_range(first_query, last_query, k_len) for mask in self.masks]
+        # A key must lie in all ranges; where they do not meet, the range is empty.
         start = max(start for start, _ in ranges)
         return start, max(start, min(stop for _, stop in ranges))
 
@@ -113,6 +116,7 @@ class Conjunction(Mask):
         return tuple(part for mask in self.masks for part in mask.parts())
 
     def simplified(self, q_len: int, k_len: int) -> Mask | None:
+        # Each part alone may turn out to hide nothing here.
         simple = [part.simplified(q_len, k_len) for part in self.parts()]
         left = [part for part in simple if part is not None]
         causal = [part for part in left if isinstance(part, Causal)]
@@ -121,6 +125,7 @@ class Conjunction(Mask):
             left = [least, *(part for part in left if not isinstance(part, Causal))]
         if len(left) < 2:
             return left[0] if left else None
+        # The same object where nothing changed: callers compare by `is`.
         return self if left == list(self.masks) else Conjunction(tuple(left))
 
     def since(self, query: int, key: int = 0) -> Mask:
@@ -143,6 +148,7 @@ class _Since(Mask):
         return self.mask.block(queries + self.query, keys + self.key)
 
     def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
+        # Asked in the old numbering, answered in the new one.
         start, stop = self.mask.key_range(first_query + self.query, last_query + self.query, k_len + self.key)
         return max(0, start - self.key), max(0, stop - self.key)
 
@@ -168,6 +174,7 @@ class Padding(Mask):
             )
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        # (batch, 1, 1, keys): one row for all heads and queries.
         return self.real.index_select(1, keys)[:, None, None]
 
     def simplified(self, q_len: int, k_len: int) -> Mask | None:
@@ -204,9 +211,11 @@ class Causal(Mask):
 
     def simplified(self, q_len: int, k_len: int) -> Mask | None:
         del q_len
+        # Query 0 sees the last key: then all queries see all.
         return None if self.offset >= k_len - 1 else self
 
     def since(self, query: int, key: int = 0) -> Mask:
+        # New query i is old i + query, new key j is old j + key: j + key <= i + query + offset.
         return Causal(self.offset + query - key)
 
 
@@ -230,6 +239,7 @@ class Window(Mask):
                 raise InputError(f"{name} must be at least 0, or None for no limit; got {value}.")
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        # How far a key stands after the query.
         distance = keys[None, :] - (queries[:, None] + self.offset)
         allowed = torch.ones_like(distance, dtype=torch.bool)
         if self.left is not None:
@@ -239,16 +249,20 @@ class Window(Mask):
         return allowed[None, None]
 
     def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
+        # The first query sees furthest to the left, the last one furthest to the right.
         start = 0 if self.left is None else min(k_len, max(0, first_query + self.offset - self.left))
         stop = k_len if self.right is None else min(k_len, max(0, last_query + self.offset + self.right + 1))
         return start, max(start, stop)
 
     def simplified(self, q_len: int, k_len: int) -> Mask | None:
         left, right = self.left, self.right
+        # The last query still sees the first key: the left end cuts nothing off.
         if left is not None and q_len - 1 + self.offset - left <= 0:
             left = None
+        # The first query sees the last key: the right end cuts nothing off.
         if right is not None and self.offset + right >= k_len - 1:
             right = None
+        # Without a left end it is a causal mask.
         if left is None and right is not None:
             return Causal(self.offset + right)
         if left is None:
@@ -280,11 +294,13 @@ class Segments(Mask):
                 )
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        # Without keys of its own, queries and keys are the same positions.
         of_key = self.queries if self.keys is None else self.keys
         return (self.queries[:, queries, None] == of_key[:, None, keys])[:, None]
 
     def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
         del k_len
+        # The widest range of the rows asked for; other segments within it stay hidden by `block`.
         starts, stops = self._ranges
         stop = max(stops[first_query : last_query + 1])
         return min(stop, *starts[first_query : last_query + 1]), stop
@@ -297,15 +313,19 @@ class Segments(Mask):
         k_len, starts, stops = of_key.shape[1], [], []
         at = torch.arange(k_len, device=of_key.device)
         for queries, keys in zip(self.queries.expand(rows, -1), of_key.expand(rows, -1), strict=True):
+            # Segments by small numbers 0, 1, .. that queries and keys share.
             _, of_both = torch.unique(torch.cat((queries, keys)), return_inverse=True)
             query, key = of_both[: len(queries)], of_both[len(queries) :]
             empty = torch.zeros_like(of_both)
+            # The first key of each segment; k_len where it has no key.
             starts.append((empty + k_len).scatter_reduce(0, key, at, "amin")[query])
+            # One after its last key; 0 where it has none, which makes the range empty.
             stops.append(empty.scatter_reduce(0, key, at + 1, "amax")[query])
         return torch.stack(starts).amin(dim=0).tolist(), torch.stack(stops).amax(dim=0).tolist()
 
     def simplified(self, q_len: int, k_len: int) -> Mask | None:
         del q_len, k_len
+        # One segment over the whole row hides nothing.
         first = self.queries[:, :1]
         one = _holds_everywhere(self.queries == first)
         return None if one and (self.keys is None or _holds_everywhere(self.keys == first)) else self
@@ -343,6 +363,7 @@ class Predicate(Mask):
                 "a predicate must return bool with two axes (rows, columns) or four "
                 f"(batch, heads, rows, columns); got {allowed.dtype} of shape {tuple(allowed.shape)}."
             )
+        # A rule of positions alone is the same for all heads and rows of the batch.
         return allowed if allowed.ndim == 4 else allowed[None, None]
 
 
@@ -358,6 +379,7 @@ class TensorMask(Mask):
     values: Tensor
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
+        # An axis of size 1 stands for all positions.
         rows = self.values if self.values.shape[2] == 1 else self.values.index_select(2, queries)
         picked = rows if rows.shape[3] == 1 else rows.index_select(3, keys)
         return picked if picked.dtype == torch.bool else ~self.forbids(picked)
@@ -365,6 +387,7 @@ class TensorMask(Mask):
     @staticmethod
     def forbids(values: Tensor) -> Tensor:
         """Which entries of an additive mask forbid: also the lowest number with a position's bias on it."""
+        # Models add the lowest number, or -inf; half of it leaves room for a bias on top.
         return values <= torch.finfo(values.dtype).min / 2
 
 
@@ -417,10 +440,12 @@ class DilatedWindow(Mask):
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
         distance = keys[None, :] - (queries[:, None] + self.offset)
+        # Within the ends, and a whole number of steps away.
         near = (distance >= -self.left * self.dilation) & (distance <= self.right * self.dilation)
         return (near & (torch.remainder(distance, self.dilation) == 0))[None, None]
 
     def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
+        # The steps leave keys out, but reach no further than the window.
         return self._window().key_range(first_query, last_query, k_len)
 
     def simplified(self, q_len: int, k_len: int) -> Mask | None:

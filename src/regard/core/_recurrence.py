@@ -49,6 +49,7 @@ def simple_recurrence(
         )
     # Positions first: a step reads and writes rows that lie together.
     steps = [each.transpose(0, 1).contiguous() for each in (forget, candidate)]
+    # (positions, batch, 1): 0 where a new text begins.
     mask = None if carried is None else carried.mT.unsqueeze(-1).to(forget.dtype)
     states: Tensor = _Recurrence.apply(*steps, weight, start, mask)  # type: ignore[no-untyped-call]
     return states.transpose(0, 1)
@@ -69,10 +70,13 @@ class _Recurrence(torch.autograd.Function):
     ) -> Tensor:
         states, gates = torch.empty_like(candidate), torch.empty_like(candidate)
         state = start
+        # No product of matrices in the loop: each step is a few operations of (batch, d).
         for step in range(len(forget)):
             if carried is not None:
                 state = state * carried[step]
+            # f = sigmoid(forget + weight * c[t-1])
             torch.sigmoid(torch.addcmul(forget[step], weight, state), out=gates[step])
+            # c = candidate + f * (c[t-1] - candidate)
             state = torch.lerp(candidate[step], state, gates[step], out=states[step])
         ctx.save_for_backward(states, gates, candidate, weight, start, carried)
         return states
@@ -81,19 +85,25 @@ class _Recurrence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         states, gates, candidate, weight, start, carried = ctx.saved_tensors
+        # c[t-1] of every step, as the loop had it.
         before = torch.cat((start[None], states[:-1]))
         if carried is not None:
             before = before * carried
+        # dc/d(gate's argument) = f (1 - f) (c[t-1] - candidate)
         of_gate = gates * (1.0 - gates) * (before - candidate)
+        # dc[t]/dc[t-1] = f + weight * of_gate: directly, and by the gate.
         through = torch.addcmul(gates, weight, of_gate)
         if carried is not None:
             through = through * carried
+        # The whole gradient of each c[t]: its own, and what comes from later states.
         total = torch.empty_like(upstream)
         later = torch.zeros_like(start)
         for step in reversed(range(len(total))):
             torch.add(upstream[step], later, out=total[step])
             later = total[step] * through[step]
+        # The rest needs no loop: all steps at once.
         of_forget = total * of_gate
+        # dc/dcandidate = 1 - f; weight meets every step; start gets what is left at the end.
         return of_forget, total * (1.0 - gates), (of_forget * before).sum((0, 1)), later, None
 
 
@@ -126,6 +136,7 @@ class RecurrentState:
         """Take in the states of the next positions, (batch, new, d)."""
         self.length += states.shape[1]
         held = states if self._held is None else torch.cat((self._held, states), dim=1)
+        # The last state, and `back` more for `cut`.
         self._held = held[:, -1 - self.back :]
 
     def pick(self, rows: Tensor) -> None:
@@ -140,6 +151,7 @@ class RecurrentState:
             InputError: more than there are, or so many that their states are gone.
         """
         held = 0 if self._held is None else self._held.shape[1]
+        # All states are held: even the empty state can be gone back to.
         least = 0 if held == self.length else self.length - held + 1
         if not least <= length <= self.length:
             raise InputError(f"length must be from {least} to {self.length}; got {length}.")

@@ -45,6 +45,7 @@ class Scorer(ABC):
         """(batch, heads, queries, keys), in the type of q, of keys (batch, heads, keys, head_dim)."""
         operands = self.operands(q, k)
         assert operands is not None, "a scorer without operands writes its scores itself"
+        # (batch, heads, queries, head_dim) @ (batch, heads, head_dim, keys)
         return operands[0] @ operands[1].mT
 
     def factors(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,6 +60,7 @@ class Scorer(ABC):
         """
         operands = self.operands(q, k)
         assert operands is not None, "a scorer without operands has factors of its own"
+        # (batch, heads, queries, 1, head_dim) and (batch, heads, 1, keys, head_dim)
         return operands[0][:, :, :, None], operands[1][:, :, None]
 
     def scale(self, head_dim: int) -> float:
@@ -147,6 +149,7 @@ class Bilinear(Scorer):
 
     def operands(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         wide = torch.promote_types(q.dtype, torch.float32)
+        # q^T W once for each query, then plain dot products.
         return q.to(wide) @ self.weight.to(wide), k.to(wide)
 
     def learned(self) -> tuple[Tensor, ...]:
@@ -221,22 +224,27 @@ class Additive(Scorer):
     v: Tensor
 
     def operands(self, q: Tensor, k: Tensor) -> None:
+        # tanh stands between the sum and v_a: no dot product gives the score.
         return None
 
     def factors(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         v = self.v.to(q.dtype)
+        # tanh(q + k) is (batch, heads, queries, keys, head_dim).
         return v[None, :, None, None], torch.tanh(q[:, :, :, None] + k[:, :, None])
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        # Autograd would keep the blocks in any case.
         if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, self.v)):
             return self._of_block(q, k)
         # (rows, keys, head_dim) numbers stand between: of few rows at a time.
+        # Numbers that one query of each head makes.
         of_a_row = q.shape[0] * q.shape[1] * k.shape[2] * k.shape[3]
         blocks = torch.split(q, max(1, _BLOCK_ENTRIES // of_a_row), dim=2)
         return torch.cat([self._of_block(block, k) for block in blocks], dim=2)
 
     def _of_block(self, q: Tensor, k: Tensor) -> Tensor:
         v, hidden = self.factors(q, k)
+        # (.., head_dim) @ (.., head_dim, 1)
         return (hidden @ v.mT)[..., 0]
 
     def entries(self, head_dim: int) -> int:
@@ -335,6 +343,7 @@ class BiasOfHeads:
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
         whole = self.bias.block(queries, keys)
+        # One bias for all heads stays as it is.
         return whole if whole.shape[1] == 1 else whole[:, list(self.heads)]
 
     def learned(self) -> tuple[Tensor, ...]:

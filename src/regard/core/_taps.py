@@ -38,6 +38,7 @@ class Taps:
         tensor([0., 0.])
     """
 
+    # Made for each layer of each pass: small, and without a dict.
     __slots__ = ("_parts", "_prefix")
 
     def __init__(self, listeners: Mapping[str, Listener]) -> None:
@@ -65,6 +66,7 @@ class Taps:
         """
         if others is None:
             return self
+        # The prefix is of these: others are asked for the same points.
         return _made(self._parts + others._parts, self._prefix)
 
     def wants(self, name: str) -> bool:
@@ -78,6 +80,7 @@ class Taps:
             InputError: a listener returned something that cannot take the tensor's place.
         """
         point = self._prefix + name
+        # In order: each is shown what the one before left.
         for listener in self._at(point):
             written = listener(value)
             if written is not None:
@@ -100,6 +103,7 @@ class Taps:
 
     def check(self, points: Collection[str]) -> None:
         """Raise InputError if a pattern matches none of a model's points: it would never be called."""
+        # A plain name must be a point; a pattern must match one.
         known = frozenset(points)
         for pattern in (name for part in self._parts for name in part.listeners):
             if pattern not in known and not any(fnmatchcase(point, pattern) for point in points):
@@ -109,6 +113,7 @@ class Taps:
                 )
 
     def _at(self, point: str) -> Sequence[Listener]:
+        # The usual case, without a list of its own.
         if len(self._parts) == 1:
             return self._parts[0].at(point)
         return [listener for part in self._parts for listener in part.at(point)]
@@ -131,16 +136,19 @@ class _Part:
 
 
 def _made(parts: tuple[_Part, ...], prefix: str) -> Taps:
+    # Without `__init__`, which would copy the listeners.
     taps = Taps.__new__(Taps)
     taps._parts, taps._prefix = parts, prefix
     return taps
 
 
 def _generic(point: str) -> str:
+    # layers.3.attention.q -> layers.i.attention.q: the message lists a point once.
     return ".".join("i" if part.isdigit() else part for part in point.split("."))
 
 
 def _checked(point: str, value: Tensor, written: object) -> Tensor:
+    # A listener's value goes on through the model: it must be like the one in its place.
     if not isinstance(written, Tensor):
         raise InputError(
             f"the listener at {point!r} must return None or a tensor; got {type(written).__name__}."

@@ -25,6 +25,7 @@ def whole(name: str, value: object, *, least: int, most: int | None = None) -> i
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         number = None
+    # One message for a wrong type and for a wrong range: it says both.
     fits = number is not None and least <= number and (most is None or number <= most)
     if number is None or not fits or isinstance(value, bool):
         raise InputError(f"{name} must be a whole number, {_range(least, most)}; got {value!r}.")
@@ -37,13 +38,14 @@ def _range(least: int, most: int | None) -> str:
 
 def number(name: str, value: object) -> float:
     """Check a finite number; whole and numpy's numbers pass, a bool does not."""
-    found = math.nan
+    # NaN until the conversion works: then one check covers all failures.
+    converted = math.nan
     if not isinstance(value, bool | str | bytes):
         with suppress(TypeError, ValueError, OverflowError, RuntimeError):  # the last by a tensor of several
-            found = float(value)  # type: ignore[arg-type]
-    if not math.isfinite(found):
+            converted = float(value)  # type: ignore[arg-type]
+    if not math.isfinite(converted):
         raise InputError(f"{name} must be a finite number; got {value!r}.")
-    return found
+    return converted
 
 
 def counted(value: object, count: int) -> int | None:
@@ -52,6 +54,7 @@ def counted(value: object, count: int) -> int | None:
         index = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return None
+    # A bool is an integer to Python, and never meant as a number here.
     return index % count if -count <= index < count and not isinstance(value, bool) else None
 
 
@@ -92,6 +95,7 @@ def one_of(
     names = list(known)
     if isinstance(value, str) and value in names:
         return value
+    # Names are mostly in lower case: "GELU" is near "gelu".
     near = get_close_matches(str(value).lower(), names, n=1)
     nearest = f" Did you mean {near[0]!r}?" if near else ""
     raise error(f"{name} must be one of {', '.join(names)}; got {value!r}.{nearest}{hint}")
@@ -127,6 +131,7 @@ def wholes(least: int, most: int | None = None) -> Limit:
 def numbers(words: str, fits: Callable[[float], bool], hint: str = "") -> Limit:
     """The limit of a finite number: a condition in words, and as a test; the hint ends the error."""
 
+    # The type first, then the condition.
     def check(name: str, value: object) -> None:
         if not fits(number(name, value)):
             raise InputError(f"{name} must be {words}; got {value!r}.{hint}")
@@ -167,6 +172,7 @@ class Limited:
 
 def check_fields(values: object, section: str = "") -> None:
     """Hold the fields of a dataclass, and of those in it, to their limits; errors name the section too."""
+    # Cached by class: a settings object is made often, its annotations stay.
     for name, limit in _limits(type(values)):  # type: ignore[arg-type]  # classes can be hashed
         limit.check(_within(section, name), getattr(values, name))
 
@@ -174,6 +180,7 @@ def check_fields(values: object, section: str = "") -> None:
 @cache
 def _limits(kind: type) -> list[tuple[str, Limit]]:
     kinds = get_type_hints(kind, include_extras=True)
+    # Fields without a limit in their annotation are not checked here.
     stated = [(each.name, limit_of(kinds[each.name])) for each in fields(kind)]
     return [(name, limit) for name, limit in stated if limit is not None]
 
@@ -185,15 +192,19 @@ def limit_of(kind: Any) -> Limit | None:
     'at least 1'
     """
     origin, inner = get_origin(kind), get_args(kind)
+    # A section within a section: errors then name both.
     if is_dataclass(kind):
         return Limit("", lambda name, value: check_fields(value, name))
     if origin is Literal:
         return names(inner)
     if origin is Annotated:
+        # Annotated holds the type and, beside other notes, the limit.
         return next((each for each in inner if isinstance(each, Limit)), None)
+    # tuple[X, ...] and X | None have the limit of X.
     limit = limit_of(inner[0]) if origin is tuple or inner[1:] == (NoneType,) else None
     if limit is None:
         return None
+    # Each value of a tuple by itself.
     if origin is tuple:
         return Limit(limit.words, lambda name, value: [limit.check(name, each) for each in value])
     return Limit(limit.words, lambda name, value: value is None or limit.check(name, value))
@@ -221,6 +232,7 @@ def check_names(given: Iterable[str], known: Collection[str], section: str = "")
     """
     for name in given:
         if name not in known:
+            # Near names if there are any, else all: a typing error, or a guess.
             near = [_within(section, each) for each in get_close_matches(name, known, n=3, cutoff=0.5)]
             listed = near or [_within(section, each) for each in sorted(known)] or ["none"]
             words = f"did you mean {' or '.join(listed)}?" if near else f"there are {', '.join(listed)}."
@@ -229,6 +241,7 @@ def check_names(given: Iterable[str], known: Collection[str], section: str = "")
 
 def built(name: str, values: object, kind: type[_T]) -> _T:
     """A dataclass from a table of its fields; InputError for one that is unknown, missing or wrong."""
+    # What is given is checked first: a typing error explains what seems to be missing.
     known, kinds = fields(kind), get_type_hints(kind)  # type: ignore[arg-type]
     given = table(name, values, {each.name: kinds[each.name] for each in known})
     for each in known:
@@ -241,6 +254,7 @@ def table(name: str, values: object, kinds: Mapping[str, Any]) -> dict[str, Any]
     """A table whose keys are among those of `kinds`, each value as the annotation there has it."""
     if not isinstance(values, Mapping):
         raise InputError(f"{name} must be a table of settings; got {shown(values)}.")
+    # The unknown key before the wrong value.
     check_names(values, kinds, name)
     return {key: typed(_within(name, key), value, kinds[key]) for key, value in values.items()}
 
@@ -248,6 +262,7 @@ def table(name: str, values: object, kinds: Mapping[str, Any]) -> dict[str, Any]
 def typed(name: str, value: object, kind: Any) -> Any:
     """A value as an annotation has it: a tuple where a list was written; InputError for another."""
     origin, inner = get_origin(kind), get_args(kind)
+    # From the inside out: sections, optional values, names, lists, plain types.
     if is_dataclass(kind):
         return value if isinstance(value, kind) else built(name, value, kind)  # type: ignore[arg-type]
     if NoneType in inner:
@@ -256,6 +271,7 @@ def typed(name: str, value: object, kind: Any) -> Any:
         return None if is_none else typed(name, value, inner[0])
     if origin is Literal:
         return one_of(name, value, inner)
+    # One text is not taken for a list of its letters.
     if origin is tuple:
         return _listed(name, [value] if isinstance(value, str) else value, inner)
     if origin is not None:  # Mapping[str, Any], which is read by whom it is for
@@ -282,9 +298,11 @@ def plain(name: str, value: object, kind: type[_T]) -> _T:
     Traceback (most recent call last):
     regard.core.errors.InputError: lr must be a finite number; got True.
     """
+    # 1 is written for 1.0; an int too large for a float stays one, and is refused.
     if kind is float and type(value) is int:
         with suppress(OverflowError):
             value = float(value)
+    # True is an int to Python; infinity and NaN are floats.
     is_strange = isinstance(value, bool) is not (kind is bool) or (
         isinstance(value, float) and not math.isfinite(value)
     )

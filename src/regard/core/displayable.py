@@ -18,7 +18,9 @@ from regard.core.files import write_whole
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
+# Columns that every terminal has.
 _WIDTH: Final = 80
+# A fixed-width font and lines close together: boxes and bars then touch.
 _IN_HTML: Final = '<pre style="line-height: 1.25; font-family: Menlo, Consolas, monospace">{code}</pre>'
 
 
@@ -58,13 +60,16 @@ class Tabular(ABC):
             MissingExtraError: pyarrow is not installed, for Parquet.
             OutputError: the file cannot be written.
         """
+        # The ending decides the format; an unknown one is refused before anything is written.
         check_table_file("output", Path(path))
         ending = Path(path).suffix.lower()
         if ending == ".parquet":
             table, (_, parquet) = self._stored(), pyarrow()
             write_whole(path, lambda file: parquet.write_table(table, file))
         elif ending in (".json", ".jsonl"):
+            # NaN is no JSON; what JSON has no type for is written as text.
             rows, dump = self.to_rows(), partial(json.dumps, ensure_ascii=False, allow_nan=False, default=str)
+            # One value for .json, one line for each row for .jsonl.
             lines = [dump(rows, indent=1)] if ending == ".json" else map(dump, rows)
             write_whole(path, "".join(f"{line}\n" for line in lines).encode())
         else:
@@ -82,6 +87,7 @@ class Tabular(ABC):
     def _cells(self) -> list[dict[str, Any]]:
         """The rows as CSV has them."""
         return [
+            # CSV has no lists: they are written as JSON in one cell.
             {name: json.dumps(each) if isinstance(each, list | dict) else each for name, each in row.items()}
             for row in self.to_rows()
         ]
@@ -96,6 +102,7 @@ class Tabular(ABC):
         pa, _ = pyarrow()
         try:
             return pa.Table.from_pylist(self.to_rows())
+        # Such as numbers and texts in one column, which JSON and CSV can hold.
         except pa.ArrowInvalid as error:
             told = f"rows must have values of one kind in a column ({error}); write .jsonl or .csv."
             raise InputError(told) from error
@@ -155,11 +162,13 @@ def check_table_file(name: str, path: Path) -> None:
 
 def _as_csv(rows: list[dict[str, Any]], *, tabs: bool) -> bytes:
     text = StringIO(newline="")
+    # Rows may have different columns: all of them, in the order of their first appearance.
     names = list(dict.fromkeys(name for row in rows for name in row))
     writer = DictWriter(text, names, dialect="excel-tab" if tabs else "excel")
     writer.writeheader()
     for row in rows:
         writer.writerow({name: _cell(each) for name, each in row.items()} if tabs else row)
+    # A .tsv is for spreadsheets, which know UTF-8 by this mark.
     return text.getvalue().encode("utf-8-sig" if tabs else "utf-8")
 
 
@@ -167,17 +176,20 @@ def _cell(value: Any) -> Any:
     """A value that no spreadsheet takes for a formula, in one line."""
     if not isinstance(value, str):
         return value
+    # Tabs and line ends would begin a cell or a row.
     line = " ".join(value.splitlines()).replace("\t", " ")
     return f"'{line}" if line.lstrip()[:1] in ("=", "+", "-", "@") and line.strip() else line
 
 
 def _drawn(shown: Displayable, *, record: bool = False) -> "Console":
+    # Here and not above: importing rich takes time, and few results are shown.
     from rich.console import Console
 
     console = Console(
         file=StringIO(),
         width=max(_WIDTH, getattr(shown, "width", 0)),
         record=record,
+        # Into text, also when a notebook asks.
         force_jupyter=False,
         color_system="truecolor" if record else None,
     )
@@ -192,10 +204,12 @@ def plain_table(
 
     `gap` is the blanks between two columns; a `bar` in the last column begins at the left.
     """
+    # As in `_drawn`.
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    # Texts to the left, numbers to the right; a bar at the end begins at the left too.
     for place, name in enumerate(columns):
         table.add_column(
             name, justify="left" if place < left or (bar and place == len(columns) - 1) else "right"

@@ -12,9 +12,11 @@ def missing(needs: str, error: ImportError, *packages: str) -> MissingExtraError
     Raise it where an import fails: `raise missing("plots need", error, "matplotlib") from error`. Packages
     have their names on the package index. One that is there and does not import says so.
     """
+    # Several packages are named together, the last after "and".
     *others, last = packages
     names = f"{', '.join(others)} and {last}" if others else last
     if isinstance(error, ModuleNotFoundError):
+        # Not there at all: install. There but broken: a newer version may help.
         state, command = ("are not all" if others else "is not") + " installed", "pip install"
     else:
         state, command = f"cannot be imported ({error})", "pip install -U"

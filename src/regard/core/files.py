@@ -27,6 +27,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes | Callable[[Path], 
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"path must be the path of a file; got {type(path).__name__}.")
     try:
+        # Resolved: a symbolic link keeps pointing at the file that is replaced.
         _replace(Path(path).resolve(), content)
     except (OSError, RuntimeError, ValueError) as error:  # resolve(): RuntimeError in a loop, ValueError NUL
         raise OutputError(
@@ -42,11 +43,13 @@ def _replace(target: Path, content: bytes | Callable[[Path], None]) -> None:
     # A rename needs no right to the file itself: one that is protected would be replaced all the same.
     if target.exists() and not os.access(target, os.W_OK):
         raise OSError(None, "it is read-only")
+    # In the same folder: only within a file system is renaming one step.
     temporary = target.with_name(f".regard-{secrets.token_hex(8)}.tmp")
     try:
         # open() and not tempfile: the file gets the permissions that the user's umask gives any file,
         # also where a library that fills it would make it private.
         with open(temporary, "xb") as file:
+            # The permissions of an ordinary new file, for one that a library writes.
             mode = os.fstat(file.fileno()).st_mode
             if not callable(content):
                 file.write(content)
@@ -56,7 +59,9 @@ def _replace(target: Path, content: bytes | Callable[[Path], None]) -> None:
             with open(temporary, "r+b") as file:
                 _to_disk(file)
             temporary.chmod(mode)
+        # From here on readers see the new file, whole.
         os.replace(temporary, target)
+    # Also on Ctrl-C: nothing half-written is left behind.
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -70,6 +75,7 @@ def _to_disk(file: IO[bytes]) -> None:
 
 def folder_to_disk(folder: Path) -> None:
     """Wait until all files of a folder are on disk, before it gets the name that others look for."""
+    # First the files, then the folder's own list of names.
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("r+b") as file:
@@ -109,16 +115,20 @@ def _taken(path: Path) -> int:
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
+            # Another process holds it: its line in the file says which.
             if not lock_descriptor(file, blocking=False):
                 os.lseek(file, _HOLDER, os.SEEK_SET)
                 raise _refusal(path, os.read(file, 200).decode("ascii", "replace"))
             # Whoever held it before may have removed the file in the meantime: then this lock is of no use.
             with suppress(FileNotFoundError):
+                # Only if the name still stands for the file that is locked.
                 if os.path.samestat(os.fstat(file), path.stat()):
                     os.ftruncate(file, 0)
                     os.write(file, f" process {os.getpid()} on {ascii(socket.gethostname())[1:-1]}".encode())
                     return file
+        # Nothing stays open where the lock was not taken.
         except BaseException:
+            # Removed in between: open the new one.
             os.close(file)
             raise
         os.close(file)
@@ -143,13 +153,14 @@ def plain_file(file: Path, most: float = SMALL) -> Path:
     A device may never end, and whoever opens a pipe waits until somebody writes.
     """
     try:
-        found = file.stat()
+        status = file.stat()
     except ValueError as error:  # a NUL, or half of a surrogate pair
         raise OSError(None, reason(error)) from error
-    if not stat.S_ISREG(found.st_mode):
+    # A pipe or a device could be read without end.
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(None, "it is not a plain file")
-    if found.st_size > most:
-        raise OSError(None, f"it has {found.st_size:,} bytes, over {most:,}")
+    if status.st_size > most:
+        raise OSError(None, f"it has {status.st_size:,} bytes, over {most:,}")
     return file
 
 
@@ -160,6 +171,7 @@ def read_object(file: Path) -> dict[str, object]:
 
 def read_objects(file: Path) -> list[dict[str, object]]:
     """The list of JSON objects in a file, such as `modules.json`; a CheckpointError where there is none."""
+    # The kind is named in errors as JSON names it.
     value = parse_json(read_small(file), str(file))
     if not isinstance(value, list):
         raise CheckpointError(f"{file}: the JSON must be a list; got {json_kind(value)}")
@@ -203,15 +215,19 @@ def parse_json(data: bytes, where: str) -> object:
     """Whatever JSON is in `data`, as strictly."""
     try:
         text = data.decode("utf-8")
+        # Strict: no key twice, no NaN, no half of a surrogate pair.
         value = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_refuse_constant)
+        # Only an escape can make half a pair: encoding finds it.
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         return value
+    # Before ValueError, which it is one of.
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{where}: not valid UTF-8 ({reason(error)})") from error
     except UnicodeEncodeError as error:
         half = f"U+{ord(error.object[error.start]):04X}"
         raise CheckpointError(f"{where}: half of a surrogate pair in a string ({half})") from error
+    # RecursionError: brackets nested deeper than Python's stack.
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{where}: not valid JSON ({reason(error)})") from error
 

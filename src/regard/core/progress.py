@@ -16,7 +16,9 @@ class Bar:
     """
 
     def __init__(self, unit: str = "texts", patience: float = 0.0) -> None:
+        # `patience`: work that is done sooner gets no bar.
         self._unit, self._patience, self._begun = unit, patience, time.monotonic()
+        # Made with the first drawing: rich is imported only then.
         self._drawn: Any = None
         self._task: Any = None
 
@@ -24,6 +26,7 @@ class Bar:
         return self
 
     def __exit__(self, *error: object) -> None:
+        # Only a bar that was begun is taken away.
         if self._task is not None:
             self._drawn.stop()
 
@@ -37,6 +40,7 @@ class Bar:
 
     def draw(self, words: str, done: int, of: int | None, rest: str) -> bool:
         """Draw the bar; whether there was anything to draw it on, and time to."""
+        # No stderr under pythonw, and in some services.
         if sys.stderr is None or time.monotonic() - self._begun < self._patience:
             return False
         if self._drawn is None:
@@ -46,6 +50,7 @@ class Bar:
             console = Console(stderr=True)
             columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rest]}")
             self._drawn = Progress(*columns, console=console, transient=True)
+            # In a file or a pipe nothing is drawn: the task stays None.
             if console.is_terminal or console.is_jupyter:
                 self._drawn.start()
                 self._task = self._drawn.add_task(words, total=of, rest=rest)
@@ -62,6 +67,7 @@ def left(done: int, of: int | None, seconds: float) -> str:
         >>> left(2, 6, 10.0), left(0, 6, 1.0), left(2, None, 10.0)
         ('20 s left', '', '')
     """
+    # As if the rest took as long, piece by piece, as what is done.
     return f"{duration((of - done) * seconds / done)} left" if done and of is not None else ""
 
 
@@ -73,6 +79,7 @@ def duration(seconds: float) -> str:
         ('0 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
     """
     whole = round(seconds)
+    # The two largest units that are not zero say enough.
     parts = ((whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "min"), (whole % 60, "s"))
     first = next((place for place, (count, _) in enumerate(parts) if count), 3)
     return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count or first == 3)

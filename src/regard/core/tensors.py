@@ -31,12 +31,14 @@ def unit(x: Tensor) -> Tensor:
     The largest entry is divided out first. Of float32 the squares are infinite from 1.8e19 on, and x / inf
     is 0; below 1e-23 they are 0. An entry that is infinite or not a number makes the whole vector NaN.
     """
+    # Divided by the largest entry first: the sum of squares neither overflows nor vanishes.
     largest = x.detach().abs().amax(dim=-1, keepdim=True)
     return torch.nn.functional.normalize(x / torch.where(largest > 0, largest, 1), dim=-1)
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
     """The cosine of the angle between vectors, those of the last axis; 0 where one of them is zero."""
+    # Each made of length 1 before: a product of lengths could overflow.
     return (unit(a) * unit(b)).sum(dim=-1)
 
 
@@ -54,8 +56,10 @@ def check_positions(name: str, positions: Positions | None, length: int) -> Posi
                 f"{name} must be a range or an int64 tensor of shape (n,); "
                 f"got {positions.dtype} of shape {tuple(positions.shape)}."
             )
+        # The least and the largest tell whether all are in range.
         ends = [] if not len(positions) else [int(positions.min()), int(positions.max())]
     else:
+        # The ends of a range do, whichever way it runs.
         ends = [] if not positions else [positions[0], positions[-1]]
     for end in ends:
         if not 0 <= end < length:
@@ -65,6 +69,7 @@ def check_positions(name: str, positions: Positions | None, length: int) -> Posi
 
 def take(tensor: Tensor, positions: Positions, dim: int) -> Tensor:
     """Some positions of an axis: a view where they are a plain range."""
+    # The usual case: no numbers are made at all.
     if isinstance(positions, range) and positions.step == 1 and positions:
         return tensor.narrow(dim, positions.start, len(positions))
     return tensor.index_select(dim, as_tensor(positions, tensor.device))
@@ -84,6 +89,7 @@ def fingerprint(about: str, tensors: Iterable[tuple[str, Tensor]]) -> str:
     """
     digest = hashlib.sha256(about.encode())
     for name, tensor in tensors:
+        # Names, shapes and types too: the same bytes mean another thing in another shape.
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(_bytes_of(tensor))
     return digest.hexdigest()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from unicodedata import category
 
+# About as many names as a message can hold and still be read.
 _LISTED_AT_MOST = 20
 
 DOWNLOAD_AGAIN = "download it again"
@@ -32,6 +33,7 @@ def reason(error: BaseException) -> str:
     >>> reason(TimeoutError())
     'TimeoutError'
     """
+    # An OSError's own text names the file, and so does the caller.
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split()) or type(error).__name__
 
@@ -62,10 +64,12 @@ def visible(text: str) -> str:
     >>> visible(" a bank"), visible("\n\t"), visible("\u200b")
     ('␣a bank', '↵⇥', 'U+200B')
     """
+    # Only blanks at the ends are unseen; those within stand between letters.
     after = text.lstrip(" ")
     inner = after.rstrip(" ")
     blanks = BLANK * (len(text) - len(after)), BLANK * (len(after) - len(inner))
     signed = inner.translate(_PICTURES).join(blanks)
+    # Nothing but controls, marks and separators: the code points, since no sign would be seen.
     if all(category(each)[0] in "CMZ" for each in signed):
         return " ".join(f"U+{ord(each):04X}" for each in signed) or "(empty)"
     return printable(signed)
@@ -73,6 +77,7 @@ def visible(text: str) -> str:
 
 def excerpt(text: str, cells: int) -> str:
     """The text as it can be printed, cut to so many columns of a terminal; an ellipsis shows the cut."""
+    # Columns and not letters: Chinese takes two each.
     from rich.cells import cell_len, set_cell_size
 
     text = printable(text)

@@ -130,10 +130,12 @@ def row_statistics(
         >>> told.received[0, 0].round(decimals=4)
         tensor([2.0833, 1.0833, 0.5833, 0.2500])
     """
+    # Checked before the first block is worked on.
     asked = _Asked(values, places, positions, groups, top_k)
     asked.check(inputs)
     with torch.no_grad():
         if inputs.weights is None:
+            # Three sources of weights: q and k, a kernel, or an edit that wrote some heads.
             kind = _Pass if inputs.kernel is None else _OfKernel
             return kind(inputs, asked).statistics()
         return _with_written(inputs, asked)
@@ -144,12 +146,13 @@ def _with_written(inputs: AttentionInputs, asked: "_Asked") -> RowStatistics:
     of_written = _Written(inputs, asked).statistics()
     if inputs.written is None:
         return of_written
-    found = row_statistics(inputs.unwritten(), **vars(asked))
-    for field in fields(found):
-        every: Tensor | None = getattr(found, field.name)
+    # All heads by q and k, then the written ones over it.
+    every_head = row_statistics(inputs.unwritten(), **vars(asked))
+    for field in fields(every_head):
+        every: Tensor | None = getattr(every_head, field.name)
         if every is not None:
             every[:, list(inputs.written)] = getattr(of_written, field.name)
-    return found
+    return every_head
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +216,7 @@ class _Pass:
     """The pass over the blocks, and the room for what it finds."""
 
     def __init__(self, inputs: AttentionInputs, asked: _Asked) -> None:
+        # A scorer becomes dot products where it can, and a mask is dropped where it hides nothing.
         mask = None if inputs.mask is None else inputs.mask.simplified(inputs.q_len, inputs.k_len)
         inputs = (inputs.as_dot_product() or inputs).changed(mask=mask)
         self.inputs = inputs
@@ -228,10 +232,11 @@ class _Pass:
         # On the CPU, where a look at a number need not be waited for.
         self.positions = None if asked.positions is None else asked.positions.cpu()
         self.members = [Members(each) for each in asked.groups]
-        self.found = self._room_for_all()
+        self.result = self._room_for_all()
 
     def _room_for_all(self) -> RowStatistics:
         asked, q = self.asked, self.inputs.q
+        # (batch, heads, queries)
         shape = q.shape[:3]
 
         def room(*more: int) -> Tensor:
@@ -257,12 +262,16 @@ class _Pass:
     def statistics(self) -> RowStatistics:
         inputs = self.inputs
         batch, heads, queries, _ = inputs.q.shape
+        # Entries at once: by the cache on the CPU, by the cost of calls elsewhere.
         most = _AT_ONCE if on_cpu(inputs.q) else ON_DEVICE
         group = heads // inputs.k.shape[1]
         # A group's heads share a product, and are worked on together however many they are.
         of_one_head = min(max(1, most // group), max(_OF_ONE_HEAD, _ROWS * inputs.k_len))
+        # Never more than the whole matrix; at least one row of a group.
         size = min(batch * heads * queries * inputs.k_len, max(most, group * inputs.k_len))
+        # Scores and weights: the same memory for all blocks.
         room = inputs.q.new_empty(2, size, dtype=self.dtype)
+        # Rows with the keys that they may see; within these, heads and items.
         for rows, keys in plan(inputs, planes=1, entries=of_one_head):
             added = MaskAndBias(inputs, rows, keys, self.floor)
             block = self._block(rows, keys)
@@ -276,7 +285,8 @@ class _Pass:
                 scores, weights = (each[: math.prod(shape)].view(shape) for each in room)
                 self._fill(scores, place, added)
                 self._read(scores.flatten(0, 1), weights.flatten(0, 1), block, place)
-        return replace(self.found, received=self.found.received.to(self.dtype))
+        # Summed in float64, told in the type of the rest.
+        return replace(self.result, received=self.result.received.to(self.dtype))
 
     def _fill(self, scores: Tensor, place: Place, added: MaskAndBias) -> None:
         """The masked scores of a block."""
@@ -285,6 +295,7 @@ class _Pass:
 
     def _block(self, rows: range, keys: range) -> _Block:
         at_rows, at_keys = slice(rows.start, rows.stop), slice(keys.start, keys.stop)
+        # The parts of what was asked that belong to these rows and keys.
         values = None if self.values is None else self.values[at_keys]
         positions = None if self.positions is None else self.positions[at_rows]
         return _Block(
@@ -295,8 +306,10 @@ class _Pass:
 
     def _read(self, scores: Tensor, weights: Tensor, block: _Block, place: Place) -> None:
         """All statistics of the scores (n, rows, keys) of some heads; it overwrites the scores."""
-        found, keys = self.found, place.keys
+        result, keys = self.result, place.keys
+        # (n, rows): m and its column
         most, at = largest(scores)
+        # Hidden scores are at the floor; a bias on them leaves them far below this.
         empty = most <= self.floor / 2
         # Fewer where a block has fewer keys; the room that is left says that there are none.
         top = scores.topk(min(self.asked.top_k, len(keys)), dim=2) if self.asked.top_k else None
@@ -304,51 +317,60 @@ class _Pass:
         # Then H = log Z - sum p (x - m) takes one product, in the memory of the scores, and no logarithms.
         scores.sub_(most[..., None])
         torch.softmax(scores, dim=-1, out=weights)
+        # exp(0) / Z
         at_most = weights.gather(2, at[..., None])[..., 0]
         log_z = -at_most.log()
+        # `scores` is x - m, and is spent here.
         share = self._put_entropy(log_z - scores.mul_(weights).sum(dim=2), most + log_z, empty, place)
-        place.put(found.largest, at_most * share)
-        place.put(found.largest_at, (at + keys.start).masked_fill_(empty, -1))
-        place.add(found.received, torch.bmm(share[:, None], weights)[:, 0])
-        if top is not None and found.top_weights is not None and found.top_keys is not None:
+        # `share`: what the sink leaves to the keys; 0 in empty rows.
+        place.put(result.largest, at_most * share)
+        place.put(result.largest_at, (at + keys.start).masked_fill_(empty, -1))
+        # sum over rows of share * weight, one product for all keys.
+        place.add(result.received, torch.bmm(share[:, None], weights)[:, 0])
+        if top is not None and result.top_weights is not None and result.top_keys is not None:
+            # A row with fewer visible keys than top_k says -1 for the rest.
             hidden, count = top.values <= self.floor / 2, top.values.shape[2]
             chosen = weights.gather(2, top.indices) * share[..., None]
-            place.put(found.top_weights[..., :count], chosen)
-            place.put(found.top_keys[..., :count], (top.indices + keys.start).masked_fill_(hidden, -1))
+            place.put(result.top_weights[..., :count], chosen)
+            place.put(result.top_keys[..., :count], (top.indices + keys.start).masked_fill_(hidden, -1))
         self._put_sums(weights, share, empty, block, place)
 
     def _put_entropy(self, entropy: Tensor, lse: Tensor, empty: Tensor, place: Place) -> Tensor:
         """Entropy and logsumexp with the sink, and the factor for the keys' own weights, (n, rows)."""
-        found = self.found
+        result = self.result
         if self.sinks is None:
+            # No sink: the keys have all of the weight.
             share = torch.ones_like(lse).masked_fill_(empty, 0.0)
-            place.put(found.entropy, entropy * share)
-            place.put(found.lse, lse.masked_fill(empty, -math.inf))
+            place.put(result.entropy, entropy * share)
+            place.put(result.lse, lse.masked_fill(empty, -math.inf))
             return share
         sinks = place.of_heads(self.sinks, len(lse))
+        # log(Z_keys + exp(sink))
         total = torch.logaddexp(lse, sinks)
         share, sink = (lse - total).exp(), (sinks - total).exp()
-        place.put(found.entropy, share * entropy + torch.special.entr(share) + torch.special.entr(sink))
-        place.put(found.lse, total)
-        assert found.sink is not None, "there is room where there are sinks"
-        place.put(found.sink, sink)
+        # H = share * H(keys) - share log share - sink log sink
+        place.put(result.entropy, share * entropy + torch.special.entr(share) + torch.special.entr(sink))
+        place.put(result.lse, total)
+        assert result.sink is not None, "there is room where there are sinks"
+        place.put(result.sink, sink)
         return share
 
     def _put_sums(self, weights: Tensor, share: Tensor, empty: Tensor, block: _Block, place: Place) -> None:
         """What is summed over the keys: values, distances, places, groups."""
-        found = self.found
-        mass, distance, spread = block.sums.of(weights)
-        if mass is not None and found.mass is not None:
-            place.put(found.mass, mass * share[..., None])
-        if distance is not None and found.distance is not None:
-            place.put(found.distance, distance.masked_fill(empty, 0.0))
-        if spread is not None and found.spread is not None:
-            place.put(found.spread, spread.masked_fill(empty, 0.0))
-        if block.places is not None and found.at_places is not None:
-            place.put(found.at_places, at_places(weights, block.places, place.keys) * share[..., None])
+        result = self.result
+        # Shares of the keys' own softmax: the mass shrinks with the sink, mean distances do not.
+        mass, distance, spread = block.sums.sums_of(weights)
+        if mass is not None and result.mass is not None:
+            place.put(result.mass, mass * share[..., None])
+        if distance is not None and result.distance is not None:
+            place.put(result.distance, distance.masked_fill(empty, 0.0))
+        if spread is not None and result.spread is not None:
+            place.put(result.spread, spread.masked_fill(empty, 0.0))
+        if block.places is not None and result.at_places is not None:
+            place.put(result.at_places, at_places(weights, block.places, place.keys) * share[..., None])
         for index, group in enumerate(block.groups):
-            assert found.at_groups is not None, "there is room for what was asked for"
-            place.put(found.at_groups[..., index], group.of(weights) * share)
+            assert result.at_groups is not None, "there is room for what was asked for"
+            place.put(result.at_groups[..., index], group.summed(weights) * share)
 
 
 class _Written(_Pass):
@@ -356,6 +378,7 @@ class _Written(_Pass):
 
     def __init__(self, inputs: AttentionInputs, asked: _Asked) -> None:
         assert inputs.weights is not None
+        # A negative weight has no logarithm.
         if bool((inputs.weights < 0).any()):
             raise InputError(
                 f"statistics must be of weights that are not negative; an edit wrote some below 0, of head "
@@ -370,6 +393,7 @@ class _Written(_Pass):
 
     def _fill(self, scores: Tensor, place: Place, added: MaskAndBias) -> None:
         del added
+        # log w as a score: softmax of it gives w / sum w, and lse gives log sum w.
         weights = self._at(place)[..., place.at_keys]
         scores.copy_(weights.to(self.dtype).log().clamp(min=self.floor))
 
@@ -377,14 +401,15 @@ class _Written(_Pass):
         return self.weights[place.items, place.heads, place.at_rows]
 
     def _put_entropy(self, entropy: Tensor, lse: Tensor, empty: Tensor, place: Place) -> Tensor:
-        found, share = self.found, lse.exp().masked_fill_(empty, 0.0)
+        # The row's sum, which need not be 1, is the share.
+        result, share = self.result, lse.exp().masked_fill_(empty, 0.0)
         total = share * entropy + torch.special.entr(share)
-        if found.sink is not None:
+        if result.sink is not None:
             sink = self.weights[place.items, place.heads, place.at_rows, -1].to(self.dtype).flatten(0, 1)
-            place.put(found.sink, sink)
+            place.put(result.sink, sink)
             total = total + torch.special.entr(sink)
-        place.put(found.entropy, total)
-        place.put(found.lse, lse.masked_fill(empty, -math.inf))
+        place.put(result.entropy, total)
+        place.put(result.lse, lse.masked_fill(empty, -math.inf))
         return share
 
 
@@ -392,13 +417,15 @@ class _OfKernel(_Written):
     """The pass over a kernel's own weights, made for the rows of a block, all heads together."""
 
     def __init__(self, inputs: AttentionInputs, asked: _Asked) -> None:
-        self.record, self.made = inputs, (range(0), inputs.q[:, :, :0])
+        # `latest`: the rows of the block before, and their weights (batch, heads, rows, keys).
+        self.record, self.latest = inputs, (range(0), inputs.q[:, :, :0])
         q, k = inputs.q[..., :1], inputs.k[:, :1, :, :1]
         _Pass.__init__(self, AttentionInputs(q=q, k=k, v=k), asked)
 
     def _at(self, place: Place) -> Tensor:
-        if self.made[0] != place.rows:
+        # One block of rows serves all its heads and items.
+        if self.latest[0] != place.rows:
             assert self.record.kernel is not None
             rows = as_tensor(place.rows, self.record.q.device)
-            self.made = place.rows, self.record.kernel.weights(self.record, rows)
-        return self.made[1][place.items, place.heads]
+            self.latest = place.rows, self.record.kernel.weights(self.record, rows)
+        return self.latest[1][place.items, place.heads]

@@ -28,9 +28,11 @@ def attention_scores(
         (batch, heads, rows, columns), computed in float64, given in float32 or q's wider type; -inf where
         the mask forbids.
     """
+    # Columns may name the sink too, as the one after the last key.
     rows = check_positions("queries", queries, inputs.q_len)
     picked = check_positions("keys", keys, inputs.num_columns)
     result = _room(inputs, len(rows), len(picked))
+    # With a sink its column is computed in any case, and picked afterwards.
     columns = picked if inputs.sinks is None else range(inputs.k_len)
     for place, scores in score_blocks(inputs, rows, columns):
         result[:, :, place] = scores if inputs.sinks is None else take(scores, picked, dim=3)
@@ -85,11 +87,13 @@ def weight_blocks(inputs: AttentionInputs, rows: Positions) -> Iterator[tuple[sl
         yield slice(0, len(rows)), take(inputs.weights, rows, dim=2).double()
         return
     if inputs.weights is not None:
+        # Some heads were written: the others come from q and k.
         for place, weights in weight_blocks(inputs.unwritten(), rows):
             weights[:, list(inputs.written_heads)] = take(inputs.weights, rows[place], dim=2).double()
             yield place, weights
         return
     if inputs.kernel is not None:
+        # A kernel gives its weights row by row.
         size = _rows_of(inputs, inputs.k_len)
         for start in range(0, len(rows), size):
             block = rows[start : start + size]
@@ -115,6 +119,7 @@ def score_blocks(
 
     In float64: a score of 80 is known to 4e-6 in float32, and a weight is as wrong as its score.
     """
+    # float64 from here on: these numbers check the others.
     silenced = silence_keys(inputs.mask, inputs.k)
     device = inputs.q.device
     k, at_columns = take(silenced, columns, dim=2).double(), as_tensor(columns, device)
@@ -176,23 +181,30 @@ def attention_errors(inputs: AttentionInputs, context: Tensor | None) -> Attenti
 
 
 def _errors(inputs: AttentionInputs, context: Tensor | None) -> AttentionErrors:
+    # Padded values to zero, as the forward pass has them.
     v = None if context is None else silence_padding(inputs.mask, inputs.k, inputs.v)[1].double()
     row_sum = apart = softmax = 0.0
     written = list(inputs.written_heads)
     others: Iterable[Tensor | None] = repeat(None) if inputs.kernel is not None else _by_logarithm(inputs)
+    # The same blocks by two ways of the softmax.
     blocks = zip(weight_blocks(inputs, range(inputs.q_len)), others, strict=inputs.kernel is None)
     for (place, weights), other in blocks:
         if other is not None:
             difference = weights - other
+            # What an edit wrote does not follow from q and k.
             difference[:, written] = 0.0
             softmax = max(softmax, _largest(difference))
+        # 1, or 0 in a row that sees nothing.
         total = weights.sum(dim=3)
         away = torch.where(total == 0, 0.0, (total - 1).abs())
         away[:, written] = 0.0  # which need not sum to anything
         row_sum = max(row_sum, _largest(away))
         if v is not None and context is not None:
             batch, kv_heads, keys, v_dim = v.shape
+            # Without the sink; the heads of a group beside each other: (batch, kv_heads, group * rows,
+            # keys).
             of_keys = weights[..., :keys].reshape(batch, kv_heads, -1, keys)
+            # The context that weights and values give.
             expected = (of_keys @ v).view(batch, inputs.num_heads, -1, v_dim)
             apart = max(apart, _largest(expected - context[:, :, place].double()))
     return AttentionErrors(row_sum, None if context is None else apart, softmax)
@@ -206,6 +218,7 @@ def _by_logarithm(inputs: AttentionInputs) -> Iterator[Tensor | None]:
     inputs = inputs.unwritten()
     rows = range(inputs.q_len)
     for _, scores in score_blocks(inputs, rows, range(inputs.k_len)):
+        # A row of -inf has -inf, and exp(-inf + inf) would be NaN.
         total = torch.logsumexp(scores, dim=-1, keepdim=True)
         yield torch.where(total == -math.inf, 0.0, (scores - total).exp())
 
