@@ -146,6 +146,7 @@ def beam_search(
 
     Source: Graves 2012, arXiv 1211.3711, section 3; Sutskever et al. 2014, arXiv 1409.3215, section 3.2.
     """
+    # Its checks are those of the arguments.
     search = Beams(beams, counts, exhaustive)
     if whole("best", best, least=1) > beams:
         raise InputError(f"best must be at most the number of beams, {beams}; got {best}.")
@@ -153,7 +154,8 @@ def beam_search(
     network = model.network if isinstance(model, Loaded) else model
     reader = Reader(network, texts, rules, prefixes=prefixes, cached=cached)
     rules = reader.rules
-    found = [_Found(search, best, limit, rules.end_ids) for limit in reader.limits]
+    # One collection of finished ways for each text.
+    finished = [_Found(search, best, limit, rules.end_ids) for limit in reader.limits]
     device = next(network.parameters()).device
     ends = torch.tensor(rules.end_ids, dtype=torch.int64, device=device)
     going = list(range(len(texts)))  # the texts that are not done
@@ -161,20 +163,27 @@ def beam_search(
     written = reader.read[:, None]  # (texts, ways, N): all that was read
     gained = sums[:, :, None][:, :, :0]  # (texts, ways, length): log p of each new token
     length = 0
+    # Each turn: score, keep the likeliest, set finished ones aside, read on.
     while True:
+        # 1 at first, then `beams`.
         ways = sums.shape[1]
         limits = [reader.limits[text] for text in going for _ in range(ways)]
+        # (texts * ways, vocab_size)
         scores = rules.apply(reader.logits(), written.flatten(0, 1), length, limits)
+        # (texts, some): total log p, the gain of this step, the way it came out of, its token
         totals, gains, parents, tokens = _likeliest(scores, sums, beams, len(ends))
         length += 1
+        # Each candidate gets its parent's tokens and its own.
         written = torch.cat((written.gather(1, _wide(parents, written)), tokens[:, :, None]), dim=2)
         gained = torch.cat((gained.gather(1, _wide(parents, gained)), gains[:, :, None]), dim=2)
         is_end = torch.isin(tokens, ends)
         if until is not None:
             new = written[:, :, -length:].tolist()
+            # Stop texts are found in the text, so that the tokens leave the device.
             stops = [[until(text, ids) for ids in rows] for text, rows in zip(going, new, strict=True)]
             is_end |= torch.tensor(stops, device=device)
         at = is_end.to(torch.int8).argsort(dim=1, stable=True)[:, :beams]  # those that go on, in their order
+        # A way that ended takes no part any more: -inf.
         sums = totals.masked_fill(is_end, -torch.inf).gather(1, at)
         going_on, gained_on = (each.gather(1, _wide(at, each)) for each in (written, gained))
         # Ends beyond the `beams` likeliest are of ways that the search does not follow.
@@ -184,25 +193,31 @@ def beam_search(
         if watch is not None:
             for row, text in enumerate(going):
                 on, over = alive[row], has_end[row]
+                # What goes on, and what ended in this step.
                 stayed = _told(going_on[row, on, -length:], sums[row, on], ended=False)
                 ended = _told(written[row, :beams][over][:, -length:], totals[row, :beams][over], ended=True)
                 watch(text, stayed + ended)
         left = []
+        # Which texts are done: `left` are the rows of those that are not.
         for row, (text, highest) in enumerate(zip(going, sums[:, 0].tolist(), strict=True)):
+            # Ended ways enter the result.
             if any_end[row]:
                 over = has_end[row]
-                found[text].add(written[row, :beams][over], gained[row, :beams][over], ended=True)
+                finished[text].add(written[row, :beams][over], gained[row, :beams][over], ended=True)
+            # At the limit the others enter it too, unfinished.
             if length == reader.limits[text]:
-                found[text].add(going_on[row, alive[row]], gained_on[row, alive[row]], ended=False)
-            elif not found[text].is_done(length, highest):
+                finished[text].add(going_on[row, alive[row]], gained_on[row, alive[row]], ended=False)
+            elif not finished[text].is_done(length, highest):
                 left.append(row)
         if not left:
-            return [each.ranked(best) for each in found]
+            return [each.ranked(best) for each in finished]
         kept = torch.tensor(left, device=device)
         # Texts that are done leave the batch, so that no pass is spent on them.
         rows = (kept[:, None] * ways + parents.gather(1, at)[kept]).flatten()
+        # From candidates to the ways of the next turn.
         sums, written, gained = sums[kept], going_on[kept], gained_on[kept]
         reader.pick(rows, sources=kept)
+        # The tokens that were chosen are read next.
         reader.add(written[:, :, -1].flatten())
         going = [going[row] for row in left]
 
@@ -215,10 +230,13 @@ def _likeliest(scores: Tensor, sums: Tensor, beams: int, ends: int) -> tuple[Ten
     from; and its last token.
     """
     texts, ways = sums.shape
+    # Ends take places away: so many more are looked at that `beams` still go on.
     values, tokens = _highest(scores, min(scores.shape[1], beams + ends))
     values = values.double()  # sums of many: float32 would make near hypotheses equal
+    # log p of a way and its next token.
     totals = (sums.view(-1, 1) + values).view(texts, -1)
     highest, places = totals.topk(min(totals.shape[1], beams + ways * ends), dim=1)
+    # A place is way * columns + column.
     gains, last = (each.view(texts, -1).gather(1, places) for each in (values, tokens))
     return highest, gains, places // values.shape[1], last
 
@@ -230,10 +248,13 @@ def _highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """
     rows, size = scores.shape
     end = size // _PIECE * _PIECE
+    # A short vocabulary: no gain in two steps.
     if end < 8 * count * _PIECE:
         return scores.topk(count, dim=1)
+    # The `count` pieces with the highest maxima hold the `count` highest scores.
     pieces = scores[:, :end].reshape(rows, -1, _PIECE).amax(dim=2).topk(count, dim=1).indices
     inside = torch.arange(_PIECE, device=scores.device)
+    # Columns behind the last whole piece are all looked at.
     rest = torch.arange(end, size, device=scores.device).expand(rows, -1)
     columns = torch.cat(((pieces[:, :, None] * _PIECE + inside).flatten(1), rest), dim=1)
     values, places = scores.gather(1, columns).topk(count, dim=1)
@@ -262,6 +283,7 @@ class _Found:
         for ids, gains in zip(written[:, -length:].tolist(), gained.tolist(), strict=True):
             self.ways.append(
                 Decoded(
+                    # The end counts for the score, but is no part of the text.
                     token_ids=tuple(ids[:-1] if ids[-1] in self.ends else ids),
                     log_probabilities=tuple(gains),
                     score=sum(gains) / self.search.counts(length),
@@ -271,13 +293,17 @@ class _Found:
 
     def is_done(self, length: int, highest: float) -> bool:
         """Whether nothing more is to be looked for, where the unfinished have at most such a probability."""
+        # No way goes on.
         if highest == -torch.inf:
             return True
         counts, exhaustive = self.search.counts, self.search.exhaustive
+        # Not enough finished ones yet.
         if len(self.ways) < (self.best if exhaustive is True else self.search.beams):
             return False
+        # Enough finished: stop, even if a better one could still come.
         if not exhaustive:
             return True
+        # As if the unfinished ended now, which is not always their best.
         if exhaustive == "heuristic":
             return self.ranked(self.search.beams)[-1].score >= highest / counts(length)
         # Probabilities only fall; lengths grow to the limit at most.

@@ -98,26 +98,37 @@ class Sampling(Limited):
         """Log-probabilities (rows, vocab_size) of what may be drawn, float64: -inf for what may not."""
         left = scores.double()
         left = (left - left.amax(dim=1, keepdim=True)) / self.temperature  # of 0 at most: none overflows
+        # The filters in the order in which transformers applies them; each sees what the one before
+        # left.
         kept = left.shape[1] if self.top_k is None else min(self.top_k, left.shape[1])
+        # top_k: below the k-th highest
         if kept < left.shape[1]:
             left = _without(left, left < left.topk(kept, dim=1).values[:, -1:])
+        # top_p: the fewest tokens that have this share
         if self.top_p is not None and self.top_p < 1:
             left = _without(left, left < _lowest(left, self.top_p))
+        # min_p: a share of the likeliest token's probability
         if self.min_p:
             shares = left.softmax(dim=1)
             left = _without(left, shares < self.min_p * shares.amax(dim=1, keepdim=True))
+        # typical_p: those whose surprise is near the entropy
         if self.typical_p is not None and self.typical_p < 1:
             left = _without(left, _untypical(left, self.typical_p))
+        # epsilon and eta: a least probability; eta's falls as the entropy grows. The likeliest always
+        # stays.
         for cutoff, of_entropy in ((self.epsilon_cutoff, False), (self.eta_cutoff, True)):
             if cutoff is not None and 0 < cutoff < 1:
                 logs = left.log_softmax(dim=1)
                 least = (cutoff**0.5 * (-_entropy(logs)).exp()).clamp(max=cutoff) if of_entropy else cutoff
                 left = _without(left, (logs.exp() < least) & (logs < logs.amax(dim=1, keepdim=True)))
+        # What is left sums to 1 again.
         return left.log_softmax(dim=1)
 
     def __call__(self, scores: Tensor, keys: Sequence[int], length: int) -> Tensor:
         """See `Choice`. The first token with which the sum of probabilities exceeds the random number."""
+        # The distribution function of each row.
         sums = self.filtered(scores).exp().cumsum(dim=1)
+        # A number by seed, text and position: the batch has no part in it.
         drawn = [_uniform(self.seed, key, length) for key in keys]
         most = sums[:, -1:].contiguous()  # 1, but for rounding
         places = torch.tensor(drawn, dtype=torch.float64, device=scores.device)[:, None] * most
@@ -134,25 +145,30 @@ def _lowest(scores: Tensor, share: float) -> Tensor:
     """
     whole, size = scores.logsumexp(dim=1, keepdim=True), 128
     while True:  # a sort of all would take most of the time
+        # Most often the first 1024 hold the share.
         size = min(8 * size, scores.shape[1])
         values = scores.topk(size, dim=1).values
         shares = (values - whole).exp()
         sums = shares.cumsum(dim=1)
         if size == scores.shape[1] or bool((sums[:, -1] >= share).all()):
+            # How many tokens it takes: those before which the share was not reached.
             more = (sums - shares < share).sum(dim=1, keepdim=True)
             return values.gather(1, (more - 1).clamp(min=0))
 
 
 def _entropy(logs: Tensor) -> Tensor:
+    # 0 * -inf is NaN here and counts as 0.
     return -(logs.exp() * logs).nansum(dim=1, keepdim=True)
 
 
 def _untypical(scores: Tensor, share: float) -> Tensor:
     """Which tokens are farther from the entropy than those that sum to a share, bool (rows, vocab_size)."""
     logs = scores.log_softmax(dim=1)
+    # |surprise - entropy|, Meister et al. 2023
     far = (-logs - _entropy(logs)).abs()
     order = far.sort(dim=1)
     sums = logs.gather(1, order.indices).exp().cumsum(dim=1)
+    # The last token that is needed for the share.
     last = (sums < share).sum(dim=1, keepdim=True).clamp(max=scores.shape[1] - 1)
     return far > order.values.gather(1, last)
 
@@ -163,6 +179,7 @@ def _without(scores: Tensor, those: Tensor) -> Tensor:
 
 def _uniform(seed: int, key: int, length: int) -> float:
     """From 0 to 1, 1 excluded: the first 53 bits of the block with this key and counter."""
+    # Philox by counter: any number of the sequence without those before it.
     words = np.array([seed, key], dtype=np.uint64)
     block = np.random.Philox(key=words, counter=np.array([length, 0, 0, 0], dtype=np.uint64))
     return float(int(block.random_raw()) >> 11) * 2.0**-53
@@ -170,4 +187,5 @@ def _uniform(seed: int, key: int, length: int) -> float:
 
 def key_of(ids: Sequence[int], place: int) -> int:
     """64 bits that stand for one of the returns of a text."""
+    # The place keeps several returns of one text apart.
     return int.from_bytes(blake2b(repr([place, *ids]).encode(), digest_size=8).digest(), "little")

@@ -17,6 +17,7 @@ from regard.text import Tokenizer
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+# Columns of a bar of probability 1.
 _BAR = 30
 
 
@@ -99,6 +100,7 @@ def fill(model: Loaded, text: str, *, top: int = 5) -> Filled:
     Source: Devlin et al. 2019, arXiv 1810.04805, section 3.1.
     """
     whole("top", top, least=1)
+    # The checks from the model to the text: each message names what to give instead.
     network = model.network
     if "decoder" in network.prefixes:
         raise InputError(
@@ -117,33 +119,39 @@ def fill(model: Loaded, text: str, *, top: int = 5) -> Filled:
     spelling = tokenizer.token_of(mask)
     encoding = tokenizer.encode(text)
     ids = encoding.token_ids
+    # Positions of the masks among the tokens.
     places = [place for place, id in enumerate(ids) if id == mask]
     if not places:
         raise InputError(f"text must have a mask, which this model spells {spelling}; got {text!r}.")
     limit = network.limit("encoder")
     if limit is not None and len(ids) > limit:
         raise InputError(f"text must have at most {limit} tokens, the model's limit; got {len(ids)}.")
+    # (masks, vocab_size)
     logits = network(torch.tensor([ids], device=next(network.parameters()).device)).logits[0, places]
     if not bool(logits.isfinite().all()):
         raise RegardError("model gives logits that are not finite: its weights are damaged.")
     shares = torch.softmax(logits.double(), dim=1)
     # A table is often longer than the vocabulary; what lies beyond is no token.
+    # True for ids that have a piece.
     rows = torch.tensor([tokenizer.piece_of(id) is not None for id in range(shares.shape[1])])
-    found = shares.masked_fill(~rows.to(shares.device), -1.0).topk(min(top, int(rows.sum())), dim=1)
+    best_of_masks = shares.masked_fill(~rows.to(shares.device), -1.0).topk(min(top, int(rows.sum())), dim=1)
     masks = tuple(
         tuple(
             Guess(token=_read(tokenizer, id), token_id=id, probability=share)
             for id, share in zip(each, by, strict=True)
         )
-        for each, by in zip(found.indices.tolist(), found.values.tolist(), strict=True)
+        for each, by in zip(best_of_masks.indices.tolist(), best_of_masks.values.tolist(), strict=True)
     )
+    # The text with the best guess of each mask in place: from gap to gap.
     best, end = "", 0
     for place, guesses in zip(places, masks, strict=True):
         span = encoding.tokens[place].span
         assert span is not None, "it is in the text"
         best_id = guesses[0].token_id
+        # Read after what stands before: a word then keeps or loses its blank as it should.
         word = (Pieces(tokenizer, ids[:place]).text([best_id]) or tokenizer.decode([best_id])).strip()
         gap = text[span[0] : span[1]]
+        # A mask's span may begin with blanks, which stay.
         best += text[end : span[0]] + gap[: len(gap) - len(gap.lstrip())] + word
         end = span[1]
     return Filled(text=text, masks=masks, best=best + text[end:])
@@ -151,4 +159,5 @@ def fill(model: Loaded, text: str, *, top: int = 5) -> Filled:
 
 def _read(tokenizer: Tokenizer, id: int) -> str:
     text = tokenizer.decode([id]).strip()
+    # A part of a character, or a control: shown as the vocabulary has it.
     return text if text and "\N{REPLACEMENT CHARACTER}" not in text else tokenizer.shown(id)

@@ -43,7 +43,7 @@ class Job:
     prefix: str | Sequence[str]
 
     @classmethod
-    def of(
+    def planned(
         cls,
         model: Model,
         tokenizer: Tokenizer,
@@ -55,7 +55,9 @@ class Job:
         rules: Rules | None,
         prefix: str | Sequence[str],
     ) -> "Job":
+        # All checks before the first text is read.
         network = model.network if isinstance(model, Loaded) else model
+        # Networks of other libraries keep no state of ours.
         check_network(network, cached=isinstance(network, Transformer))
         choice = MostLikely() if choice is None else choice
         whole("count", count, least=1)
@@ -73,14 +75,17 @@ class Job:
                 "choice must not guess tokens for a model of another library, whose keys and values are not "
                 "kept; leave it out."
             )
+        # One text stands for a tuple of one; anything else is refused below.
         one = isinstance(stop, str) or not isinstance(stop, Iterable)
         stops: tuple[Any, ...] = (stop,) if one else tuple(stop)
         if not all(isinstance(each, str) and each for each in stops):
             raise InputError(f"stop must be texts of at least one character; got {stop!r}.")
+        # The call's limit before that of the checkpoint or of `rules`.
         most: dict[str, Any] = {} if max_length is None else {"max_length": max_length}
         rules = Rules.of(model, **most) if rules is None else replace(rules, **most)
         if prefix and len(network.prefixes) == 1:
             raise InputError("prefix must be left out: this model has no source, so give it with the text.")
+        # What the checkpoint's files leave open, the tokenizer knows.
         rules = _filled_up(rules, network, tokenizer, _ends_of(texts, tokenizer))
         return cls(network, tokenizer, rules, choice, count, stops, prefix)
 
@@ -97,9 +102,12 @@ class Job:
         """Sources in their frame; prompts without what would end them; and what translations begin with."""
         if not all(text.strip() for text in texts):
             raise InputError("texts must hold a text to go on from; got a blank one.")
+        # [CLS] and [SEP], or what a model has for them.
         frame = self.tokenizer.bulk.frame()
+        # An end behind a prompt would end it: only sources have one.
         after = frame.after if self.two else ()
         rows = [
+            # A chat's template has written the special tokens already.
             row if isinstance(text, Chat) else [*frame.before, *row, *after]
             for text, row in zip(texts, _cut(self.tokenizer, texts, "texts", places), strict=True)
         ]
@@ -111,11 +119,13 @@ class Job:
                 )
         prefix = self.prefix
         begins = [prefix if isinstance(prefix, str) else prefix[place] for place in places] if prefix else []
+        # A language mark that must come first comes before the prefix too.
         forced = [] if self.rules.first_id is None else [self.rules.first_id]
         begun = [[*forced, *row] for row in _cut(self.tokenizer.target, begins, "prefix", places)]
         return [Given(*each) for each in zip(rows, begun or [[]] * len(rows), strict=True)]
 
     def pieces(self, given: Given) -> Pieces:
+        # A source is no part of what is written: its tokens give the first word no blank.
         return Pieces(self.tokenizer.target, () if self.two else given.ids, self.stops, given.begun)
 
     def written(self, prompt: str, given: Given, way: Decoded) -> Written:
@@ -132,7 +142,9 @@ class Job:
     def run(self, given: Sequence[Given], watch: Watch | None = None) -> list[list[Decoded]]:
         choice, count = self.choice, self.count
         if not isinstance(choice, Beams):
+            # Greedy, sampled or guessed: all go step by step.
             return last_of(self.steps(given))
+        # A search is over whole texts, and has no steps to give.
         how: dict[str, Any] = {"counts": choice.counts, "exhaustive": choice.exhaustive}
         how |= self._common(given)
         rows = [each.ids for each in given]
@@ -142,24 +154,28 @@ class Job:
         choice, rows, common = self.choice, [each.ids for each in given], self._common(given)
         assert not isinstance(choice, Beams), "checked"
         if isinstance(choice, Speculation):
+            # Guesses are checked against what is kept: without that there is no gain.
             del common["cached"]
             return speculated(self.network, rows, guess=choice, **common)
         return steps(self.network, rows, choice=choice, count=self.count, **common)
 
     def _common(self, given: Sequence[Given]) -> dict[str, Any]:
         until, cached = self._until(given), isinstance(self.network, Transformer)
+        # None where nothing is forced, so that `first_id` still holds.
         prefixes = [each.begun for each in given] if self.prefix else None
         return {"rules": self.rules, "until": until, "prefixes": prefixes, "cached": cached}
 
     def _until(self, given: Sequence[Given]) -> Callable[[int, Sequence[int]], bool] | None:
         if not self.stops:
             return None
+        # One for each text: what stands before decides how its tokens read.
         pieces = [self.pieces(each) for each in given]
         return lambda text, new: pieces[text].has_stop(new)
 
 
 def _cut(tokenizer: Tokenizer, texts: Sequence[str], name: str, places: Sequence[int]) -> list[list[int]]:
     """Texts as ids without special tokens; a blank text has none."""
+    # Places in the caller's list: errors name those.
     full = [place for place, text in zip(places, texts, strict=False) if text.strip()]
     try:
         rows = iter(tokenizer.bulk.pieces([text for text in texts if text.strip()]))
@@ -171,6 +187,7 @@ def _cut(tokenizer: Tokenizer, texts: Sequence[str], name: str, places: Sequence
 
 def _ends_of(texts: Sequence[str | Sequence[int]], tokenizer: Tokenizer) -> tuple[int, ...]:
     """What ends an answer, where texts are chats: their template says so, whatever else may end a text."""
+    # One set of ends holds for the whole batch.
     ends = {text.ends if isinstance(text, Chat) else () for text in texts}
     if len(ends) > 1:
         raise InputError("texts must all be chats of one template, or none of them; write them apart.")
@@ -192,6 +209,7 @@ def _filled_up(rules: Rules, network: Network, tokenizer: Tokenizer, ends: tuple
 @contextmanager
 def at_rest(network: nn.Module) -> Iterator[None]:
     """Within it dropout is off; afterwards every module is as it was."""
+    # Parts may be in different modes, as where an encoder is frozen.
     before = [(module, module.training) for module in network.modules()]
     network.eval()
     try:
@@ -230,6 +248,7 @@ def recommended(model: Loaded, *, seed: int = 0) -> Choice | Beams:
     file, values = said(model)
     drawn, beams = values.get("do_sample", False), values.get("num_beams", 1)
     searched = beams != 1
+    # Settings that transformers would obey here and regard does not offer.
     for name, asks in {
         "num_beams": searched and drawn,
         "num_beam_groups": searched and values.get("num_beam_groups", 1) != 1,
@@ -244,11 +263,13 @@ def recommended(model: Loaded, *, seed: int = 0) -> Choice | Beams:
     try:
         if drawn:
             names = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
+            # transformers' own default, which a file need not say.
             given: dict[str, Any] = {"top_k": 50} | {name: values[name] for name in names if name in values}
             given["top_k"] = given["top_k"] or None  # 0 is none
             return Sampling(**given, seed=seed)
         if not searched:
             return MostLikely()
+        # transformers' names: true stops at once, false is its heuristic, "never" searches on.
         early, power = values.get("early_stopping", False), Power(values.get("length_penalty", 1.0))
         if early not in (False, True, "never"):
             raise InputError(f'early_stopping must be true, false or "never"; got {early!r}.')

@@ -56,6 +56,7 @@ def prepared(model: ModelT, precision: Precision = "float32") -> ModelT:
         >>> [len(written.token_ids) for written in greedy(small, [[3, 1]], rules=Rules(max_length=5))]
         [5]
     """
+    # The checks: a model of ours, a processor that fits, the kernels installed.
     one_of("precision", precision, get_args(Precision))
     if isinstance(model, Loaded):
         return replace(model, network=prepared(model.network, precision))
@@ -77,24 +78,30 @@ def prepared(model: ModelT, precision: Precision = "float32") -> ModelT:
         if type(linear) not in (Linear, nn.Linear, FewRowsLinear):
             return None
         assert isinstance(linear, nn.Linear | FewRowsLinear)
+        # What its weights are stored in now.
         now = linear.stored if isinstance(linear, FewRowsLinear) else linear.weight.dtype
+        # Rounded twice, weights would be worse than the precision says.
         if isinstance(linear, FewRowsLinear) and now not in (torch.float32, wanted):
             raise InputError(
                 f"precision must not be {precision!r} of a model whose weights are in "
                 f"{str(now).removeprefix('torch.')}; prepare the model that this was made of."
             )
+        # As wanted already, or of a size that the kernel does not take.
         done = isinstance(linear, FewRowsLinear) and now == wanted
         return linear if done or not FewRowsLinear.takes(linear) else FewRowsLinear(linear, wanted)
 
+    # Rounding starts from float32; the caller's model stays as it is.
     if any(each.dtype != torch.float32 for each in model.parameters()):
         model = copy.deepcopy(model).float()
     parts = {"decoder": model.decoder, "head": model.head}
+    # By the old module: tied parts stay tied. The encoder reads many rows at once, and is left alone.
     made: dict[nn.Module, nn.Module] = {}
     return _with(model, {name: _exchanged(part, exchanged, made) for name, part in parts.items() if part})
 
 
 def at_best(network: Network) -> Network:
     """The network `prepared` in float32 where that can be, and is in it; else as it is."""
+    # Whatever stands in the way, the network is used as it is.
     if not isinstance(network, Transformer) or network.decoder is None or not _on_fit_processor(network):
         return network
     if not all(each.dtype == torch.float32 for each in network.parameters()):
@@ -108,6 +115,7 @@ def at_best(network: Network) -> Network:
 
 
 def _on_fit_processor(network: nn.Module) -> bool:
+    # "AVX2" and "AVX512" both begin so.
     has_kernels = torch.backends.cpu.get_cpu_capability().startswith("AVX")
     return has_kernels and all(each.device.type == "cpu" for each in network.parameters())
 
@@ -116,6 +124,7 @@ def _exchanged(
     module: nn.Module, exchanged: Callable[[nn.Module], nn.Module | None], made: dict[nn.Module, nn.Module]
 ) -> nn.Module:
     """A copy of a module with other linear maps, on the same tensors; the module itself where it has none."""
+    # A module that stands in two places is made once.
     if module not in made:
         own = exchanged(module)
         if own is None:
@@ -129,6 +138,7 @@ def _with(module: ModuleT, children: Mapping[str, nn.Module]) -> ModuleT:
     """A module with these in the places of its own; itself where they are the same."""
     if all(getattr(module, name) is each for name, each in children.items()):
         return module
+    # Shallow: parameters are shared with the old module.
     copied = copy.copy(module)
     copied._modules = {**module._modules, **children}
     return copied
@@ -173,8 +183,10 @@ class Reader:
         cached: bool = True,
         back: int = 0,
     ) -> None:
+        # From here: the arguments, what each row begins with, the limits, the tensors.
         check_network(network, cached=cached)
         self._network = network = at_best(network) if cached else network
+        # An encoder-decoder: texts are sources, and the decoder begins by itself.
         self._two = len(network.prefixes) == 2
         self.rules = rules.within(rows_of(network))
         rows = [list(text) for text in texts]
@@ -183,13 +195,16 @@ class Reader:
         if self._two and not rules.start_ids:
             raise InputError("start_ids must be given: this model does not say what its decoder reads first.")
         start = list(rules.start_ids)
+        # What the decoder reads first, of each row.
         begun = [start if self._two else start + row for row in rows]
         if prefixes is not None:
             if not self._two or len(prefixes) != len(rows):
                 wanted = f"one for each of {len(rows)} texts" if self._two else "None without an encoder"
                 raise InputError(f"prefixes must be {wanted}; got {len(prefixes)}.")
             begun = [[*start, *prefix] for prefix in prefixes]
+            # A prefix takes the place of what would be forced.
             self.rules = replace(self.rules, first_id=None)
+        # Nothing to read, nothing to go on from.
         for place, row in enumerate(rows if self._two else begun):
             if not row:
                 raise InputError(f"texts[{place}] must hold at least one token; got none.")
@@ -199,12 +214,14 @@ class Reader:
                 raise InputError(
                     f"texts[{place}] must have at most {longest} tokens, the model's limit; got {len(row)}."
                 )
+        # New tokens at most, of each text.
         self.limits = [
             limit_of(network, place, len(row), len(read), rules, two=self._two)
             for place, (row, read) in enumerate(zip(rows, begun, strict=True))
         ]
         device = next(network.parameters()).device
         # Padding in front: each row then goes on from its last position.
+        # (rows, N) of what is to be read next, and where it is not padding.
         self._next, self._real = _side_by_side(begun, device, left=True)
         self.read = self._next if self._real is None else self._next.where(self._real, -1)
         self._source: Tensor | None = None
@@ -212,11 +229,13 @@ class Reader:
         if self._two:
             # Behind, since an encoder counts positions from the first of a row.
             self._source, self._source_real = _side_by_side(rows, device, left=False)
+        # With a state each pass reads new tokens only; without, all of them again.
         self._state = None
         if cached:
             assert isinstance(network, Transformer), "checked"
             encoded = None
             if self._source is not None:
+                # The source is read once.
                 encoded = network.encode(self._source, mask=self._source_real)
             self._state = network.begin(encoded, back=back)
 
@@ -231,6 +250,7 @@ class Reader:
             # The state knows of padding that was read, and a token is none.
             self._next, self._real = ids[:, None], None
             return
+        # Without a state everything is kept, to be read again.
         self._next = torch.cat((self._next, ids[:, None]), dim=1)
         if self._real is not None:
             self._real = torch.cat((self._real, self._real.new_ones(len(ids), 1)), dim=1)
@@ -254,9 +274,11 @@ class Reader:
         """
         assert isinstance(self._network, Transformer)
         assert self._state is not None
+        # Guesses that were wrong are forgotten.
         if kept < self._state.length:
             self._state.cut(kept)
         given = torch.tensor([list(ids)], device=self.read.device)
+        # Only the last where only that is asked for.
         logits = self._network.decode(given, self._state, last=count == 1).logits
         assert logits is not None, "checked"
         return logits[0, -count:].to(torch.promote_types(logits.dtype, torch.float32))
@@ -271,6 +293,7 @@ class Reader:
 
     def _read_again(self) -> Tensor:
         network = self._network
+        # The arguments of an encoder-decoder have two sets of names.
         side = "decoder_" if self._two else ""
         read = {"token_ids": self._source, "mask": self._source_real} if self._two else {}
         read[f"{side}token_ids"] = self._next
@@ -288,6 +311,7 @@ def check_network(network: Network, *, cached: bool) -> None:
     """Raise InputError unless a network writes texts."""
     if "decoder" not in network.prefixes or not network.has_vocabulary_head:
         name = getattr(network.config, "model_type", type(network).__name__)
+        # The more basic lack is named.
         lacks = "no decoder" if "decoder" not in network.prefixes else "no such head"
         fills = network.has_vocabulary_head and "decoder" not in network.prefixes
         raise InputError(
@@ -304,18 +328,21 @@ def check_network(network: Network, *, cached: bool) -> None:
 def rows_of(network: Network) -> int:
     """How many tokens a network can write."""
     stack = network.stack("decoder")
+    # The table's rows, which may be more than the vocabulary.
     return network.config.vocab_size if stack is None else stack.embeddings.tokens.num_embeddings
 
 
 def limit_of(network: Network, place: int, given: int, read: int, rules: Rules, *, two: bool) -> int:
     """How many new tokens a text may get: each must be read, but for the last."""
     limit = network.limit("decoder")
+    # The last token is written but never read: hence one more.
     room = None if limit is None else limit - read + 1
     if room is not None and room < 1:
         raise InputError(
             f"texts[{place}] must leave room for a token: it has {read}, and the model's limit is {limit}."
         )
     most = rules.max_length
+    # Nobody says: twice the source and some, or a fixed number after a prompt.
     if most is None:
         most = 2 * given + _BEYOND_SOURCE if two else AFTER_PROMPT
         return most if room is None else min(most, room)
@@ -332,12 +359,15 @@ def _side_by_side(
 ) -> tuple[Tensor, Tensor | None]:
     """Texts as one tensor, and where they stand in it; None where there is no padding."""
     longest = max(map(len, rows))
+    # Any id will do for padding, since it is masked.
     padded = [
         [0] * (longest - len(row)) + [*row] if left else [*row] + [0] * (longest - len(row)) for row in rows
     ]
     ids = torch.tensor(padded, device=device)
+    # All of one length.
     if min(map(len, rows)) == longest:
         return ids, None
     at = torch.arange(longest, device=device)
     lengths = torch.tensor([len(row) for row in rows], device=device)[:, None]
+    # (rows, N) bool
     return ids, at >= longest - lengths if left else at < lengths

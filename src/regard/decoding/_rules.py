@@ -79,15 +79,19 @@ def said(model: Loaded) -> tuple[Path, dict[str, Any]]:
     As in `transformers`, config.json is asked only where there is no generation_config.json. A model under
     the lens holds what such a file says.
     """
+    # generation_config.json says it; older checkpoints have it in config.json.
     folder = Path(model.source.folder)
     file = folder / "generation_config.json"
     file = file if file.exists() else folder / "config.json"
     held = getattr(getattr(model.network, "hf_model", None), "generation_config", None)
+    # A GGUF file has its own fields.
     if model.source.is_file:
         return folder, _sampling_said(open_gguf(folder).fields)
+    # A model of transformers holds it in memory, as its user may have changed it.
     if held is not None:
         file, values = Path("generation_config"), held.to_dict()
     else:
+        # A foreign model's files mean what its library says.
         values = read_object(file) if model.network.foreign is None and file.exists() else {}
     return file, {name: value for name, value in values.items() if value is not None}
 
@@ -103,6 +107,7 @@ _SAMPLING = {
 
 def _sampling_said(fields: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: fields[theirs] for theirs, name in _SAMPLING.items() if theirs in fields}
+    # A file that names a temperature means it to be used.
     return found | {"do_sample": True} if found else {}
 
 
@@ -110,38 +115,48 @@ def rules_said(model: Loaded, given: Collection[str]) -> tuple[Path, dict[str, A
     """The same file, and the arguments of `Rules` that it gives beside those that the user gave."""
     file, values = said(model)
     two, own = len(model.network.prefixes) == 2, file.name != "config.json"  # which has fields of other kinds
+    # In config.json only what is known to change texts is refused.
     harmless = RULES.keys() | WAYS | IGNORED_FIELDS if own else values.keys() - REFUSED.keys()
+    # Sorted, so that the same file gives the same error.
     for name in sorted(values.keys() - harmless):
         value, off = values[name], REFUSED.get(name)
+        # At its neutral value a field changes nothing.
         if value != off and (off == 1 or value not in (False, [], {})):
             raise refused(file, name, value)
+    # BART's old name of the field.
     if values.get("force_bos_token_to_be_generated") and not own:
         values["forced_bos_token_id"] = values.get("bos_token_id")
     if two:
+        # As transformers does where a file does not say it.
         values.setdefault("decoder_start_token_id", values.get("bos_token_id"))
+    # Forced after a prompt it would stand in the middle of the text.
     elif values.get("forced_bos_token_id") is not None and "first_id" not in given:
         raise refused(file, "forced_bos_token_id", values["forced_bos_token_id"])
-    found: dict[str, Any] = {}
+    # From the file's names to the arguments of `Rules`.
+    arguments: dict[str, Any] = {}
     for theirs, ours in RULES.items():
         value = values.get(theirs)
         if value is None or (theirs == "decoder_start_token_id" and not two):
             continue
+        # A list of sequences; some files have a flat list of ids.
         if theirs == "bad_words_ids":
             nested = isinstance(value, list) and all(isinstance(row, list) for row in value)
             value = [_ids_said(file, theirs, row) for row in (value if nested else [[value]])]
         elif ours.endswith(("_id", "_ids")):
             value = _ids_said(file, theirs, value)
+            # One decoder begins with one token.
             if ours in ("start_ids", "first_id", "last_id") and len(value) != 1:
                 raise CheckpointError(f"{file}: the field {theirs!r} must be one id; got {list(value)}")
-        found[ours] = value[0] if ours in ("first_id", "last_id") else value
-    if rows := found.get("forbidden"):
+        arguments[ours] = value[0] if ours in ("first_id", "last_id") else value
+    # Sequences of one token become `forbidden_ids`, the others stay.
+    if rows := arguments.get("forbidden"):
         # As transformers has it, ends are not taken away. Of one token a mask will do.
-        alone = tuple(row[0] for row in rows if len(row) == 1 and row[0] not in found.get("end_ids", ()))
-        found["forbidden_ids"] = found.get("forbidden_ids", ()) + alone
-        found["forbidden"] = tuple(row for row in rows if len(row) > 1)
-    if "min_length" in given or "min_length" in found:
-        found.pop("min_read", None)  # as in transformers
-    return file, found
+        alone = tuple(row[0] for row in rows if len(row) == 1 and row[0] not in arguments.get("end_ids", ()))
+        arguments["forbidden_ids"] = arguments.get("forbidden_ids", ()) + alone
+        arguments["forbidden"] = tuple(row for row in rows if len(row) > 1)
+    if "min_length" in given or "min_length" in arguments:
+        arguments.pop("min_read", None)  # as in transformers
+    return file, arguments
 
 
 def refused(file: Path, name: str, value: object) -> CheckpointError:
@@ -153,6 +168,7 @@ def refused(file: Path, name: str, value: object) -> CheckpointError:
 
 
 def _ids_said(file: Path, name: str, value: object) -> tuple[int, ...]:
+    # Files give one id or a list.
     ids = value if isinstance(value, list) else [value]
     if not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in ids):
         raise CheckpointError(f"{file}: the field {name!r} must be an id or a list of ids; got {value}")
@@ -235,11 +251,13 @@ class Rules:
 
     def __post_init__(self) -> None:
         for name in ("start_ids", "end_ids", "forbidden_ids", "not_first_ids"):
+            # The class is frozen; any iterable of ids is taken.
             object.__setattr__(self, name, _ids(name, getattr(self, name)))
         rows: Any = self.forbidden if isinstance(self.forbidden, Iterable) else [self.forbidden]
         object.__setattr__(self, "forbidden", tuple(_ids("forbidden", row) for row in rows))
         if not all(self.forbidden):
             raise InputError("forbidden must hold sequences of at least one token; got an empty one.")
+        # The plain fields, by the limits in their annotations.
         check_fields(self)
         if self.max_length is not None:
             whole("max_length", self.max_length, least=self.min_length)
@@ -259,6 +277,7 @@ class Rules:
             CheckpointError: a file that cannot be read, or a field that cannot be or is not offered.
             InputError: no such argument.
         """
+        # Named here, since `cls(**changes)` would say it in Python's words.
         unknown = sorted(changes.keys() - {each.name for each in fields(cls)})
         if unknown:
             known = ", ".join(each.name for each in fields(cls))
@@ -267,23 +286,27 @@ class Rules:
                 "argument: choice=Sampling(...)."
             )
         network = model.network if isinstance(model, Loaded) else model
-        found: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
+        # Least to most: the config, the checkpoint's files, the caller.
         end = getattr(network.config, "eos_token_id", None)
         if isinstance(model, Loaded):
-            file, found = rules_said(model, changes)
+            file, arguments = rules_said(model, changes)
+            # generation_config.json replaces the config: without an end there, there is none.
             end = end if file.name == "config.json" else None
             try:
-                cls(**found)
+                # A fault in the file is the checkpoint's, not the caller's.
+                cls(**arguments)
             except InputError as error:
                 raise CheckpointError(f"{file}: {error}") from error
             if isinstance(most := changes.get("max_length"), int):
                 # As in transformers, the file's minimum gives way.
-                found["min_length"] = min(found.get("min_length", 0), most)
-        if "end_ids" not in found and isinstance(end, int):
-            found["end_ids"] = (end,)
-        if len(network.prefixes) == 2 and not found.get("start_ids") and network.start_id is not None:
-            found["start_ids"] = (network.start_id,)
-        return cls(**{**found, **changes})
+                arguments["min_length"] = min(arguments.get("min_length", 0), most)
+        if "end_ids" not in arguments and isinstance(end, int):
+            arguments["end_ids"] = (end,)
+        # What training began targets with.
+        if len(network.prefixes) == 2 and not arguments.get("start_ids") and network.start_id is not None:
+            arguments["start_ids"] = (network.start_id,)
+        return cls(**{**arguments, **changes})
 
     def within(self, rows: int) -> Self:
         """These rules for a model of so many tokens, which never writes what it does not have.
@@ -291,6 +314,7 @@ class Rules:
         Raises:
             InputError: a token that must come is none of them.
         """
+        # What must be written must exist; what must not be may be missing.
         for name in ("first_id", "last_id"):
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), least=0, most=rows - 1)
@@ -307,23 +331,30 @@ class Rules:
             length: how many new tokens there are.
             limits: for each row how many there may be.
         """
+        # On the logits, before the softmax, as in transformers.
         if self.repetition_penalty != 1:
             logits = _penalised(logits, read, self.repetition_penalty)
+        # (rows, vocab_size). Each rule below sets entries to -inf; the rest is not scaled up again.
         scores = torch.log_softmax(logits, dim=1)
         if self.forbidden_ids:
             scores[:, list(self.forbidden_ids)] = -torch.inf
         for *before, last in self.forbidden:
+            # Forbidden after all but its last token was read.
             if len(before) <= read.shape[1]:
                 ends = read[:, read.shape[1] - len(before) :] == torch.tensor(before, device=read.device)
                 scores[ends.all(dim=1), last] = -torch.inf
+        # As many tokens as an n-gram has.
         if 0 < self.no_repeat <= read.shape[1]:
             scores.masked_fill_(_repeating(read, self.no_repeat, scores.shape[1]), -torch.inf)
+        # The first free token: a forced one comes before it.
         if self.not_first_ids and length == (self.first_id is not None):
             scores[:, list(self.not_first_ids)] = -torch.inf
         if self.end_ids and length < max(self.min_length, self.min_read):
+            # Padding is -1 in `read`, and does not count.
             short = ((read >= 0).sum(dim=1) < self.min_read) | (length < self.min_length)
             ends = torch.tensor(self.end_ids, device=scores.device)
             scores[short.nonzero(), ends] = -torch.inf
+        # What is forced comes last: it overrides all the others.
         if self.first_id is not None and length == 0:
             _force(scores, slice(None), self.first_id)
         if self.last_id is not None and any(length == limit - 1 for limit in limits):
@@ -339,19 +370,23 @@ def _ids(name: str, ids: Any) -> tuple[int, ...]:
 
 
 def _penalised(logits: Tensor, read: Tensor, penalty: float) -> Tensor:
+    # Towards less likely, whatever the sign (Keskar et al. 2019, with the sign as transformers has it).
     was_read = _at(read, logits.shape[1])
     return torch.where(was_read, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
 def _repeating(read: Tensor, n: int, vocab_size: int) -> Tensor:
     """Which tokens would end an n-gram that was read before, bool (rows, vocab_size)."""
+    # (rows, N - n + 1, n): all n-grams so far
     grams = read.unfold(1, n, 1)
+    # Those that begin as the last n - 1 tokens do: their last token would repeat them.
     begun = (grams[:, :, :-1] == read[:, None, read.shape[1] - n + 1 :]).all(dim=2)
     return _at(grams[:, :, -1].where(begun, -1), vocab_size)
 
 
 def _at(ids: Tensor, vocab_size: int) -> Tensor:
     """Where these ids are, bool (rows, vocab_size); -1 is nowhere."""
+    # One column more, for -1, which is cut off.
     spread = torch.zeros(len(ids), vocab_size + 1, dtype=torch.bool, device=ids.device)
     return spread.scatter_(1, ids % (vocab_size + 1), True)[:, :vocab_size]
 

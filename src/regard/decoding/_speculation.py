@@ -70,9 +70,11 @@ class Lookup(Limited):
         """See `Speculation`."""
 
         def following(read: Sequence[int], most: int) -> Sequence[int]:
+            # The longest match first, then the latest place; the text before the source.
             for count in range(min(self.longest, len(read) - 1), 0, -1):
                 last = list(read[-count:])
                 for text in (list(read), list(source)):
+                    # From the end: what was said last is likeliest to go on in the same way.
                     for at in range(len(text) - count - 1, -1, -1):
                         if text[at : at + count] == last:
                             return text[at + count : at + count + most]
@@ -100,21 +102,25 @@ class Draft(Limited):
 
     def of(self, source: Sequence[int]) -> Next:
         """See `Speculation`."""
+        # The draft reads the text with its own state.
         network = self.model.network if isinstance(self.model, Loaded) else self.model
         start = (0,) if len(network.prefixes) == 2 else ()  # the real one is handed in with the rest
         reader = Reader(network, [source], Rules(start_ids=start, max_length=1), back=self.tokens)
         known: list[int] = []
 
         def following(read: Sequence[int], most: int) -> Sequence[int]:
+            # The draft may have a shorter limit than the model.
             limit = network.limit("decoder")
             most = most if limit is None else min(most, limit - len(read))
             # What it has read stands as far as it agrees; the last token is read anew, for its logits.
             same = 0
             while same < min(len(known), len(read) - 1) and known[same] == read[same]:
                 same += 1
+            # What the model did not take is forgotten.
             del known[same:]
             guessed: list[int] = []
             new = list(read[same:])
+            # Greedy, one token after the other: the draft is small.
             while len(guessed) < most:
                 logits = reader.logits_of(new, len(known), 1)
                 known.extend(new)
@@ -182,16 +188,18 @@ def speculated(
     if isinstance(guess, Draft):
         _check_draft(guess, network.config.vocab_size, len(network.prefixes))
     # All texts are checked before the first is written.
+    # Uncached: it checks, and reads nothing.
     rules = Reader(network, texts, rules, prefixes=prefixes, cached=False).rules
     network = at_best(network)
-    found = []
+    answers = []
     for place, text in enumerate(texts):
         begun = None if prefixes is None else prefixes[place : place + 1]
+        # Text by text: rows would agree with their guesses at different lengths.
         reader = Reader(network, [text], rules, prefixes=begun)
         growing = Growing(rules, reader.limits[0], place, until)
         one = yield from _one(reader, text, guess, rules, growing, place)
-        found.append([one])
-    return found
+        answers.append([one])
+    return answers
 
 
 def _one(
@@ -200,15 +208,19 @@ def _one(
     (limit,), device = reader.limits, reader.read.device
     begun: list[int] = reader.read[0].tolist()
     following = guess.of(text)
+    # How much of the text the state holds.
     kept = 0
     while True:
         read = begun + growing.token_ids
         # Nothing after the prompt, whose logits would all have to be worked out.
         most = min(guess.tokens, limit - len(growing.token_ids) - 1) if kept else 0
+        # One pass over what is new and all guesses: the logits after each.
         guesses = list(following(read, most)) if most else []
         logits = reader.logits_of(read[kept:] + guesses, kept, 1 + len(guesses))
         kept = len(read)
+        # Each guess is kept while it is what the model itself would write.
         for row, guessed in zip(logits, [*guesses, None], strict=True):
+            # Rules see the text as it is at this token.
             before = torch.tensor([begun + growing.token_ids], device=device)
             scores = rules.apply(row[None], before, len(growing.token_ids), [limit])
             token = int(scores.argmax())
@@ -216,6 +228,7 @@ def _one(
             yield Step([place], [token], scores)
             if done is not None:
                 return done
+            # The logits behind a wrong guess are of another text.
             if token != guessed:
                 break
             kept += 1
@@ -223,6 +236,7 @@ def _one(
 
 def _check_draft(draft: Draft, vocab_size: int, stacks: int) -> None:
     network = draft.model.network if isinstance(draft.model, Loaded) else draft.model
+    # Ids must mean the same tokens to both.
     if network.config.vocab_size != vocab_size or len(network.prefixes) != stacks:
         kinds = {1: "a decoder", 2: "an encoder-decoder"}
         raise InputError(

@@ -70,6 +70,7 @@ class Written(Decoded):
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The chat, with this answer as its last message; [] where the prompt is not one."""
+        # Ready to be handed in again for the next turn.
         answer = {"role": "assistant", "content": self.text}
         return [*self.prompt.messages, answer] if isinstance(self.prompt, Chat) else []
 
@@ -127,8 +128,10 @@ class Pieces:
         plain = (id for id in reversed(before) if not tokenizer.is_special(id) and not self._is_byte(id))
         self._before = [id for id in [next(plain, None)] if id is not None]
         self._begun: list[int] = []
+        # What the prompt's token itself reads as is no part of the result.
         self._skipped = len(self._read([]))
         self._begun = list(begun)
+        # Characters of what the translation began with: a stop within these does not count.
         self._given = len(self._read([])) - self._skipped
 
     def text(self, ids: Sequence[int]) -> str:
@@ -143,9 +146,12 @@ class Pieces:
     def settled(self, ids: Sequence[int]) -> str:
         """The prefix that can be shown now: it ends in no half character and no possible start of a stop."""
         end = len(ids)
+        # Bytes may be half of a character: they wait for the rest.
         while end and self._is_byte(ids[end - 1]):
             end -= 1
+        # So does a character that is not whole yet.
         text = self.text(ids[:end]).rstrip(_BROKEN)
+        # How much of the end could be the start of a stop.
         begun = (
             size for stop in self._stops for size in range(len(stop) - 1, 0, -1) if text.endswith(stop[:size])
         )
@@ -155,6 +161,7 @@ class Pieces:
         return self._tokenizer.decode([*self._before, *self._begun, *ids], skip_special=True)
 
     def _stop_in(self, text: str) -> int | None:
+        # A stop may begin in what was given, and end after it.
         places = (text.find(stop, max(0, self._given - len(stop) + 1)) for stop in self._stops)
         return min((place for place in places if place >= 0), default=None)
 
@@ -291,9 +298,11 @@ def steps(
     reader = Reader(network, texts, rules, prefixes=prefixes, cached=cached)
     rules = reader.rules
     device = reader.read.device
+    # One for each way; the random numbers depend on text and place only.
     keys = [key_of(ids, place) for ids in texts for place in range(count)]
+    # Way n is return n % count of text n // count.
     growing = [Growing(rules, reader.limits[way // count], way // count, until) for way in range(len(keys))]
-    found: dict[int, Decoded] = {}
+    finished: dict[int, Decoded] = {}
     ways = list(range(len(keys)))  # those that go on
     # All ways of a text share what is read before its first token; then each has a row of its own.
     rows = torch.arange(len(texts), device=device).repeat_interleave(count)  # the reader's, of each way
@@ -302,24 +311,29 @@ def steps(
     while True:
         limits = [reader.limits[way // count] for way in ways]
         logits = reader.logits()
+        # At the first step there is one row of logits for all ways of a text.
         scores = rules.apply(logits if len(logits) == len(ways) else logits[rows], read, length, limits)
         chosen = choice(scores, [keys[way] for way in ways], length)
         tokens = chosen.tolist()
         length += 1
         going = []
+        # Of each way its token and the log p of it; `done` is the whole text.
         for place, gain in enumerate(scores.gather(1, chosen[:, None])[:, 0].tolist()):
             done = growing[ways[place]].add(tokens[place], gain)
             if done is None:
                 going.append(place)
             else:
-                found[ways[place]] = done
+                finished[ways[place]] = done
+        # Also the step in which the last way ends.
         yield Step(ways, tokens, scores)
         if not going:
-            return [[found[text * count + place] for place in range(count)] for text in range(len(texts))]
+            return [[finished[text * count + place] for place in range(count)] for text in range(len(texts))]
+        # Some ended, or ways get rows of their own: the reader's state follows.
         if len(going) < len(ways) or len(rows) != len(logits):
             at = torch.tensor(going, device=device)
             reader.pick(rows[at])
             ways, chosen, read = [ways[place] for place in going], chosen[at], read[at]
+        # From now on, way n has row n.
         rows = torch.arange(len(ways), device=device)
         read = torch.cat((read, chosen[:, None]), dim=1)
         reader.add(chosen)
@@ -335,10 +349,12 @@ class Growing:
 
     def add(self, token: int, gain: float) -> Decoded | None:
         """Adds a token with its log-probability; gives the whole text if it ends here."""
+        # Not a number, or all forbidden: better an error than a wrong text.
         check_chosen(gain)
         self._gained.append(gain)
         ended = token in self._ends
         if not ended:
+            # An end is counted in the probability, and is no token of the text.
             self.token_ids.append(token)
             ended = self._until is not None and self._until(self._text, self.token_ids)
         if not ended and len(self._gained) < self._limit:
@@ -353,6 +369,7 @@ def last_of(taken: Generator[Step, None, list[list[Decoded]]]) -> list[list[Deco
         try:
             next(taken)
         except StopIteration as end:
+            # A generator's return value comes in the exception.
             found: list[list[Decoded]] = end.value
             return found
 

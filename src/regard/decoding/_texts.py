@@ -82,7 +82,8 @@ def decode_texts(
     whole("batch_tokens", batch_tokens, least=1)
     if not isinstance(prefix, str) and len(prefix) != len(texts):
         raise InputError(f"prefix must be a text, or one for each of {len(texts)} texts; got {len(prefix)}.")
-    job = Job.of(model, tokenizer, texts, choice, count, stop, max_length, rules, prefix)
+    job = Job.planned(model, tokenizer, texts, choice, count, stop, max_length, rules, prefix)
+    # Blank texts get a blank answer, without a pass.
     named = [place for place, text in enumerate(texts) if text.strip()]
     given = dict(zip(named, job.encoded([texts[place] for place in named], named), strict=True))
     nothing = Written(prompt="", text="", token_ids=(), log_probabilities=(), score=0.0, ended=True)
@@ -93,8 +94,10 @@ def decode_texts(
         lengths = {place: len(each.ids) + len(each.begun) + more for place, each in given.items()}
         if not isinstance(prefix, str) and not isinstance(job.network, Transformer):
             batch_tokens = 1  # one by one: other libraries' decoders count padding as positions
+        # Each way of a text is a row.
         for batch in _batches(lengths, batch_tokens // job.ways):
             for place, ways in zip(batch, job.run([given[place] for place in batch]), strict=True):
+                # In the order of the caller, whatever the order of the batches.
                 written[place] = [job.written(texts[place], given[place], way) for way in ways]
             if advance is not None:
                 advance(len(batch))
@@ -127,13 +130,13 @@ def stream(
     """
     if isinstance(choice, Beams):
         raise InputError("choice must not be Beams: their text is known only at the end; use generate.")
-    job = Job.of(model, tokenizer, [text], choice, 1, stop, max_length, rules, prefix)
+    job = Job.planned(model, tokenizer, [text], choice, 1, stop, max_length, rules, prefix)
     (given,) = job.encoded([text], [0])
     return _streamed(job, text, given)
 
 
 def _streamed(job: Job, prompt: str, row: Given) -> Generator[str, None, Written]:
-    pieces, given, tokens = job.pieces(row), "", []
+    pieces, shown, tokens = job.pieces(row), "", []
     with at_rest(job.network):
         taken = job.steps([row])
         while True:
@@ -142,14 +145,16 @@ def _streamed(job: Job, prompt: str, row: Given) -> Generator[str, None, Written
             except StopIteration as end:
                 written = job.written(prompt, row, end.value[0][0])
                 break
+            # Only what can no longer change is given out.
             settled = pieces.settled([id for id in tokens if id not in job.rules.end_ids])
-            if len(settled) > len(given):
-                _check(settled, given)
-                yield settled[len(given) :]
-                given = settled
-    _check(written.text, given)
-    if len(written.text) > len(given):
-        yield written.text[len(given) :]
+            if len(settled) > len(shown):
+                _check(settled, shown)
+                yield settled[len(shown) :]
+                shown = settled
+    # At the end the rest, which no longer waits for a stop.
+    _check(written.text, shown)
+    if len(written.text) > len(shown):
+        yield written.text[len(shown) :]
     return written
 
 
@@ -164,6 +169,7 @@ _SHORTEST = 16
 
 def _batches(lengths: dict[int, int], tokens: int) -> Iterator[list[int]]:
     """Texts of like lengths, the longest first: memory that does not suffice shows at once."""
+    # Like lengths together: little padding.
     order = sorted(lengths, key=lambda place: -lengths[place])
     start = 0
     while start < len(order):
@@ -229,7 +235,8 @@ def along(
     """
     if isinstance(choice, Beams | Speculation):
         raise InputError("choice must take one token after another, as Sampling does; use generate.")
-    job = Job.of(model, tokenizer, texts, choice, count, stop, None, rules, "")
+    job = Job.planned(model, tokenizer, texts, choice, count, stop, None, rules, "")
+    # Ids are taken as they are, without a frame.
     given = [_given(job, text, place) for place, text in enumerate(texts)]
     return [each.ids for each in given], _along(job, given, top)
 
@@ -246,12 +253,15 @@ def _given(job: Job, text: str | Sequence[int], place: int) -> Given:
 
 def _along(job: Job, given: Sequence[Given], top: int) -> Generator[list[Added], None, None]:
     ways = [_Way(job, given[place // job.count], place, top) for place in range(len(given) * job.count)]
+    # Ways that were written in the step before.
     going: list[int] = []
     with at_rest(job.network):
         for step in job.steps(given):
+            # A way that is missing from a step ended in the one before.
             ended = [ways[place].ended() for place in going if place not in step.ways]
             yield ended + [ways[place].add(step, row) for row, place in enumerate(step.ways)]
             going = step.ways
+        # After the last step all have ended.
         yield [ways[place].ended() for place in going]
 
 
@@ -273,9 +283,11 @@ class _Way:
         if token in self._ends:
             self._has_ended = True
             return Added(self._place, "")
+        # Where the new token's text begins.
         before = self._plain.text(self._ids)
         scores = step.scores[row]
         best = scores.topk(min(self._top, len(scores)))
+        # Each as it would read in this place.
         likeliest = tuple(
             Token(id, self._spelled(id, before), len(before), score)
             for id, score in zip(best.indices.tolist(), best.values.tolist(), strict=True)
@@ -286,10 +298,12 @@ class _Way:
 
     def ended(self) -> Added:
         stopped = self._has_ended or self._pieces.has_stop(self._ids)
+        # What was held back, a possible stop or half a character.
         rest = self._new(self._pieces.text(self._ids))
         return Added(self._place, rest, end="stop" if stopped else "length")
 
     def _new(self, text: str) -> str:
+        # A tokenizer that alters what it gave before adds nothing.
         added = text[len(self._given) :] if text.startswith(self._given) else ""
         self._given += added
         return added

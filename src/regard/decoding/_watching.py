@@ -104,6 +104,7 @@ class Watched(Written):
         Args:
             options: `heads` and `max_mb`, as in `Trace.page`.
         """
+        # Only here, and in the methods below: a text that nobody watches needs no tracing.
         from regard.tracing import writing_page
 
         return writing_page(self.trace, self.facts(), chat=self._chat, **options)
@@ -138,6 +139,7 @@ class Watched(Written):
         return {
             "first": self.first,
             "how": self.how,
+            # By an end token: it has a step, but is no token of the text.
             "ended": self.ended and len(self.steps) > len(self.token_ids),
             "steps": [
                 {
@@ -195,24 +197,30 @@ def watch_text(
     """
     from regard.tracing import KeepPolicy, rerun, trace_read
 
-    job = Job.of(model, tokenizer, [text], choice, 1, stop, None, rules, prefix)
+    job = Job.planned(model, tokenizer, [text], choice, 1, stop, None, rules, prefix)
     (given,) = job.encoded([text], [0])
     ids = given.ids
     if prefix:  # as where there are prefixes: nothing is forced after one
         job = replace(job, rules=replace(job.rules, first_id=None))
+    # The ways of each step of a beam search; empty otherwise.
     seen: list[list[Hypothesis]] = []
     with at_rest(job.network):
+        # Written as ever; then all of it is read once more, for the trace.
         ((way, *_),) = job.run([given], lambda _, ways: seen.append(ways))
+        # What the decoder read before the first new token.
         start = [*job.rules.start_ids, *(given.begun if job.two else ids)]
         source, target = None, read_back([*start, *way.token_ids], tokenizer.target)
         if job.two:
             known = tokenizer.encode(text)
+            # With the source's own spans where its tokens are those of the text.
             source = known if list(known.token_ids) == ids else read_back(ids, tokenizer)
         read = (target, None) if source is None else (source, target)
         trace = trace_read(model, *read, keeping=KeepPolicy(keep=keep))
         logits = rerun(trace, job.network, logits=True).logits
     assert logits is not None, "checked"
+    # (new tokens, vocab_size): position n predicts n + 1.
     rows = logits[0, len(start) - 1 :][: len(way.log_probabilities)]
+    # The trace must be of the text that was written: both give the same log p.
     written = _checked(job, ids, start, way, rows)
     spelled = _Speller(tokenizer.target, [*start, *written], len(start), fresh=job.two and not prefix)
     steps = _steps(rows, written, spelled)
@@ -236,9 +244,11 @@ def _checked(job: Job, ids: Sequence[int], start: Sequence[int], way: Decoded, r
     limit, written = _limit(job, ids, start), list(way.token_ids)
     # What an end was is not said: it is the one that has the log-probability.
     allowed = torch.finfo(rows.dtype).eps ** 0.5  # half of the digits that the type has
+    # One more than tokens where an end was written.
     for place, noted in enumerate(way.log_probabilities):
         read = torch.tensor([[*start, *written[:place]]], device=rows.device)
         wide = rows[place : place + 1].to(torch.promote_types(rows.dtype, torch.float32)).clone()
+        # By the same rules as while it was written.
         scores = job.rules.apply(wide, read, place, [limit])[0]
         if place == len(written):
             written.append(min(job.rules.end_ids, key=lambda end: abs(float(scores[end]) - noted)))
@@ -267,11 +277,13 @@ class _Speller:
         piece = tokenizer.shown(token_id)
         if tokenizer.is_special(token_id):
             return piece
+        # Four tokens are enough to tell how the next one joins on.
         known = tokenizer.decode(before[-4:], skip_special=True)
         text = tokenizer.decode([*before[-4:], token_id], skip_special=True)
         added = text[len(known) :] if text.startswith(known) else ""
         if not added.strip() or "\N{REPLACEMENT CHARACTER}" in added:
             return piece
+        # Letter after letter: the word goes on.
         goes_on = bool(known) and not fresh and added[0].isalnum() and known[-1].isalnum()
         return f"…{added}" if goes_on else added.strip()
 
@@ -279,12 +291,14 @@ class _Speller:
 def _steps(rows: Tensor, written: Sequence[int], spelled: _Speller) -> tuple[WrittenStep, ...]:
     steps = []
     for place, (row, token) in enumerate(zip(rows, written, strict=True)):
+        # Probabilities before rules: what the model itself thought.
         shares = row.double().softmax(dim=0)
         best = shares.topk(min(LIKELIEST, len(shares)))
         pairs = list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
         own = float(shares[token])
         # Of equals, as they are listed.
         listed = [id for id, _ in pairs]
+        # Its place among all tokens, 0 for the likeliest.
         rank = listed.index(token) if token in listed else int((shares > own).sum())
         steps.append(
             WrittenStep(
@@ -305,18 +319,21 @@ def _branches(
 ) -> tuple[Branch, ...]:
     """The ways of a search as a tree: each is its parent's with a token more."""
     places: dict[tuple[int, ...], int] = {}
+    # The likeliest of each step first.
     ways = [way for stayed in seen for way in sorted(stayed, key=lambda way: -way.log_probability)]
     for way in ways:
         places[way.token_ids] = len(places)
+    # Ways from which another came.
     parents = {way.token_ids[:-1] for way in ways}
-    found = []
+    branches = []
     for way in ways:
         *before, token = way.token_ids
+        # In the last step at the limit nothing was dropped: it was cut.
         is_last = limit and len(way.token_ids) == len(seen)
         end: Literal["on", "ended", "cut", "dropped"] = "cut" if is_last else "dropped"
         if way.ended or way.token_ids in parents:
             end = "ended" if way.ended else "on"
-        found.append(
+        branches.append(
             Branch(
                 parent=places.get(tuple(before)),
                 step=len(before),
@@ -327,7 +344,7 @@ def _branches(
                 won=list(way.token_ids) == list(written[: len(way.token_ids)]),
             )
         )
-    return tuple(found)
+    return tuple(branches)
 
 
 def _said(choice: How) -> str:

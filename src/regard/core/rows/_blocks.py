@@ -166,7 +166,7 @@ class BlockSums:
             return mass, None, None
         # By portion, in float64: mass, sum of w * offset, sum of w * offset^2.
         moments = sums[..., self._width : self._width + 3].double()
-        return mass, *self._distances.mean_and_spread(weights, *moments.unbind(dim=3))
+        return mass, *self._distances.moments(weights, *moments.unbind(dim=3))
 
     def _by_portion(self, weights: Tensor) -> Tensor:
         """(portions, n, rows, columns), the table's columns summed over each portion of the keys."""
@@ -211,9 +211,7 @@ class _Distances:
         self._near = (positions[:, None] - around).abs().to(dtype).to(like.device)  # (rows, keys around)
         self._far = self._sign.abs()
 
-    def mean_and_spread(
-        self, weights: Tensor, mass: Tensor, first: Tensor, second: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def moments(self, weights: Tensor, mass: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         # (n, rows, keys around)
         near = weights[..., self._around]
         total = mass.sum(dim=0).clamp(min=torch.finfo(weights.dtype).tiny)
