@@ -31,6 +31,7 @@ class AttentionChoice(ABC):
     has_weights: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        # Errors name the section: "attention.rank must be ...".
         check_fields(self, "attention")
 
     def kernel(self, layer: int, max_seq_len: int) -> Kernel | None:
@@ -60,6 +61,7 @@ class PerformerChoice(AttentionChoice):
     seed: int = 0
 
     def kernel(self, layer: int, max_seq_len: int) -> Kernel:
+        # Each layer draws features of its own.
         return Performer(features=self.features, seed=self.seed + layer)
 
 
@@ -84,17 +86,20 @@ class LinformerChoice(AttentionChoice):
     """
 
     name = "linformer"
+    # It mixes the keys of the whole text, later ones included.
     is_causal = False
     rank: Count | None = None
     shares: bool = True
 
     def kernel(self, layer: int, max_seq_len: int) -> Kernel:
+        # A quarter of the keys, unless a rank is given.
         rank = max(1, max_seq_len // 4) if self.rank is None else self.rank
         if rank > max_seq_len:
             raise InputError(
                 f"attention.rank must be at most max_seq_len = {max_seq_len}, the keys that it mixes; got "
                 f"{rank}."
             )
+        # (rank, keys): E for keys and F for values, or one for both.
         shape = rank, max_seq_len
         return Linformer(torch.empty(shape), None if self.shares else torch.empty(shape))
 
@@ -117,6 +122,7 @@ class WindowChoice(AttentionChoice):
     dilation: Count = 1
 
     def mask(self) -> Mask:
+        # In a decoder the causal mask takes the right half away.
         return DilatedWindow(left=self.width, right=self.width, dilation=self.dilation)
 
 
@@ -139,12 +145,14 @@ def attention_named(value: Any, names: tuple[str, ...]) -> AttentionChoice | Non
     """
     if value is None or isinstance(value, AttentionChoice):
         return value
+    # A name alone stands for a table with the defaults.
     table = {"name": value} if isinstance(value, str) else value
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
         raise InputError(f"attention must be a name, or a table with a name; got {value!r}.")
     name = table["name"]
     if name == "softmax":
         return None
+    # Known, but not for this family: another message than for a typing error.
     if name in CHOICES and name not in names:
         raise InputError(f"attention must be softmax, {', '.join(names)} for this family; got {name!r}.")
     one_of("attention", name, ("softmax", *names))
@@ -161,6 +169,7 @@ _FIELD, _PREFIX = "regard_attention", "regard-"
 def without_prefix(fields: Fields) -> Fields:
     """The fields as those of the family that a model with the option is of."""
     kind = fields.values.get("model_type")
+    # Only with the field is the prefix one of ours.
     if _FIELD not in fields.values or not isinstance(kind, str):
         return fields
     return Fields(file=fields.file, values={**fields.values, "model_type": kind.removeprefix(_PREFIX)})
@@ -184,6 +193,7 @@ class TakesAttention(FamilyConfig):
 
     def __post_init__(self) -> None:
         choice = attention_named(self.attention, self.ATTENTIONS)
+        # The class is frozen; names and tables become objects here.
         object.__setattr__(self, "attention", choice)
         dropout = getattr(self, "attention_dropout_p", 0.0)
         if choice is not None and not choice.has_weights and dropout:
@@ -195,6 +205,7 @@ class TakesAttention(FamilyConfig):
     @classmethod
     def from_hf(cls, fields: Fields, tensors: Collection[str]) -> Self:
         """See `FamilyConfig.from_hf`."""
+        # Read before the family's own fields, which do not know it.
         stored = fields.get(_FIELD, dict, None)
         config = super().from_hf(fields, tensors)
         try:
@@ -208,10 +219,12 @@ class TakesAttention(FamilyConfig):
         written, choice = super().to_hf(), self.attention
         if choice is None:
             return written
+        # Under another model_type: a library that knows softmax only must not load it.
         return written | {_FIELD: choice.to_hf(), "model_type": _PREFIX + self.model_type}
 
     def kernel_of(self, layer: int) -> Kernel | None:
         """The kernel of a layer; None for the softmax."""
+        # Every family with the option has the field.
         most: Any = self.max_seq_len  # type: ignore[attr-defined]
         return None if self.attention is None else self.attention.kernel(layer, most)
 

@@ -39,16 +39,19 @@ def masks_of(network: Network) -> str:
 
 
 def _of_stacks(network: Network, describe: Callable[[Stack], Iterable[str]]) -> str:
+    # Stacks of another library are None: nothing is known of them.
     stacks = {kind: stack for kind in network.prefixes if (stack := network.stack(kind)) is not None}
     if not stacks:
         return "as its own code has it"
     said = {kind: "; ".join(describe(stack)) or "none" for kind, stack in stacks.items()}
+    # Both stacks alike, or only one: said once.
     if len(set(said.values())) == 1:
         return next(iter(said.values()))
     return ", ".join(f"{kind}: {words}" for kind, words in said.items())
 
 
 def _positions(stack: Stack) -> Iterator[str]:
+    # First what is added to the embeddings, then what turns q and k, then what is added to scores.
     table = stack.embeddings.positions
     if isinstance(table, LearnedPositions):
         yield f"learned ({len(table.weight) - stack.numbering.first})"
@@ -71,11 +74,13 @@ def _rotary(rotary: Rotary) -> str:
 
 
 def _masks(stack: Stack) -> Iterator[str]:
+    # Kernels first: with one there are no weights to mask.
     kernels = (getattr(layer.attention, "kernel", None) for layer in stack.layers)
     for name, count in _counted(each.name for each in kernels if each is not None):
         yield f"{name} in place of softmax{_share(count, stack)}"
     counted = _counted(_mask(pattern) for pattern in stack.patterns)
     for words, count in counted:
+        # "none" is said only beside layers that have a mask.
         if len(counted) > 1 or words != "none":
             yield f"{words}{_share(count, stack)}"
 
@@ -86,10 +91,12 @@ def _mask(pattern: Pattern) -> str:
     words = ["causal"] if is_causal else []
     for part in parts:
         if isinstance(part, DilatedWindow):
+            # A causal mask leaves the left half of a window.
             before, after = part.left, 0 if is_causal else part.right
             gap = f", {part.dilation} apart" if part.dilation > 1 else ""
             words.append(f"window of {before} tokens before and {after} after{gap}")
         elif isinstance(part, Window) and is_causal and part.left is not None:
+            # With the query itself, as papers count it.
             words.append(f"window of {part.left + 1} tokens")
         elif isinstance(part, Window):
             words.append(f"window of {part.left} tokens before and {part.right} after")
@@ -100,6 +107,7 @@ _Value = TypeVar("_Value")
 
 
 def _counted(values: Iterable[_Value]) -> list[tuple[_Value, int]]:
+    # In the order of first appearance, which is that of the layers.
     counts: dict[_Value, int] = {}
     for value in values:
         counts[value] = counts.get(value, 0) + 1

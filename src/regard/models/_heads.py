@@ -45,6 +45,7 @@ class Projection:
     def of_values(self, v: Tensor, head: int) -> Tensor:
         """What a head makes of values, f_h(x) = v W_O^h: (kv_heads, keys, v_dim) -> (keys, d_model)."""
         # Where heads are grouped, several query heads in a row read the values of one.
+        # (keys, v_dim) @ (v_dim, d_model)
         return v[head // (len(self.weight) // len(v))].double() @ self.weight[head]
 
 
@@ -64,11 +65,13 @@ class Unembedding:
 
     def rows(self, ids: list[int]) -> tuple[Tensor, Tensor]:
         """The directions of some tokens, float64 (ids, d_model), and their biases, (ids,)."""
+        # A head without a bias adds 0.
         bias = self.weight.new_zeros(len(ids)) if self.bias is None else self.bias[ids]
         return self.scale * self.weight[ids].double(), bias.double()
 
     def logits(self, state: Tensor) -> Tensor:
         """(.., d_model) -> (.., vocab_size), in the head's own type."""
+        # Hidden states may come in float64; the head computes in its own type.
         state = state.to(self.weight.dtype)
         return nn.functional.linear(
             state * self.scale if self.scale != 1.0 else state, self.weight, self.bias
@@ -114,10 +117,12 @@ def read_readers(
 def read_projection(module: nn.Module, num_heads: int) -> Projection | None:
     """The projection that a module on the joined heads is; None where it is no plain linear layer."""
     matrix = _matrix(module)
+    # Columns are the heads side by side.
     if matrix is None or matrix.shape[1] % num_heads:
         return None
     bias = getattr(module, "bias", None)
     return Projection(
+        # (d_model, heads * v_dim) -> (heads, v_dim, d_model)
         weight=matrix.detach().double().reshape(len(matrix), num_heads, -1).permute(1, 2, 0),
         bias=bias.detach().double() if isinstance(bias, Tensor) else None,
     )
@@ -133,6 +138,7 @@ def _matrix(module: nn.Module) -> Tensor | None:
     weight, kind = getattr(module, "weight", None), type(module)
     if not isinstance(weight, Tensor) or weight.ndim != 2 or not weight.is_floating_point():
         return None
+    # By exact type, or ours: a subclass elsewhere may do more than multiply.
     if kind is nn.Linear or (issubclass(kind, nn.Linear) and kind.__module__.startswith("regard.")):
         return weight
     # transformers' own, for GPT-2: y = x W + b. Other classes may do more than multiply (quantised, adapted).
@@ -143,6 +149,7 @@ def _matrix(module: nn.Module) -> Tensor | None:
 
 def relative_error(actual: Tensor, wanted: Tensor) -> float:
     """The largest difference relative to the largest entry wanted; infinite where one is not finite."""
+    # One number for the tensor: entries near 0 have no relative error of their own.
     apart, largest = float((actual - wanted).abs().max()), float(wanted.abs().max())
     if not (math.isfinite(apart) and math.isfinite(largest)):
         return math.inf
@@ -186,6 +193,7 @@ def pooled(read: LastState) -> Tensor:
 
 def mean_of_tokens(read: LastState) -> Tensor:
     """The mean over the positions that are not padding: (batch, d_model); zero where there is none."""
+    # Without padding the plain mean.
     real = padding_of(read.mask)
     if real is None:
         return read.state.mean(dim=1)
@@ -202,7 +210,9 @@ def last_token(read: LastState, *, pad_id: int | None) -> Tensor:
     the last position of a single one, padding or not. The first position is read where nothing but padding
     stands.
     """
+    # By the id where there is one, as transformers does; else by the mask.
     real = padding_of(read.mask) if pad_id is None else read.token_ids != pad_id
+    # No padding anywhere: the last position.
     if real is None:
         return read.state[:, -1]
     return _at(read.state, last_of(real.expand(read.token_ids.shape)))
@@ -211,6 +221,7 @@ def last_token(read: LastState, *, pad_id: int | None) -> Tensor:
 def last_end(read: LastState, *, end_id: int) -> Tensor:
     """The last token that ends a text: (batch, d_model)."""
     state, token_ids = read.state, read.token_ids
+    # The end's place in the source is read in the decoder's states.
     if state.shape[:2] != token_ids.shape:
         raise InputError(
             "decoder_token_ids must have the shape of token_ids, whose end the classifier reads: "
@@ -278,13 +289,16 @@ class LanguageModelHead(Head):
         self.output = output
         self.scale, self.softcap = scale, softcap
         self.bias: Tensor | None
+        # A buffer: published checkpoints store it, and do not train it.
         self.register_buffer("bias", bias)
 
     def forward(self, read: LastState) -> Tensor:
         """(batch, N, d_model) -> (batch, N, vocab_size)."""
+        # Scaled before the product, which is cheaper than the logits after it.
         state = read.state if self.scale == 1.0 else read.state * self.scale
         logits: Tensor = self.output(state)
         if self.softcap is not None:
+            # softcap * tanh(logits / softcap)
             logits = torch.tanh(logits / self.softcap) * self.softcap
         if self.bias is None:
             return logits
@@ -333,6 +347,7 @@ class Classifier(Head):
     def __init__(self, reads: Reading, **layers: nn.Module) -> None:
         super().__init__()
         self.reads = reads
+        # A row then gets one label.
         self.of_text = reads is not every_position
         for name, layer in layers.items():
             self.add_module(name, layer)
@@ -340,6 +355,7 @@ class Classifier(Head):
     def forward(self, read: LastState) -> Tensor:
         """(batch, N, d_model) -> (batch, num_labels), or (batch, N, num_labels)."""
         x = self.reads(read)
+        # In the order in which they were given.
         for layer in self.children():
             x = layer(x)
         return x
@@ -391,11 +407,13 @@ class EndClassifier(Classifier):
 
     def target_of(self, token_ids: Tensor) -> Tensor:
         """The token ids, one position later."""
+        # The decoder reads the text itself, moved on by one, behind a start token.
         if self.start_id is not None:
             start = torch.full_like(token_ids[:, :1], self.start_id)
         elif self.pad_id is None:  # the text's last token, whatever it is
             start = token_ids[:, -1:]
         else:
+            # The last token that is not padding, as mBART has it.
             start = token_ids.gather(1, last_of(token_ids != self.pad_id)[:, None])
         return torch.cat((start, token_ids[:, :-1]), dim=1)
 
@@ -410,6 +428,7 @@ def decoder_head(
     config: DecoderConfig, tokens: nn.Embedding, *, softcap: float | None = None, of_tokens: str = "score"
 ) -> Head | None:
     """The head of a decoder: the next token, a label read off the last token, or one for every token."""
+    # One head at most; None is the stack alone.
     match config.head:
         case "language-model":
             return LanguageModelHead(
@@ -431,5 +450,6 @@ def output_layer(tokens: nn.Embedding, *, is_tied: bool, use_bias: bool = False)
     """
     output = Linear(tokens.embedding_dim, tokens.num_embeddings, bias=use_bias, device=tokens.weight.device)
     if is_tied:
+        # One parameter under two names: trained and stored once.
         output.weight = tokens.weight
     return output

@@ -30,6 +30,7 @@ class WithoutValues(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        # The tensor as it is: it gets its values from a file, or by `fill`.
         if getattr(func, "__module__", "") == "torch.nn.init":
             return kwargs.get("tensor", args[0] if args else None)
         return func(*args, **kwargs)
@@ -38,6 +39,7 @@ class WithoutValues(TorchFunctionMode):
 @contextmanager
 def blank() -> Iterator[None]:
     """Within it, modules are made on the meta device: no memory, no initial values, only shapes."""
+    # Both: on the meta device initial values would be worked out for nothing.
     with torch.device("meta"), WithoutValues():
         yield
 
@@ -62,6 +64,7 @@ class Normal:
         values = torch.empty(shape, device="cpu")
         if self.cutoff is None or not self.std:
             return nn.init.normal_(values, std=self.std, generator=generator)
+        # Cut at `cutoff` standard deviations on either side.
         end = self.cutoff * self.std
         return nn.init.trunc_normal_(values, std=self.std, a=-end, b=end, generator=generator)
 
@@ -77,6 +80,7 @@ class XavierUniform:
 
     def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
         rows, columns = shape
+        # Glorot and Bengio 2010, eq. 16.
         end = math.sqrt(6.0 / (self.joined * rows + columns))
         return nn.init.uniform_(torch.empty(shape, device="cpu"), -end, end, generator=generator)
 
@@ -99,6 +103,7 @@ class Orthogonal:
 
     def __call__(self, shape: tuple[int, ...], generator: torch.Generator | None) -> Tensor:
         rows, columns = shape
+        # One square matrix for each gate.
         each = [torch.empty(columns, columns, device="cpu") for _ in range(rows // columns)]
         return torch.cat([nn.init.orthogonal_(matrix, generator=generator) for matrix in each])
 
@@ -144,20 +149,25 @@ def fill(
     Args:
         only: the names of those meant; None for all.
     """
+    # In the network's order, so that a seed gives the same numbers each time.
     for name, parameter, owner in _parameters(network):
         if only is not None and name not in only:
             continue
+        # The first pattern that fits; else what modules of this kind begin with.
         draw = next((draw for pattern, draw in scheme.items() if fnmatchcase(name, pattern)), None)
         values = (draw or _usual(owner, name, std))(tuple(parameter.shape), generator)
+        # Padding has no meaning to learn: zeros, as torch has them.
         row = owner.padding_idx if isinstance(owner, nn.Embedding | LearnedPositions) else None
         if row is not None and draw is None:
             values[row] = 0.0
         with torch.no_grad():
+            # Drawn on the CPU: the same numbers on any device.
             parameter.copy_(values)
 
 
 def _parameters(network: nn.Module) -> list[tuple[str, nn.Parameter, nn.Module]]:
     """Each once, under its first name, with the module that has it."""
+    # named_parameters gives tied ones once.
     owners = dict(network.named_modules())
     return [
         (name, parameter, owners[name.rpartition(".")[0]]) for name, parameter in network.named_parameters()

@@ -80,6 +80,7 @@ class Loaded:
     def mark(self) -> str:
         """A hash of the config, of edits, and of all parameters and buffers: name, shape, type, bytes."""
         # Buffers that are not stored follow from the config; some grow with the texts that were seen.
+        # state_dict holds parameters, and the buffers that are stored.
         stored = self.network.state_dict().keys()
         buffers = ((name, buffer) for name, buffer in self.network.named_buffers() if name in stored)
         # Of a lens only what it has seen: the config of a transformers model also holds names and paths.
@@ -133,14 +134,17 @@ def load_checkpoint(
         >>> load_checkpoint().network.config.num_heads
         12
     """
+    # What the caller gave is checked before any file is opened.
     if dtype not in (None, *_DTYPES):
         raise InputError(f"dtype must be torch.float32, float64, bfloat16 or float16; got {dtype}.")
     _check_device(device)
     if isinstance(leave_out, str) or not all(isinstance(each, str) and each for each in leave_out):
         raise InputError(f"leave_out must be a list of beginnings of names, as ['fc.']; got {leave_out!r}.")
+    # A folder, a file, or a name in the cache.
     source = locate(name)
     # Hashing leaves the interpreter free: it takes its time beside the rest.
     with ThreadPoolExecutor(1) as beside:
+        # The hash of a published checkpoint is compared while the weights are read.
         genuine = beside.submit(verify, source)
         try:
             asked = _Asked(head, num_labels, tuple(labels), dropout, seed, tuple(leave_out), packed)
@@ -164,6 +168,7 @@ class _Asked(NamedTuple):
         self, tensors: TensorReader, keys: KeyMap
     ) -> tuple[TensorReader, tuple[str, ...], set[str]]:
         """The tensors without those to be left out, the wrappers taken off their names, and what was left."""
+        # Asked before and after wrappers are taken off: a name may be meant either way.
         left = self._left_out(tensors)
         # Once more below: what a name begins with may stand behind a wrapper's `module.`.
         tensors, wrappers = unwrapped(tensors.without(left), keys)
@@ -175,14 +180,17 @@ class _Asked(NamedTuple):
     def _left_out(self, tensors: TensorReader) -> set[str]:
         return {name for name in tensors.names() if name.startswith(self.leave_out)}
 
-    def of(self, stored: Any, fields: Fields) -> Any:
+    def with_head(self, stored: Any, fields: Fields) -> Any:
         """The config with that head."""
+        # The head asked for, else the one that is stored.
         head = stored.head if self.head is None else self.head
+        # Nothing of the classifier is stored: a new one only where somebody asks for it.
         if head is None and (named := head_of(fields, getattr(stored, "HEADS", {}))) in _CLASSIFY:
             raise CheckpointError(
                 f"{fields.file}: the field 'architectures' names a classifier, but none of its tensors is "
                 f"stored; in Python, load_checkpoint(..., head={named!r}) begins a new one."
             )
+        # Nothing about labels: the head alone may change.
         if self.num_labels is None and not self.labels:
             return stored if self.head is None else stored.with_head(head, None, ())
         if head not in _CLASSIFY:
@@ -199,8 +207,10 @@ class _Asked(NamedTuple):
         """Stored tensors of a pooler that nothing reads, and of another kind of classifier, which may
         have the names of this one's."""
         left: set[str] = set()
+        # The new head reads no pooler.
         if getattr(stored, "use_pooler", False) and not config.use_pooler:
             left |= {name for name in names if "".join(keys.to_ours(name)).startswith("pooler.")}
+        # A classifier of the other kind uses the same names on disk.
         if self.head in _CLASSIFY and stored.head != self.head:
             left |= {name for name in names if keys.is_head(name) and name.startswith(_LAYERS)}
         return left
@@ -214,24 +224,32 @@ _LAYERS = ("classifier.", "pre_classifier.", "classification_head.", "score.")
 def _read(
     source: Source, dtype: torch.dtype | None, device: torch.device | str | None, asked: _Asked
 ) -> Loaded:
+    # From here: fields, family, names, config, network, weights, tokenizer.
     folder, gguf = network_folder(source.folder), None
     if source.is_file:
         gguf = open_gguf(folder)
         read, tensors = gguf_checkpoint(gguf)
     else:
         read, tensors = read_config(folder), read_tensors(folder)
+    # What regard itself adds to config.json is taken off before a family reads it.
     fields, pruned = without_pruned(without_prefix(read))
     family = _family(source, fields, tensors)
+    # GGUF files store all matrices as (d_out, d_in).
     keys = family.keys if gguf is None else family.keys.untransposed()
+    # Names without `module.` and the like, which training wrappers add.
     tensors, wrappers, left_out = asked.networks_own(tensors, keys)
+    # Before anything is built by numbers from a file.
     check_depth(fields.file, fields.values, len(tensors.names()))
+    # The config of what is stored, and then that of what was asked for.
     stored = replace(family.config.from_hf(fields, tensors.names()), **asked.dropout)
-    config = asked.of(stored, fields)
+    config = asked.with_head(stored, fields)
     unread = asked.not_its(stored, config, keys, tensors.names())
     tensors = tensors.without(unread)
     try:
         with blank():  # memory comes with the stored tensors
+            # On the meta device: shapes only.
             network = family.build(config)
+            # Heads that were removed before it was saved.
             cut_as_stored(network, pruned, fields.file)
     except (InputError, RuntimeError) as error:  # torch raises the latter for a table of 2^62 rows
         raise CheckpointError(f"{fields.file}: {error}") from error
@@ -239,13 +257,17 @@ def _read(
         _check_types(folder, tensors)
     # A tensor may be missing of a head that was asked for; of a stored one that is damage.
     new = ("head.", "pooler.") if config is not stored else ()
+    # Blocks are multiplied on the CPU only.
     stays = asked.packed and torch.device(device or "cpu").type == "cpu"
     packing = Packing(network, dtype or torch.float32) if stays else None
+    # Fills each parameter, and says what began anew or was left out.
     report = load_into(network, tensors, keys, dtype=dtype, device=device, may_begin=new, packing=packing)
     if report.begun:
+        # Only the parameters that no file has.
         init_weights(network, generator=torch.Generator().manual_seed(asked.seed), only=report.begun)
     notes = (f"{each!r} was taken off the names of the tensors" for each in wrappers)
     return Loaded(
+        # Without dropout, until somebody trains it.
         network=network.eval(),
         tokenizer=_tokenizer(folder, family, network, gguf),
         source=source,
@@ -267,11 +289,13 @@ class UnknownFamilyError(CheckpointError):
 def _family(source: Source, fields: Fields, tensors: TensorReader) -> Family:
     if "model_type" not in fields.values:
         raise CheckpointError(f"{fields.file}: the field 'model_type' is missing{_resembled(tensors)}")
+    # The field alone decides; the names of tensors only help to say what is missing.
     model_type = fields.require("model_type", str)
     try:
         family = family_of(model_type)
     except InputError as error:
         raise UnknownFamilyError(f"{fields.file}: {error}", source, model_type) from error
+    # A folder with a config alone, as where a download was cut off.
     if not tensors.names():
         raise CheckpointError(f"{tensors.folder} holds no tensors; its weights are missing.")
     return family
@@ -279,6 +303,7 @@ def _family(source: Source, fields: Fields, tensors: TensorReader) -> Family:
 
 def check_depth(file: Path, fields: Mapping[str, Any], most: int) -> None:
     """Refuse a file that asks for 10^9 layers, each of which has a tensor of its own, before any is built."""
+    # Some files have a model's fields inside another object.
     inner = (each.items() for each in fields.values() if isinstance(each, dict))
     for name, value in chain(fields.items(), *inner):
         if name in _DEPTHS and isinstance(value, int) and value > most:
@@ -290,6 +315,7 @@ def check_depth(file: Path, fields: Mapping[str, Any], most: int) -> None:
 
 def _check_types(folder: Path, tensors: TensorReader) -> None:
     stored = {tensors.dtype(name) for name in tensors.names() if tensors.dtype(name).is_floating_point}
+    # float8, for one: stored, but no layer computes in it.
     if odd := ", ".join(sorted(str(each) for each in stored.difference(_DTYPES))):
         raise CheckpointError(f"{folder} stores {odd}, which no layer computes in; pass dtype=.")
 
@@ -299,6 +325,7 @@ def _tokenizer(folder: Path, family: Family, network: Transformer, gguf: GGUFFil
         tokenizer = Tokenizer.from_folder(folder, tokenizer_class=family.tokenizer_class)
     else:
         tokenizer = Tokenizer.from_gguf(gguf.fields, file=folder)
+    # A tokenizer may know more tokens than the tables have rows.
     rows = [network.stack(kind).embeddings.tokens.num_embeddings for kind in network.prefixes]
     return None if tokenizer is None else tokenizer.within(rows[0], rows[-1])
 
@@ -306,6 +333,7 @@ def _tokenizer(folder: Path, family: Family, network: Transformer, gguf: GGUFFil
 def _resembled(tensors: TensorReader) -> str:
     """What to add to config.json, told by the names of the tensors; "" where they tell nothing."""
     keys = {name: family_of(name).keys for name in FAMILIES}
+    # How many of the stored names each family knows.
     known = {name: sum(map(bool, map(keys[name].match, tensors.names()))) for name in FAMILIES}
     names = " or ".join(f'"{name}"' for name in FAMILIES if known[name] == max(known.values()) > 0)
     return f'; by the names of its tensors, add the line "model_type": {names}' if names else ""
@@ -322,6 +350,7 @@ _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 def _check_device(device: torch.device | str | None) -> None:
     try:
+        # The quickest question to torch whether a device works.
         if torch.empty(0, device=device).is_meta:
             raise RuntimeError("it holds no numbers")
     # A build of torch without the device raises AssertionError, an unknown name RuntimeError.
@@ -350,6 +379,8 @@ def new_network(config: FamilyConfig, *, seed: int = 0) -> Transformer:
         (True, [0.0])
     """
     with WithoutValues():
+        # Real memory here, since `fill` writes into it.
+        # As in loading: shapes only.
         network = family_of(config.model_type).build(config.trimmed())
     init_weights(network, generator=torch.Generator().manual_seed(seed))
     return network
@@ -397,5 +428,6 @@ def init_weights(
             "new_network(config) makes it with them."
         )
     choice = choice_of(config)
+    # An attention's own parameters, then the family's, which may overrule them.
     scheme = config.initial() if choice is None else {**choice.initial(), **config.initial()}
     fill(network, scheme, std=config.initial_std, generator=generator, only=only)

@@ -183,6 +183,7 @@ class Network(nn.Module, ABC):
 
     def written_heads(self, tap: str, count: int) -> tuple[int, ...]:
         """Which of the `count` heads at a tap are written, in order; () without edits."""
+        # An edited network overrides these: no edits here.
         del tap, count
         return ()
 
@@ -288,9 +289,11 @@ class Network(nn.Module, ABC):
         """
         # The first of the stacks reads token_ids: the encoder, where there are two.
         self._check("token_ids", next(iter(self.prefixes)), token_ids, positions)
+        # What the second stack reads, where there is one.
         second = None
         if len(self.prefixes) == 2:
             if decoder_token_ids is None:
+                # Some heads read the source again, moved by one.
                 decoder_token_ids = self._target_of(token_ids)
             if decoder_token_ids is None:
                 raise InputError(
@@ -304,12 +307,14 @@ class Network(nn.Module, ABC):
                     f"got {len(decoder_token_ids)}."
                 )
             second = Input(decoder_token_ids, decoder_mask, decoder_positions)
+        # One stack: arguments of a second would be passed over in silence.
         elif any(each is not None for each in (decoder_token_ids, decoder_mask, decoder_positions)):
             raise InputError(
                 "decoder_token_ids, decoder_mask and decoder_positions must be None: "
                 "this model has one stack."
             )
         if taps is not None:
+            # A misspelled point would never be called.
             taps.check(self.tap_names())
         return self._run(Input(token_ids, mask, positions), second, token_types, logits, taps)
 
@@ -337,6 +342,7 @@ def check_ids(name: str, ids: Tensor, size: int, limit: int | None) -> None:
     """Raise InputError unless ids are whole numbers (batch, N) below `size`, N within the limit."""
     if not isinstance(ids, Tensor):
         raise InputError(f"{name} must be a tensor; got {type(ids).__name__}. Make one: torch.tensor(...).")
+    # From the shape to the values, so that a message is about the first fault.
     if ids.ndim != 2 or not ids.shape[0] or ids.dtype not in _WHOLE:
         raise InputError(
             f"{name} must be int64 of shape (batch, positions), with at least one row; "
@@ -354,6 +360,7 @@ def check_beside(name: str, values: Tensor, token_ids: Tensor, size: int | None,
         raise InputError(
             f"{name} must be a tensor; got {type(values).__name__}. Make one: torch.tensor(...)."
         )
+    # Positions may be one row for all.
     shapes = [tuple(token_ids.shape), *([(1, token_ids.shape[1])] if one_row else [])]
     if tuple(values.shape) not in shapes:
         raise InputError(
@@ -368,6 +375,7 @@ def _check_range(name: str, values: Tensor, size: int | None) -> None:
     """Raise InputError where whole numbers are below 0, or not below `size`."""
     if torch.compiler.is_compiling():  # a look would break the graph; the lookup itself refuses there
         return
+    # Both ends in one tensor.
     low, high = torch.stack(torch.aminmax(values)).tolist()  # one wait for a device
     if low < 0 or (size is not None and high >= size):
         wanted = "at least 0" if size is None else f"from 0 to {size - 1}"
@@ -378,6 +386,7 @@ def as_mask(name: str, mask: Tensor | Mask | None, token_ids: Tensor) -> Mask | 
     """The mask as an object; a tensor, of bool or of 0 and 1, says where there is a token."""
     if mask is None or isinstance(mask, Mask):
         return mask
+    # 0 and 1 as tokenizers give them; a 2 is no mask.
     if isinstance(mask, Tensor) and mask.dtype in _WHOLE:
         _check_range(name, mask, 2)
         mask = mask.bool()
@@ -398,6 +407,7 @@ def for_cross_attention(mask: Mask | None, decoder_mask: Mask | None) -> Mask | 
 
     Everything else that the two masks say is about pairs of positions of one text.
     """
+    # Of the encoder's mask only padding and segments matter to who may be read.
     sources, targets = (() if each is None else each.parts() for each in (mask, decoder_mask))
     keys = [part for part in sources if isinstance(part, Segments)]
     queries = [part for part in targets if isinstance(part, Segments)]
@@ -408,6 +418,7 @@ def for_cross_attention(mask: Mask | None, decoder_mask: Mask | None) -> Mask | 
         )
     parts: list[Mask] = [part for part in sources if isinstance(part, Padding)]
     parts += [
+        # Queries are the decoder's positions, keys the encoder's.
         Segments(query.queries, key.queries if key.keys is None else key.keys)
         for query, key in zip(queries, keys, strict=True)
     ]

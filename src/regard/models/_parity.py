@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Identity = Literal["weights", "context", "heads"]
 
+# By the digits of each type; larger errors mean another formula, not rounding.
 _BOUNDS = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 """The largest error, relative to the largest entry, that rounding in a kernel of this type explains."""
 
@@ -103,6 +104,7 @@ class Parity(Displayable):
     @property
     def largest(self) -> float:
         """The largest error of all that was checked."""
+        # None is left out: what was not checked has no error.
         found = (self.weights, self.context, self.heads, self.output)
         return max((each for each in found if each is not None), default=0.0)
 
@@ -140,6 +142,7 @@ class Parity(Displayable):
         Raises:
             RegardError: which identity does not hold, in which layer, and by how much.
         """
+        # The first layer that fails is named: what follows reads its output.
         for each in self.layers:
             where = f"{name}: {each.kind} attention layer {each.layer}"
             # Not "larger than": a NaN is no small error.
@@ -191,14 +194,17 @@ def layer_parity(
         projection: from the heads to the layer's output; None where it cannot be seen.
         output: (batch, queries, d_model), what the model made of the heads; None where it is not known.
     """
+    # In float64 from the record.
     errors = attention_errors(inputs, context)
     apart, largest = errors.context, 0.0 if context is None else float(context.detach().abs().max())
     heads = None
     if projection is not None and output is not None and context is not None:
+        # The heads' contexts through W_O against the recorded output.
         heads = projection.error(context, output)
     return LayerParity(
         kind=kind,
         layer=layer,
+        # Written weights need not sum to 1.
         weights=None if inputs.weights is not None else max(errors.row_sum, errors.softmax),
         # Of no context, or one with a NaN, there is no largest entry to relate to.
         context=apart / largest if apart is not None and 0.0 < largest < math.inf else apart,
@@ -212,8 +218,10 @@ def output_error(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
     for one, other in zip(ours, theirs, strict=True):
         if one.shape != other.shape:
             return math.inf
+        # Bit for bit: nothing to measure.
         if torch.equal(one, other) or not one.numel():
             continue
+        # Infinite or NaN in both is agreement, and would be NaN in the difference.
         alike = (one == other) | (one.isnan() & other.isnan())
         apart = torch.where(alike, 0.0, (one.double() - other.double()).abs()).max()
         scale = float(other.double()[other.isfinite()].abs().max())

@@ -71,6 +71,7 @@ def save_checkpoint(loaded: Loaded, folder: str | PathLike[str]) -> Path:
         ...     load_checkpoint(saved).network.config.num_heads
         12
     """
+    # A GGUF file has no files to carry over: what it says is written anew.
     source = loaded.source.folder
     if loaded.source.is_file:
         return write_checkpoint(
@@ -129,6 +130,7 @@ def write_checkpoint(
         True
     """
     network, more = our_own(network), dict(carried or {})
+    # A field that changes numbers comes from the config alone.
     if unknown := sorted(more.keys() - IGNORED_FIELDS):
         raise InputError(
             f"carried must hold fields of config.json that change no number; got {unknown[0]!r}."
@@ -137,6 +139,7 @@ def write_checkpoint(
     # Left out they would be those of the published model, beyond a smaller vocabulary.
     more = {f"{role}_token_id": ids.get(role) for role in ("bos", "eos")} | more
     if tokenizer is not None:
+        # No more tokens than the tables have rows.
         tokenizer = tokenizer.within(*_rows(network))
 
     def beside(target: Path) -> None:
@@ -162,11 +165,15 @@ def _write(
 ) -> Path:
     """Write a folder under another name, then rename it; `beside` adds what stands beside the weights."""
     config: Any = network.config
+    # Refused before the weights are unpacked.
     target = _check_new_folder(folder)
     family = family_of(config.model_type)
+    # The config's own fields overrule what is carried.
     fields = {**carried, **config.to_hf(), **pruned_fields(network, family)}
     fields["dtype"] = str(next(network.parameters()).dtype).removeprefix("torch.")
+    # Blocks of a GGUF file become plain numbers: safetensors has no such type.
     tensors = to_hf(unpacked(network), family.keys)
+    # Beside the target, so that renaming is one step.
     temporary = target.with_name(f".regard-{secrets.token_hex(8)}.tmp")
     try:
         temporary.mkdir()
@@ -176,10 +183,13 @@ def _write(
         if "auto_map" in fields:  # then transformers looks for its classes in the folder
             shutil.copyfile(Path(__file__).with_name(f"{CODE}.py"), temporary / f"{CODE}.py")
         (temporary / "README.md").write_text(card, encoding="utf-8")
+        # Last, since it takes longest: other errors come first.
         write_tensors(tensors, temporary / "model.safetensors")
         folder_to_disk(temporary)
+        # From here on the folder exists, whole.
         temporary.rename(target)
     except OSError as error:
+        # The error of the system says more than ours.
         below = error.__cause__ if isinstance(error, OutputError) and error.__cause__ else error
         raise OutputError(
             f"{os.fspath(folder)!r} cannot be written ({reason(below)}); choose a new folder in one that "
@@ -201,16 +211,20 @@ def _check_new_folder(folder: str | PathLike[str]) -> Path:
 def _carried(loaded: Loaded) -> Mapping[str, Any]:
     """The fields of the model's own file that change no number, such as the names of its labels."""
     values, config = read_config(network_folder(loaded.source.folder)).values, loaded.network.config
+    # A classifier's labels are its config's own; others' are carried.
     left = _NOT_CARRIED | (_OF_LABELS if getattr(config, "head", None) in ("sequence", "token") else set())
     return {name: values[name] for name in sorted(values) if name in IGNORED_FIELDS - left}
 
 
 def _copy_beside(folder: Path, target: Path) -> None:
+    # Sentence models keep the network in a folder of its own.
     inside = network_folder(folder)
     for name in BESIDE:
+        # The inner one counts where both have it: it is copied last.
         for file in (folder / name, inside / name):
             if file.is_file():
                 shutil.copyfile(file, target / name)
+    # The steps of a sentence model: pooling, a dense layer, a norm.
     modules = read_objects(folder / MODULES) if (folder / MODULES).is_file() else []
     for path in (str(each.get("path")) for each in modules[1:]):
         # Whatever else a file from elsewhere may name, only folders that lie beside it are copied.
@@ -223,6 +237,7 @@ def _copy_beside(folder: Path, target: Path) -> None:
 
 
 def _card(loaded: Loaded) -> str:
+    # Weights that were changed keep the licence they came with.
     licence = licence_of(loaded.source.folder)
     front = f"---\nlicense: {json.dumps(licence)}\n---\n\n" if licence else ""
     return f"{front}# {loaded.source.name}\n\nWritten by regard.\n"

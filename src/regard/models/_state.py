@@ -62,6 +62,7 @@ class DecoderState:
             int64 (batch, new), how many tokens of its text stand before each, which does not depend on the
             padding around them; None where there has been no padding.
         """
+        # No padding so far: positions are simply counted.
         if mask is None and self.real is None:
             return None
         new = torch.ones_like(token_ids, dtype=torch.bool) if mask is None else mask
@@ -84,6 +85,7 @@ class DecoderState:
         # Where no output of the encoder would move, none is copied: they are as long as the texts.
         if self.encoded is None or sources.tolist() == list(range(len(self.encoded))):
             sources = None
+        # Rows follow the beams; sources only where they move.
         for layer in self.layers:
             layer.pick(rows, sources)
         if self.real is not None:
@@ -105,4 +107,5 @@ class DecoderState:
         for layer in self.layers:
             layer.cut(length)
         if self.real is not None:
+            # The layers and the record of padding have one length.
             self.real = self.real[:, :length]

@@ -59,31 +59,33 @@ def attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
     Raises:
         InputError: the network is not one that regard built, or its attention has no heads to cut.
     """
-    found = _attentions(our_own(network))
-    for part, layers in found.items():
+    # First what it has, then whether heads can be cut out of all of it.
+    parts = _attentions(our_own(network))
+    for part, layers in parts.items():
         others = {type(each).__name__ for each in layers if not isinstance(each, MultiHeadAttention)}
         if others:
             raise InputError(
                 f"model must have heads that can be cut out; its {part} attention is {', '.join(others)}."
             )
-    return found
+    return parts
 
 
 def _attentions(network: Network) -> dict[Part, list[MultiHeadAttention]]:
     """Every attention by its kind, also what is no `MultiHeadAttention`; {} of another library's network."""
-    found: dict[Part, list[MultiHeadAttention]] = {}
+    by_kind: dict[Part, list[MultiHeadAttention]] = {}
     for kind in network.prefixes:
         if (stack := network.stack(kind)) is None:
             continue
         layers = stack.layers
         parts: dict[Part, str] = {kind: "attention"}
+        # A decoder beside an encoder has a second attention in each layer.
         if kind == "decoder" and len(network.prefixes) == 2:
             parts["cross"] = "cross_attention"
         for part, name in parts.items():
             # A recurrent stack has no attention of its own, in any layer.
             each = [getattr(layer, name) for layer in layers if hasattr(layer, name)]
-            found |= {part: each} if each else {}
-    return found
+            by_kind |= {part: each} if each else {}
+    return by_kind
 
 
 def removed_heads(network: Network) -> Heads:
@@ -102,6 +104,7 @@ def removed_heads(network: Network) -> Heads:
 def _gone(attention: Attention) -> tuple[int, ...]:
     if not isinstance(attention, MultiHeadAttention):
         return ()
+    # Numbers from when the layer was built.
     return tuple(sorted(set(range(attention.num_built)) - set(attention.kept)))
 
 
@@ -118,6 +121,7 @@ def check_heads(network: Network, heads: "OfLayers | Mapping[Part, OfLayers]") -
     """
     parts = attentions(network)
     wanted: dict[Part, dict[int, tuple[int, ...]]] = {}
+    # Names and numbers of any kind become numbers from 0.
     for part, layers in _by_part(parts, heads).items():
         one_of("heads", part, parts)
         if not isinstance(layers, Mapping):
@@ -128,6 +132,7 @@ def check_heads(network: Network, heads: "OfLayers | Mapping[Part, OfLayers]") -
             if not isinstance(chosen, Sequence | Set) or isinstance(chosen, str):
                 raise InputError(f"heads must map layer {layer} to a list of heads; got {chosen!r}.")
             numbers = {index_of(f"heads[{layer}]", head, attention.num_heads) for head in chosen}
+            # -1 and 11 may mean one layer: their heads are joined.
             numbers |= set(wanted.get(part, {}).get(index, ()))
             if numbers:
                 _check_layer(part, index, attention, numbers)
@@ -140,6 +145,7 @@ def check_heads(network: Network, heads: "OfLayers | Mapping[Part, OfLayers]") -
 def _by_part(parts: Mapping[Part, Any], heads: Any) -> Mapping[Part, Any]:
     if not isinstance(heads, Mapping):
         raise InputError(f"heads must map layers to lists of heads, such as {{0: [3]}}; got {heads!r}.")
+    # Names of attentions: {"cross": {0: [3]}}.
     if all(isinstance(key, str) for key in heads):
         return heads
     if len(parts) > 1:
@@ -147,6 +153,7 @@ def _by_part(parts: Mapping[Part, Any], heads: Any) -> Mapping[Part, Any]:
             f"heads must say which attention it means, since this model has several: "
             f"{{'{next(iter(parts))}': {{0: [3]}}}}, of {', '.join(parts)}."
         )
+    # One kind only: it need not be named.
     return {next(iter(parts)): heads}
 
 
@@ -159,7 +166,9 @@ def _check_layer(part: Part, layer: int, attention: MultiHeadAttention, removed:
             "attention is another architecture. Leave the least harmful one."
         )
     # Grouped attention has groups of one size; a key head without any query head goes too.
+    # Query heads that share a key head.
     size = attention.num_heads // attention.num_kv_heads
+    # How many query heads each key head keeps.
     left = [sum(head // size == group for head in kept) for group in range(attention.num_kv_heads)]
     if len(set(left) - {0}) > 1:
         raise InputError(
@@ -175,6 +184,7 @@ def cut(network: Transformer, heads: Heads) -> None:
     for part, layers in heads.items():
         for layer, removed in layers.items():
             attention = parts[part][layer]
+            # Cutting is said by what stays.
             attention.keep_heads([head for head in range(attention.num_heads) if head not in set(removed)])
 
 
@@ -189,20 +199,24 @@ def settle(network: Transformer, family: str) -> bool:
     """
     parts = attentions(network)
     everywhere = [attention for layers in parts.values() for attention in layers]
+    # One number of heads for all layers is all that config.json can say.
     sizes = {(attention.num_heads, attention.num_kv_heads) for attention in everywhere}
     config: Any = network.config
     names = {field.name for field in fields(config)}
     if "head_dim" not in names or len(sizes) != 1:
         return False
     ((num_heads, num_kv_heads),) = sizes
+    # transformers refuses such a config.
     if family_of(family).heads_divide and config.d_model % num_heads:
         return False
+    # A table of biases has a column for each head: all layers must have kept the same.
     shared = [kind for kind in network.prefixes if has_table(network, kind)]
     if any(len({each.kept for each in parts[kind]}) > 1 for kind in shared):
         return False
     for kind in shared:
         _keep_columns(network.stack(kind), parts[kind][0].kept)
     for attention in everywhere:
+        # The heads are numbered anew: nothing is missing any more.
         attention.kept, attention.num_built = tuple(range(num_heads)), num_heads
     more = {"num_kv_heads": num_kv_heads} if "num_kv_heads" in names else {}
     network.config = replace(config, num_heads=num_heads, **more)
@@ -219,6 +233,7 @@ def _keep_columns(stack: Stack, heads: Sequence[int]) -> None:
     assert isinstance(stack.bias, RelativeBias)
     old = stack.bias.table
     new = nn.Embedding(old.num_embeddings, len(heads), device="meta")  # no weights that are replaced at once
+    # Rows are buckets of distances, columns are heads.
     new.weight = nn.Parameter(
         old.weight.detach()[:, list(heads)].contiguous(), requires_grad=old.weight.requires_grad
     )
@@ -280,10 +295,12 @@ def without_pruned(fields: Fields) -> tuple[Fields, dict[str, Any]]:
     """The fields without those about removed heads, and what `pruned_heads` says."""
     values = dict(fields.values)
     pruned = values.get(_PRUNED)
+    # The usual checkpoint, of which nothing was cut.
     if not pruned:
         return fields, {}
     if not isinstance(pruned, dict):
         raise CheckpointError(f"{fields.file}: the field {_PRUNED!r} must be an object; got {pruned!r}")
+    # Our own module for transformers is passed over; others' are refused later.
     code = values.get(_AUTO, {})
     if isinstance(code, dict) and all(str(name).startswith(f"{CODE}.") for name in code.values()):
         values.pop(_AUTO, None)
@@ -296,9 +313,11 @@ def cut_as_stored(network: Transformer, pruned: Mapping[str, Any], file: Path) -
     """Remove the heads that config.json names, in place."""
     if not pruned:
         return
+    # Several kinds of attention, or layers at once.
     by_part = all(isinstance(value, dict) for value in pruned.values())
     try:
         heads: Any = {part: _layers(of) for part, of in pruned.items()} if by_part else _layers(pruned)
+        # The same checks as of a caller's.
         cut(network, check_heads(network, heads))
     except InputError as error:
         raise CheckpointError(f"{file}: the field {_PRUNED!r}: {error}") from error
@@ -320,10 +339,12 @@ def pruned_fields(network: Transformer, family: Family) -> dict[str, Any]:
         return written
     with blank():  # only shapes are compared
         whole = family.build(network.config)
+    # Shapes by the names on disk, whole and cut.
     before = to_hf(whole, family.keys, prefix="")
     after = to_hf(network, family.keys, prefix="")
     return {
         **written,
+        # transformers builds whole layers: our module cuts these to size.
         _SHAPES: {
             name: list(tensor.shape) for name, tensor in after.items() if tensor.shape != before[name].shape
         },
@@ -332,16 +353,17 @@ def pruned_fields(network: Transformer, family: Family) -> dict[str, Any]:
 
 
 def _on_disk(network: Transformer, removed: Heads) -> dict[str, Any]:
-    def of(part: Part) -> dict[str, list[int]]:
+    def layers_of(part: Part) -> dict[str, list[int]]:
         return {str(layer): list(heads) for layer, heads in removed[part].items()}
 
     if len(network.prefixes) == 1:
-        return of(next(iter(network.prefixes)))
-    return {part: of(part) for part in removed}
+        return layers_of(next(iter(network.prefixes)))
+    return {part: layers_of(part) for part in removed}
 
 
 def _auto_map(network: Transformer) -> dict[str, str]:
     config: Any = network.config
+    # The model without a head, and with it.
     classes = {"AutoModel": replace(config, head=None).to_hf()["architectures"][0]}
     if config.head is not None:
         name = _AUTO_CLASSES[config.head]

@@ -39,18 +39,21 @@ def as_named(given: Mapping[str, Any], known: Iterable[str] = OF_ROWS, **names: 
         >>> as_named({"input_ids": [101, 102], "length": 2}, ["token_ids", "mask"])
         {'token_ids': [101, 102]}
     """
+    # An argument of regard's own name passes as it is.
     taken = set(known)
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for name, value in given.items():
         own = (_NAMES | names).get(name, name)
+        # What changes no number is passed over.
         if value is None or name in _SAY_NOTHING:
             continue
         if own not in taken:
             raise InputError(f"{name} is not read here; what is: {', '.join(sorted(taken))}. Leave it out.")
-        if own in found:
+        # The same under two names, such as mask and attention_mask.
+        if own in named:
             raise InputError(f"{own} must be given once; it came as {name} too.")
-        found[own] = value
-    return found
+        named[own] = value
+    return named
 
 
 def read_ids(
@@ -69,23 +72,28 @@ def read_ids(
         InputError: no whole numbers, shapes that differ, a mask with a hole, token types that the model does
             not have, or ids that cannot be read alone: with padding and no mask, with two texts and no types.
     """
+    # All that a tokenizer gave, at once.
     if isinstance(token_ids, Mapping):
         given = as_named(token_ids, OF_ROWS[:3])
         return read_ids(loaded, **{"token_ids": (), **given}, name=name, of_decoder=of_decoder)
+    # Lists of ints, one for each text.
     rows = _rows(name, token_ids)
     masks = [None] * len(rows) if mask is None else _beside("mask", mask, name, rows)
     types = [None] * len(rows) if token_types is None else _beside("token_types", token_types, name, rows)
-    found = []
+    encodings = []
     for row, real, of_row in zip(rows, masks, types, strict=True):
         if real is None:
             _check_padding(loaded, row, name, of_decoder)
+        # Without a mask the whole row is text.
         start, stop = (0, len(row)) if real is None else _text_of(real)
+        # Types matter where one row holds two texts.
         if of_row is None and not of_decoder:
             _check_types(loaded, row[start:stop], name)
         of_tokens = None if of_row is None else of_row[start:stop]
         _check_known(loaded, of_tokens or ())
-        found.append(Encoding.from_ids(row[start:stop], loaded.tokenizer, type_ids=of_tokens))
-    return found
+        # Without padding: rows are batched again later.
+        encodings.append(Encoding.from_ids(row[start:stop], loaded.tokenizer, type_ids=of_tokens))
+    return encodings
 
 
 def check_alone(loaded: Loaded, token_ids: Any, *, mask: Any, has_types: bool) -> None:
@@ -103,12 +111,15 @@ def check_alone(loaded: Loaded, token_ids: Any, *, mask: Any, has_types: bool) -
 def _check_padding(loaded: Loaded, ids: Sequence[int], name: str, of_decoder: bool) -> None:
     """Raise InputError where ids begin or end in padding, which without a mask would be read as text."""
     special = None if loaded.tokenizer is None else loaded.tokenizer.special_ids
+    # Nothing is known to be padding.
     if special is None or special.pad is None:
         return
     # One token that also ends or begins texts may be that; two in a row are no text.
     most = 1 if special.pad in (special.eos, special.bos, special.sep, special.cls) else 0
+    # How many ids of padding stand at the end, and at the start.
     ends = [_leading(reversed(ids), special.pad)]
     ends += [] if of_decoder else [_leading(ids, special.pad)]
+    # A row that is nothing but padding is refused elsewhere.
     if max(ends) > most and max(ends) < len(ids):
         piece = loaded.require_tokenizer().token_of(special.pad)
         raise InputError(
@@ -120,11 +131,13 @@ def _check_padding(loaded: Loaded, ids: Sequence[int], name: str, of_decoder: bo
 
 def _check_types(loaded: Loaded, ids: Sequence[int], name: str) -> None:
     """Raise InputError where a model that tells two texts apart is given both without their types."""
+    # One type only: nothing to tell apart.
     if loaded.tokenizer is None or loaded.network.config.num_token_types < 2:
         return
     special = loaded.tokenizer.special_ids
     if special.sep is None or special.sep not in ids:
         return
+    # What follows the first separator.
     behind = ids[list(ids).index(special.sep) + 1 :]
     if any(each not in (special.sep, special.pad) for each in behind):
         piece = loaded.tokenizer.token_of(special.sep)
@@ -158,6 +171,7 @@ def _text_of(real: Sequence[int]) -> tuple[int, int]:
     if 1 not in real:
         raise InputError("mask must be 1 for one token at least; a row is all padding.")
     start = list(real).index(1)
+    # As many as tokens, if they stand together.
     stop = start + sum(real)
     if not all(real[start:stop]):
         raise InputError("mask must be 0 for padding alone, at the ends; got 0 between tokens.")
@@ -175,11 +189,13 @@ def _beside(name: str, given: Any, beside: str, rows: Sequence[Sequence[int]]) -
 
 def _rows(name: str, given: Any) -> list[list[int]]:
     """Whole numbers, a row for each text."""
+    # Rows of several lengths: no tensor holds them.
     if isinstance(given, Sequence) and given and all(isinstance(row, Sequence) for row in given):
         if any(isinstance(row, str) for row in given):
             raise InputError(f"{name} must be whole numbers; got text. Texts are given first: trace(text).")
         return [row for each in given for row in _rows(name, each)]
     try:
+        # numpy arrays and nested lists too.
         values = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InputError(

@@ -72,6 +72,7 @@ class Transformer(Network):
         start_id: int | None = None,
     ) -> None:
         super().__init__()
+        # Before anything is used: sizes below 1 give strange errors later.
         check_sizes(config)
         if encoder is None and decoder is None:
             raise InputError("encoder or decoder must be given; got neither.")
@@ -80,6 +81,7 @@ class Transformer(Network):
         self.decoder = decoder
         self.pooler = pooler
         self.head = head
+        # What the names of taps begin with, for each stack.
         self.prefixes = _prefixes(encoder, decoder)
         self.start_id = start_id
 
@@ -101,6 +103,7 @@ class Transformer(Network):
     def limit(self, kind: StackKind) -> int | None:
         """The most positions that a stack can take; None for no limit."""
         stack = self.stack(kind)
+        # None without a table: rotary positions, biases, recurrences.
         rows = _rows(stack)
         # Some tables have rows before the first position's: BART two, RoBERTa up to its padding's.
         return None if rows is None else rows - stack.numbering.first
@@ -108,6 +111,7 @@ class Transformer(Network):
     @property
     def untraced(self) -> str | None:
         """Why no trace can be made of it, in words; None where one can."""
+        # A trace is of tokens.
         if not any(isinstance(self.stack(kind), LatentStack) for kind in self.prefixes):
             return None
         return (
@@ -117,6 +121,7 @@ class Transformer(Network):
 
     def shares_a_pass(self, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
         """Where no rotation depends on the length of the pass, or the lengths are the same."""
+        # DynamicNTK and LongRoPE turn by the length of the pass.
         patterns = (each for kind in self.prefixes for each in self.stack(kind).patterns)
         return one == other or not any(each.rotary and each.rotary.scaling.by_length for each in patterns)
 
@@ -131,6 +136,7 @@ class Transformer(Network):
 
     def projection(self, kind: Kind, layer: int) -> Projection | None:
         """From the heads of an attention layer to its output."""
+        # "cross" stands in the decoder's layers.
         attention = getattr(self.stack(stack_of(kind)).layers[layer], attention_name(kind))
         if not isinstance(attention, MultiHeadAttention):
             return None
@@ -147,9 +153,11 @@ class Transformer(Network):
 
     def unembedding(self) -> Unembedding | None:
         """The head over the vocabulary, where that is linear in the last hidden state."""
+        # A masked-LM head has an activation before its matrix: not linear.
         head = self.head
         if not isinstance(head, LanguageModelHead):
             return None
+        # The layer's own and BART's separate one: their sum.
         biases = [each.reshape(-1) for each in (head.output.bias, head.bias) if each is not None]
         return Unembedding(
             weight=head.output.weight.detach(),
@@ -159,6 +167,7 @@ class Transformer(Network):
 
     def readout(self, state: Tensor, *, normed: bool) -> Tensor | None:
         """The head's logits of hidden states, which pass the last norm unless they are `normed`."""
+        # The last stack's: the head reads its output.
         norm = self.final_norm(list(self.prefixes)[-1])
         if self.head is None:
             return None
@@ -191,6 +200,7 @@ class Transformer(Network):
         """
         encoder = self.stack("encoder")
         self._check("token_ids", "encoder", token_ids, positions)
+        # The mask as it is kept for cross-attention.
         padding = self._mask("", "encoder", Input(token_ids, mask, positions))
         inner = _of_stack(taps, self.prefixes["encoder"])
         return Encoded(encoder(token_ids, mask=padding, positions=positions, taps=inner), padding)
@@ -223,6 +233,7 @@ class Transformer(Network):
         if not isinstance(encoded, type(None) if self.encoder is None else Encoded):
             wanted = "None: this model has no encoder" if self.encoder is None else "given, from encode(...)"
             raise InputError(f"encoded must be {wanted}; got {type(encoded).__name__}.")
+        # Of the encoder's mask only padding matters to single steps.
         state, mask = (None, None) if encoded is None else encoded
         real = padding_of(for_cross_attention(mask, None))
         if state is not None and real is not None:
@@ -262,10 +273,12 @@ class Transformer(Network):
         Raises:
             InputError: ids out of range, more positions than there are, shapes that do not fit, gradients.
         """
+        # Checks first, then the pass over the new tokens, then the head.
         decoder = self.stack("decoder")
         rows = state.length + token_ids.shape[-1]
         check_ids("token_ids", token_ids, decoder.embeddings.tokens.num_embeddings, None)
         as_mask("mask", mask, token_ids)
+        # Numbers of the new positions, or None where nothing is padding.
         count = state.add(token_ids, mask)
         limit = self.limit("decoder")
         # Padding takes up rows, but no positions: with some, the largest number counts, not the rows.
@@ -275,6 +288,7 @@ class Transformer(Network):
             )
         hidden = decoder(
             token_ids,
+            # Of all that was read, new tokens included.
             mask=None if state.real is None else Padding(state.real),
             positions=None if count is None else count + decoder.numbering.first,
             encoded=state.encoded,
@@ -284,8 +298,10 @@ class Transformer(Network):
         )
         scores = None
         if logits and self.head is not None:
+            # A label needs the whole text, which is not there yet.
             if self.head.of_text:
                 raise InputError("logits must be False: this model's head labels whole texts.")
+            # Logits are as wide as the vocabulary: only those asked for.
             read = hidden[:, -1:] if last else hidden
             scores = self.head(LastState(state=read, token_ids=token_ids[:, -read.shape[1] :]))
             if taps is not None:
@@ -297,6 +313,7 @@ class Transformer(Network):
     def _run(
         self, first: Input, second: Input | None, token_types: Tensor | None, logits: bool, taps: Taps | None
     ) -> Output:
+        # The stack that reads token_ids.
         entry = self.decoder if self.encoder is None else self.encoder
         assert entry is not None
         if token_types is not None:
@@ -304,14 +321,17 @@ class Transformer(Network):
             if table is None:
                 raise InputError("token_types must be None: this model has no token types.")
             check_beside("token_types", token_types, first.ids, table.num_embeddings, one_row=False)
+        # Masks as objects, checked against the ids.
         padding = self._mask("", next(iter(self.prefixes)), first)
         if second is not None:
             decoder_mask = self._mask("decoder_", "decoder", second)
+            # What the decoder may read of the encoder.
             encoded_mask = for_cross_attention(padding, decoder_mask)
         if logits and self.head is not None and self.head.of_text:
             _refuse_segments(padding)
         # The taps of a model with one stack have no prefix.
         outer = taps if taps is None or second is None else taps.at("encoder")
+        # (batch, N, d_model)
         state = entry(first.ids, mask=padding, positions=first.positions, token_types=token_types, taps=outer)
         encoder_state = state if self.encoder is not None else None
         if second is not None:
@@ -324,6 +344,7 @@ class Transformer(Network):
                 encoded_mask=encoded_mask,
                 taps=None if taps is None else taps.at("decoder"),
             )
+        # On top of the stacks: pooler, then head.
         pooled = None
         if self.pooler is not None:
             if torch.is_grad_enabled():
@@ -345,6 +366,7 @@ class Transformer(Network):
     def _mask(self, side: str, kind: StackKind, read: Input) -> Mask | None:
         """The mask as an object; refused where it makes a text begin at another position than the first."""
         mask, stack = as_mask(f"{side}mask", read.mask, read.ids), self.stack(kind)
+        # Only padding in front moves the first position.
         real = padding_of(mask)
         counted = read.positions is None and stack.embeddings.positions is not None
         if real is None or not counted or torch.compiler.is_compiling():  # a look would break the graph
@@ -353,8 +375,11 @@ class Transformer(Network):
         if real.shape not in (shape, (1, shape[1])):
             return mask  # for the attention to refuse
         real = real.expand(shape)
+        # The first token of each row.
         start = real.int().argmax(dim=1, keepdim=True)
+        # Whether numbering gives it another number than a text's first.
         wrong = stack.numbering(read.ids).expand(shape).gather(1, start) != stack.numbering.first
+        # Rows that begin in padding, and hold a token at all.
         if bool((wrong[:, 0] & ~real[:, 0] & real.any(dim=1)).any()):
             from_first = f" + {stack.numbering.first}" if stack.numbering.first else ""
             raise InputError(
@@ -423,4 +448,5 @@ def _prefixes(encoder: Stack | None, decoder: Stack | None) -> dict[StackKind, s
         return {"encoder": ""}
     if encoder is None:
         return {"decoder": ""}
+    # Two stacks: names say which.
     return {"encoder": "encoder.", "decoder": "decoder."}

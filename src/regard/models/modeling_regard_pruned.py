@@ -22,6 +22,7 @@ _FUSED = ("c_attn", "Wqkv")
 
 def __getattr__(name: str) -> Any:
     """The class of that name in transformers, with the sizes of `pruned_shapes`."""
+    # transformers asks this module for the class that config.json names.
     base = getattr(transformers, name, None)
     if not isinstance(base, type) or not issubclass(base, transformers.PreTrainedModel):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -31,11 +32,13 @@ def __getattr__(name: str) -> Any:
         _shrink(self, config)
 
     made = type(name, (base,), {"__init__": init, "__module__": __name__, "__doc__": base.__doc__})
+    # Made once: pickle finds it here.
     globals()[name] = made
     return made
 
 
 def _shrink(model: Any, config: Any) -> None:
+    # Shapes by names without the prefix of a model with a head.
     shapes: dict[str, list[int]] = getattr(config, "pruned_shapes", None) or {}
     inner = getattr(model, model.base_model_prefix, model)
     attentions = {}
@@ -45,7 +48,9 @@ def _shrink(model: Any, config: Any) -> None:
             continue  # a bias goes with its weight
         parent_path, _, child = path.rpartition(".")
         parent = inner.get_submodule(parent_path)
+        # Smaller layers in the places of whole ones; the weights come with loading.
         setattr(parent, child, _of_shape(getattr(parent, child), shape))
+        # Whose numbers of heads must follow.
         attentions[parent_path] = parent
     for path, module in attentions.items():
         _count(module)
@@ -68,9 +73,11 @@ def _count(module: Any) -> None:
     size = next((getattr(module, name) for name in _HEAD_SIZES if hasattr(module, name)), None)
     if size is None:
         return
+    # Rows of the queries' matrix: heads times their size.
     rows = next((getattr(module, name).weight.shape[0] for name in _QUERIES if hasattr(module, name)), None)
     if rows is None:
         fused = next(getattr(module, name) for name in _FUSED if hasattr(module, name))
+        # Queries, keys and values in one matrix.
         rows = (fused.weight.shape[0] if isinstance(fused, nn.Linear) else fused.weight.shape[1]) // 3
     for name in _HEAD_COUNTS:
         if hasattr(module, name):
@@ -94,6 +101,7 @@ def _narrow_bias(module: Any, kept: list[int]) -> None:
     def narrow(
         _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        # (batch, heads, queries, keys)
         def of(bias: Any) -> Any:
             return bias[:, kept] if isinstance(bias, torch.Tensor) and bias.dim() == 4 else bias
 

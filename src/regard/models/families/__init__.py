@@ -42,6 +42,7 @@ def gguf_checkpoint(file: GGUFFile) -> tuple[Fields, TensorReader]:
         CheckpointError: of an architecture that regard does not implement, or with a field that it does not
             know.
     """
+    # Few modules: all of them are asked.
     known: dict[str, Architecture] = {}
     for module, start in _GGUF.items():
         known |= getattr(import_module(f"regard.models.families.{module}"), f"{start}_GGUF")
@@ -50,6 +51,7 @@ def gguf_checkpoint(file: GGUFFile) -> tuple[Fields, TensorReader]:
     return config, tensors_of(file, architecture, config)
 
 
+# By name, without importing any.
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 FAMILIES = tuple(sorted(_HOME_OF))
 """Every family, by `model_type`."""

@@ -47,6 +47,7 @@ def log_buckets(distances: Tensor, *, num_buckets: int, max_distance: int) -> Te
     positions are encoded in buckets; the formula is in their code. In float32, as in `transformers`: a
     distance on the border of two buckets falls on the same side.
     """
+    # Half of the buckets for near distances, one each; the other half for the far ones.
     near = num_buckets // 2
     if near < 1:
         raise InputError(f"num_buckets must be at least 2; got {num_buckets}.")
@@ -56,8 +57,10 @@ def log_buckets(distances: Tensor, *, num_buckets: int, max_distance: int) -> Te
             f"distance each; got {max_distance}."
         )
     n = distances.abs().clamp(min=near)  # the near ones are not read off the logarithm
+    # In float32: where the buckets end depends on its rounding.
     whole = torch.full_like(n, (max_distance - 1) / near, dtype=torch.float32)
     ratio = torch.log(n.float() / near) / torch.log(whole)
+    # near + ceil(log(n / near) / log((max - 1) / near) * (near - 1)), with the sign of the distance.
     far = (torch.ceil(ratio * (near - 1)) + near).to(torch.int64) * distances.sign()
     return torch.where(n <= near, distances, far)
 
@@ -67,6 +70,7 @@ def table_rows(length: int, *, span: int, num_buckets: int | None, max_distance:
     distances = torch.arange(1 - length, length, device="cpu")
     if num_buckets is not None:
         distances = log_buckets(distances, num_buckets=num_buckets, max_distance=max_distance)
+    # Row span is distance 0; what is further away shares the last row.
     return (distances + span).clamp_(0, 2 * span - 1)
 
 
@@ -110,9 +114,11 @@ class RelativePositions(nn.Module):
 
         The latter is int64 (2 length - 1,), for the distances 1 - length .. length - 1.
         """
+        # Rising with the distance, so that the rows needed lie together.
         rows = self._rows(length)
         first, last = int(rows[0]), int(rows[-1])
         vectors = self.table.weight[first : last + 1]
+        # Normed once for a pass, not in each layer.
         if self.norm is not None:
             vectors = self.norm(vectors)
         return vectors, (rows - first).to(vectors.device)
@@ -131,6 +137,7 @@ class TableOfPass:
     _found: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def of_length(self, length: int) -> tuple[Tensor, Tensor]:
+        # All layers of a pass have one length.
         if length not in self._found:
             self._found[length] = self.positions.of_length(length)
         return self._found[length]
@@ -158,10 +165,12 @@ class DisentangledAttention(MultiHeadAttention):
         super().__init__(
             d_model,
             num_heads,
+            # 1 / sqrt(3 d) with both terms: He et al. 2021, eq. 4.
             scale=1.0 / math.sqrt(head_dim * (1 + len(terms))) if head_dim else None,
             dropout_p=dropout_p,
         )
         self.terms, self.table_dropout_p = frozenset(terms), table_dropout_p
+        # Shared, distances go through the queries' and keys' own matrices.
         own = set() if shares_projections else self.terms
         self.pos_k = Linear(d_model, d_model) if C2P in own else None
         self.pos_q = Linear(d_model, d_model) if P2C in own else None
@@ -176,11 +185,13 @@ class DisentangledAttention(MultiHeadAttention):
             raise InputError(
                 f"bias must be what `RelativePositions` gives, or None; got {type(bias).__name__}."
             )
+        # (rows, d_model), and for each distance its row.
         rows, index = bias.of_length(q.shape[2])
         rows = functional.dropout(rows, self.table_dropout_p, self.training)
         c2p = p2c = None
         if C2P in self.terms:
             # Seen from the query, the distance of a key that is m positions on is -m.
+            # Queries times projected distances, and keys times projected distances.
             c2p = self._term(q, rows, self.k if self.pos_k is None else self.pos_k, index.flip(0))
         if P2C in self.terms:
             p2c = self._term(k, rows, self.q if self.pos_q is None else self.pos_q, index)
@@ -194,6 +205,7 @@ class DisentangledAttention(MultiHeadAttention):
         assert self.scale is not None, "set from the start"
         batch, heads, _, head_dim = vectors.shape
         wide = torch.promote_types(vectors.dtype, torch.float32)
+        # Scaled here, once: the scores are scaled by the same factor.
         table: Tensor = projection(rows).to(wide) * self.scale
         return DistanceTerm(
             # One text's is a view.
@@ -213,9 +225,11 @@ class DisentangledBias:
 
     def block(self, queries: Tensor, keys: Tensor) -> Tensor:
         """(batch, heads, rows, columns), in float32 or wider."""
+        # Generators: a tile lives until it is added.
         rows = [] if self.c2p is None else self.c2p.tiles(queries, keys)
         if self.p2c is None:
             return torch.cat(list(rows), dim=2)
+        # p2c has keys as rows: turned around, to (.., queries, keys).
         total = torch.cat([tile.mT for tile in self.p2c.tiles(keys, queries)], dim=3)
         if self.c2p is None:
             return total
@@ -256,21 +270,26 @@ class DistanceTerm:
 
     def tiles(self, own: Tensor, others: Tensor) -> Iterator[Tensor]:
         """int64 (rows,) and (columns,) -> (batch, heads, rows, columns), some rows at a time."""
+        # Runs of positions, as blocks have them, take the quick way.
         first, start = _start_of_run(own), _start_of_run(others)
         if first is None or start is None:
             yield self._gathered(own, others)
             return
+        # No larger than needed: the surplus grows with the tile.
         size = min(_TILE, max(_SMALLEST_TILE, len(others)))
         for at in range(0, len(own), size):
             yield self._shifted(first + at, min(size, len(own) - at), start, len(others))
 
     def _shifted(self, first: int, rows: int, start: int, columns: int) -> Tensor:
         """Positions in a run over others in a run, as a view of products with all distances between them."""
+        # rows + columns - 1 different distances between a run and a run.
         heads, width = len(self.vectors), rows + columns - 1
         x = self.vectors[:, first * self.batch : (first + rows) * self.batch].to(self.table.dtype)
+        # From the last row to the first column: the most negative distance.
         furthest = start - (first + rows - 1)
         middle = len(self.index) // 2
         index = self.index[furthest + middle : furthest + middle + width]
+        # (heads, rows * batch, width)
         products = torch.bmm(x, self.table.index_select(1, index).mT)
         # Row a has its distances one place further to the left than row a - 1.
         strides = (width, rows * self.batch * width, self.batch * width - 1, 1)
@@ -279,9 +298,12 @@ class DistanceTerm:
     def _gathered(self, own: Tensor, others: Tensor) -> Tensor:
         """Any positions, in any order: products with every row, of which each pair picks one."""
         heads, _, head_dim = self.vectors.shape
+        # (heads, rows, batch, head_dim)
         x = self.vectors.view(heads, -1, self.batch, head_dim).index_select(1, own)
         products = torch.bmm(x.to(self.table.dtype).flatten(1, 2), self.table.mT)
+        # (batch, heads, rows, all rows of the table)
         products = products.view(heads, len(own), self.batch, -1).permute(2, 0, 1, 3)
+        # The row of the table for each pair.
         index = self.index[others[None, :] - own[:, None] + len(self.index) // 2]
         return products.gather(3, index.expand(self.batch, heads, -1, -1))
 
@@ -303,6 +325,7 @@ class ProjectedNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """(..., d_embedding) -> (..., d_model)."""
+        # The norm is over d_model, after the projection.
         return super().forward(self.projection(input))
 
 
@@ -350,16 +373,21 @@ class ConvolvedLayer(SelfAttentionLayer):
                 "mask must not hold Segments: this model's convolution sees the tokens around each, also "
                 "those of the next text. Give the texts as rows of their own."
             )
+        # (batch, positions, 1), True for a token.
         padding = padding_of(mask)
         real = None if padding is None else padding[:, :, None]
+        # Beside the whole layer, of what enters it.
         convolved = self._convolve(x, real)
         x = super().sublayers(x, mask=mask, bias=bias, rotation=rotation, state=state, taps=taps)
         x = self.convolution_norm(x + convolved)
+        # As in the published code: padding is 0 after this layer.
         return x if real is None else torch.where(real, x, 0.0)
 
     def _convolve(self, x: Tensor, real: Tensor | None) -> Tensor:
         if real is not None:
+            # What padding holds would reach its neighbours.
             x = torch.where(real, x, 0.0)
+        # Conv1d has (batch, d_model, positions).
         convolved = self.convolution(x.mT).mT
         return self.convolution_activation(self.dropout(convolved))
 

@@ -17,6 +17,7 @@ from regard.models._heads import EndClassifier
 
 
 @dataclass(frozen=True, kw_only=True)
+# Makers and not modules: every layer needs its own.
 class Parts:
     """Makers of the parts of layers.
 
@@ -69,6 +70,7 @@ def end_classifier(config: Any, *, pad_id: int | None) -> EndClassifier:
 
 def names_of_attention(theirs: str, ours: str, names: str) -> tuple[Rename, ...]:
     """The names of q, k, v, output and the norm around them; `names` are those on disk, in this order."""
+    # Our names, in the order in which `names` has theirs.
     own = (f"{ours}.q", f"{ours}.k", f"{ours}.v", f"{ours}.output", f"{ours}_residual.norm")
     pairs = zip(names.split(), own, strict=True)
     return tuple(Rename(f"{theirs}.{name}.{{part}}", f"{each}.{{part}}") for name, each in pairs)

@@ -54,6 +54,7 @@ def config_of(file: GGUFFile, architecture: Architecture) -> Fields:
     Raises:
         CheckpointError: one is missing, of another type, or not known.
     """
+    # Fields of the network begin with its architecture: "llama.block_count".
     start = f"{file.fields['general.architecture']}."
     own = Fields(
         file=file.file,
@@ -68,10 +69,12 @@ def config_of(file: GGUFFile, architecture: Architecture) -> Fields:
         "model_type": architecture.model_type,
         "architectures": [architecture.class_name],
     }
+    # Only what the file has: what is absent gets the family's default.
     values |= {
         name: own.given(theirs) for theirs, name in architecture.fields.items() if theirs in own.values
     }
     values |= architecture.more(own, file)
+    # A field that nobody read may change the model: it is refused.
     own.done(_INERT | architecture.inert)
     return Fields(file=file.file, values=MappingProxyType(values))
 
@@ -89,6 +92,7 @@ _INERT: Final = frozenset(
 
 def tensors_of(file: GGUFFile, architecture: Architecture, config: Fields) -> TensorReader:
     """The file's tensors by the names that the family's folders have."""
+    # ffn_up means another matrix where there are no gates.
     plain = () if has_gates(file.names()) else architecture.without_gates
     names = KeyMap(rules=(*plain, *architecture.names))  # the first rule that fits counts
     by_name = {
@@ -116,6 +120,7 @@ class _View:
         return self.file.dtype(name)
 
     def read(self, name: str) -> Tensor:
+        # Undo what the converter did: norms, and the order of rows.
         tensor, order = self.file.read(name), self._order(name)
         if self.architecture.norm_offset and name.endswith("norm.weight"):
             tensor = tensor - self.architecture.norm_offset
@@ -123,15 +128,18 @@ class _View:
 
     def packed(self, name: str) -> Packed | None:
         packed, order = self.file.packed(name), self._order(name)
+        # Rows can be put in order within their blocks.
         return packed if packed is None or order is None else packed.rows(order)
 
     def _order(self, name: str) -> Tensor | None:
         """The rows in a folder's order; None where it is the same."""
+        # Only queries and keys are turned in pairs.
         heads = _HEADS.get(name.split(".")[-2]) if name.count(".") > 1 else None
         if heads is None or not self.architecture.in_pairs:
             return None
         rows = torch.arange(self.shape(name)[0])
         number = self.config.get(heads, int, self.config.require("num_attention_heads", int))
+        # Within a head: (pairs, 2) -> (2, pairs), neighbours become halves.
         order: Tensor = rows.view(number, -1, 2).transpose(1, 2).reshape(-1)
         return order
 
@@ -153,6 +161,7 @@ def has_gates(names: Collection[str]) -> bool:
 
 def sizes_of_heads(fields: Fields) -> dict[str, Any]:
     """The size of a head, where the file gives it: of keys and values alike, and rotated as a whole."""
+    # None where heads are d_model / heads.
     size = fields.get("attention.key_length", int, None)
     fields.expect("attention.value_length", (size,), default=size)
     turned = fields.get("rope.dimension_count", int, size)
@@ -168,8 +177,10 @@ def rope_of(fields: Fields, file: GGUFFile) -> dict[str, Any]:
     original = fields.get("rope.scaling.original_context_length", int, None)
     fields.expect("rope.scaling.attn_factor", (1.0,), default=1.0)
     fields.expect("rope.scaling.yarn_log_multiplier", (0.0,), default=0.0)
+    # The numbers themselves overrule what the fields say.
     if "rope_freqs.weight" in file.names():
         return {"rope_scaling": _stretched(file)}
+    # Only what has the same words in config.json.
     match kind:
         case "none":
             return {}
@@ -197,15 +208,19 @@ def _stretched(file: GGUFFile) -> dict[str, Any]:
     base = file.fields.get(f"{start}rope.freq_base", 10_000.0)
     scaling = {
         "rope_type": "llama3",
+        # The slowest frequencies are divided by the whole factor.
         "factor": float(stored.max()),
         "low_freq_factor": 1.0,
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192,
     }
     count = len(stored)
+    # Frequencies without scaling.
     plain = base ** (-torch.arange(count, dtype=torch.float64) / count)
     turns = 8192 * plain / (2 * torch.pi)  # of each frequency, over a text of that length
+    # From low_freq_factor 1 to high_freq_factor 4: how much of a frequency stays.
     share = ((turns - 1) / 3).clamp(0, 1)
+    # The numbers that these settings give, against those stored.
     if not torch.allclose(stored, 1 / ((1 - share) / stored.max() + share), rtol=1e-4):
         raise CheckpointError(
             f"{file.file}: the factors of 'rope_freqs.weight' must be those of Llama 3, from 8192 tokens on; "

@@ -49,6 +49,7 @@ class LaterLayers:
     is_overruled: ClassVar[bool] = True
 
     def layer_types(self, fields: Fields, num_layers: int, window: int | None) -> tuple[str, ...]:
+        # The layers before it attend to everything.
         first = fields.get(self.field, int, self.default)
         return tuple(SLIDING if window is not None and i >= first else FULL for i in range(num_layers))
 
@@ -67,6 +68,7 @@ class OneInEvery:
 
     def layer_types(self, fields: Fields, num_layers: int, window: int | None) -> tuple[str, ...]:
         period = self.default if self.field is None else self._period(fields, self.field)
+        # Layer i is full where (i + shift) is a multiple of the period.
         shift = 0 if self.is_first else 1
         return tuple(SLIDING if (i + shift) % period else FULL for i in range(num_layers))
 
@@ -75,6 +77,7 @@ class OneInEvery:
         if period < 1:
             raise CheckpointError(f"{fields.file}: the field {field!r} must be at least 1; got {period}")
         # Gemma 3 files also hold the number under this name, beside the list that it made; nobody reads it.
+        # Equal, or overruled by the list.
         copied = fields.get(f"_{field}", int, period)
         if copied != period and fields.values.get("layer_types") is None:
             raise CheckpointError(
@@ -87,6 +90,7 @@ class OneInEvery:
 def read_window(fields: Fields, field: str, default: int | None, *, switch: str | None = None) -> int | None:
     """The width of the window; None without one, or where `switch` (Qwen2) does not turn it on."""
     window = fields.get_or_null(field, int, default)
+    # Qwen2 files have a width that is not in force.
     if switch is not None and not fields.get(switch, bool, False):
         return None
     if window is not None and window < 1:
@@ -98,6 +102,7 @@ def read_layer_types(
     fields: Fields, rule: LayerRule, *, num_layers: int, window: int | None
 ) -> tuple[str, ...]:
     """Which layers attend fully and which slide: by the file's list, else by the family's rule."""
+    # Always asked, since it reads its fields on the way.
     by_rule = rule.layer_types(fields, num_layers, window)
     listed = fields.list_of("layer_types", str, None)
     types = by_rule if listed is None else tuple(_checked(fields, each) for each in listed)

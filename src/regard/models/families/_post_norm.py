@@ -63,6 +63,7 @@ class PostNormConfig(EncoderConfig):
     """The heads that read the pooler."""
 
     def trimmed(self) -> Self:
+        # DistilBERT and DeBERTa have no pooler to leave out.
         has_choice = any(each.name == "use_pooler" for each in fields(self))
         if self.head is None or not has_choice:
             return self
@@ -86,6 +87,7 @@ class PostNormConfig(EncoderConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
+        # Relative positions of BERT's own kind are not built.
         fields.expect("position_embedding_type", ("absolute",), default="absolute")
         fields.expect("is_decoder", (False,), default=False)
         return {}
@@ -117,6 +119,7 @@ def post_norm_encoder(
     check_sizes(config)
     # Where positions are counted by tokens, padding has a row of its own among them, which is not trained.
     pad_position = numbering.pad_id if isinstance(numbering, CountTokens) else None
+    # ELECTRA's tables are narrower.
     width = config.d_model if d_embedding is None else d_embedding
     embeddings = Embeddings(
         config.vocab_size,
@@ -128,7 +131,9 @@ def post_norm_encoder(
         pad_id=config.pad_row,
         dropout_p=config.dropout_p,
     )
+    # DistilBERT has none there.
     after_attention = config.dropout_p if attention_output_dropout_p is None else attention_output_dropout_p
+    # Families with another attention as an option.
     takes = config if isinstance(config, TakesAttention) else None
     layers = [
         SelfAttentionLayer(
@@ -144,8 +149,10 @@ def post_norm_encoder(
         )
         for layer in range(config.num_layers)
     ]
+    # Bidirectional: no mask but that of a windowed attention.
     pattern = Pattern(mask=None if takes is None else takes.masked(None))
     head: Head | None = None
+    # The families differ in classifiers and in the masked-LM head.
     match config.head:
         case "masked-lm":
             head = masked_lm_head(config, embeddings.tokens, lm_activation, has_own_bias=has_own_bias)
@@ -194,6 +201,7 @@ class UntiedOutput(nn.Linear):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__(d_in, d_out)
+        # In its place a buffer of the same name, since files store both.
         del self.bias
         self.register_buffer("bias", torch.zeros(d_out))
         self.own_bias = nn.Parameter(torch.zeros(d_out))
@@ -224,6 +232,7 @@ def masked_lm_head(
 ) -> MaskedLMHead:
     """The masked-LM head, tied to the table of learned embeddings or not; the rest as `post_norm_encoder`."""
     width = tokens.embedding_dim
+    # An output layer of its own has two biases on disk.
     if has_own_bias and not config.tie_word_embeddings:
         output: nn.Linear = UntiedOutput(width, tokens.num_embeddings)
     else:

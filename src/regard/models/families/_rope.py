@@ -72,6 +72,7 @@ def read_rope(
 
     What an object has beside the fields of its scaling stays unread, for `fields.done` to refuse.
     """
+    # What stands beside the objects: older files have all of it there.
     file = _File(
         fields=fields,
         spelling=spelling,
@@ -81,14 +82,16 @@ def read_rope(
         part=fields.get("partial_rotary_factor", float, None),
         original=fields.get("original_max_position_embeddings", int, spelling.original),
     )
+    # Two names for one object, of transformers 5 and 4.
     given = [sub for key in ("rope_parameters", "rope_scaling") if (sub := fields.sub(key)) and sub.values]
-    found = [_read_object(file, sub) for sub in given or [file.empty("rope_scaling.")]]
-    if found[0] != found[-1]:
+    objects = [_read_object(file, sub) for sub in given or [file.empty("rope_scaling.")]]
+    # Both may stand there, if they say the same.
+    if objects[0] != objects[-1]:
         raise CheckpointError(
             f"{fields.file}: the fields 'rope_parameters' and 'rope_scaling' contradict each other; "
             "keep the one that is right"
         )
-    return found[0]
+    return objects[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +113,7 @@ class _File:
 
 def _read_object(file: _File, sub: Fields) -> dict[str, Rotary]:
     """What one object of the file says, once or by type of layer."""
+    # The names of types of layers: then there is an object for each.
     thetas = file.spelling.thetas
     if any(kind in sub.values for kind in thetas):
         if file.spelling.is_one:
@@ -121,18 +125,21 @@ def _read_object(file: _File, sub: Fields) -> dict[str, Rotary]:
             kind: _read_rotary(file, kind, sub.sub(kind) or file.empty(f"{sub.path}{kind}."))
             for kind in thetas
         }
+    # Without them it would be for both types, whose bases differ.
     if sub.path == "rope_parameters." and not file.spelling.is_one:
         raise CheckpointError(
             f"{sub.file}: the field 'rope_parameters' must hold one object for each type of layer, "
             f"{FULL!r} and {SLIDING!r}; got {', '.join(map(repr, sub.values))}"
         )
     return {
+        # Gemma 3's local layers are not scaled.
         kind: _read_rotary(file, kind, sub if theta.is_scaled else file.empty(sub.path))
         for kind, theta in thetas.items()
     }
 
 
 def _read_rotary(file: _File, kind: str, sub: Fields) -> Rotary:
+    # "type" is the older word.
     name = _agreed(sub, "rope_type", sub.get("rope_type", str, None), "type", sub.get("type", str, None))
     read = _READERS.get(name or "default")
     if read is None:
@@ -142,9 +149,11 @@ def _read_rotary(file: _File, kind: str, sub: Fields) -> Rotary:
             "transformers"
         )
     field = file.spelling.thetas[kind].field
+    # A default is no statement, and contradicts nothing.
     stated = file.bases[kind] if field in file.fields.values else None
     base = _agreed(sub, "rope_theta", sub.get("rope_theta", float, None), field, stated, outside=True)
     try:
+        # Wrong values raise here, with the field's name in the error.
         part = _read_part(file, sub)
         scaling = read(file, sub)
         if isinstance(scaling, LongRoPEScaling):
@@ -187,6 +196,7 @@ def _read_part(file: _File, sub: Fields) -> int | None:
     part = _agreed(sub, key, sub.get(key, float, None), key, file.part, outside=True)
     if part in (None, 1.0):
         return None
+    # Phi-3 alone, of the families here, may turn a part.
     if not file.spelling.is_partial:  # transformers passes the field over, or fails where there is a scaling
         raise CheckpointError(
             f"{sub.file}: the field 'partial_rotary_factor' is {part}, but models of this family rotate "
@@ -211,6 +221,7 @@ def _read_linear(file: _File, sub: Fields) -> RotaryScaling:
 
 
 def _read_dynamic(file: _File, sub: Fields) -> RotaryScaling:
+    # The formula knows one length only.
     if (original := _original(file, sub)) != file.max_seq_len:
         raise CheckpointError(
             f"{sub.file}: the field 'original_max_position_embeddings' must be max_position_embeddings = "
@@ -222,7 +233,9 @@ def _read_dynamic(file: _File, sub: Fields) -> RotaryScaling:
 def _read_yarn(file: _File, sub: Fields) -> RotaryScaling:
     original = _original(file, sub)
     factor = sub.get("factor", float, None)
+    # As transformers works it out.
     factor = file.max_seq_len / original if factor is None else factor
+    # Untruncated bounds would be another formula.
     sub.expect("truncate", (True,), True)
     amplitude = sub.get("attention_factor", float, None)
     scales = [sub.get(name, float, None) for name in ("mscale", "mscale_all_dim")]
@@ -241,6 +254,7 @@ def _read_yarn(file: _File, sub: Fields) -> RotaryScaling:
 def _read_longrope(file: _File, sub: Fields) -> RotaryScaling:
     original = _original(file, sub)
     factor, amplitude = (sub.get(name, float, None) for name in ("factor", "attention_factor"))
+    # As of YaRN.
     factor = file.max_seq_len / original if factor is None else factor
     short, long = (tuple(sub.list_of(f"{name}_factor", float, [])) for name in ("short", "long"))
     return LongRoPEScaling(short, long, original, factor, attention_factor=amplitude)
@@ -271,7 +285,9 @@ _READERS: Mapping[str, Callable[[_File, Fields], RotaryScaling]] = {
 
 def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) -> dict[str, Any]:
     """The fields of config.json as `transformers` 5 writes them, and the older ones where they can say it."""
+    # Each type of layer as its own object.
     named = {kind: _write(rotary, spelling) for kind, rotary in rotaries.items()}
+    # One object where nothing differs.
     is_flat = spelling.is_one and named[FULL] == named[SLIDING]
     written: dict[str, Any] = {"rope_parameters": named[FULL] if is_flat else named}
     if spelling.is_one and not is_flat:
@@ -284,6 +300,7 @@ def write_rope(rotaries: Mapping[str, Rotary], spelling: RopeSpelling = _LLAMA) 
     sliding = inside[FULL] if spelling.sliding.is_scaled else {"rope_type": "default"}
     if inside[SLIDING] != sliding:
         return written
+    # From here the fields that transformers 4 reads.
     written |= {theta.field: rotaries[kind].base for kind, theta in spelling.thetas.items()}
     if "partial_rotary_factor" in inside[FULL]:
         written["partial_rotary_factor"] = inside[FULL]["partial_rotary_factor"]
@@ -320,6 +337,7 @@ def _write_scaling(scaling: RotaryScaling) -> dict[str, Any]:
     name = _NAMES.get(type(scaling))
     if name is None:
         raise InputError(f"scaling must be one that config.json has a name for; got {scaling!r}.")
+    # Fields have the names of config.json, but for two.
     stated = dataclasses.asdict(scaling)  # type: ignore[call-overload]
     stated.pop("max_seq_len", None)  # `max_position_embeddings` says it
     if "original_max_seq_len" in stated:
@@ -331,6 +349,7 @@ def _turns(stored: Tensor, network: Any) -> bool:
     """Whether these are frequencies of the network's, scaled or not, as far as their type holds them."""
     rotaries = {each.rotary for kind in network.prefixes for each in network.stack(kind).patterns} - {None}
     ways = ((rotary, scaling) for rotary in rotaries for scaling in (rotary.scaling, NoScaling()))
+    # Scaled or not, by version; bfloat16 has rounded them.
     known = (way.frequencies(rotary.base, 2 * len(stored), torch.zeros(1, 1)) for rotary, way in ways)
     return any(torch.allclose(stored.float(), each, rtol=0.02, atol=1e-7) for each in known)
 

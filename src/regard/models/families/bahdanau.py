@@ -50,6 +50,7 @@ class BahdanauConfig(FamilyConfig):
     eos_token_id: int = hf("eos_token_id", 2)
     initializer_range: Small = hf("initializer_range", 0.01, null=0.01, is_shown=False)
     starts_xavier: bool = field(default=True, repr=False, compare=False)
+    # What the rest of regard asks of every config: one layer, one head.
     num_layers: Size = field(default=1, init=False, repr=False)
     num_heads: Size = field(default=1, init=False, repr=False)
     d_ff: Size = field(default=1, init=False, repr=False)
@@ -70,6 +71,7 @@ class BahdanauConfig(FamilyConfig):
 
     def initial(self) -> Scheme:
         """Source: Bahdanau et al. 2015, arXiv 1409.0473, appendix B.1; Xavier: Glorot and Bengio 2010."""
+        # Recurrent matrices are orthogonal in either scheme.
         units: Scheme = {"*.gates.weight": Orthogonal(), "*.proposal.weight": Orthogonal()}
         if self.starts_xavier:
             return {**units, "*.scorer_v": XavierUniform(), "*.layers.*.weight": XavierUniform()}
@@ -90,6 +92,7 @@ def build(config: BahdanauConfig) -> Transformer:
     Source: Bahdanau et al. 2015, arXiv 1409.0473, section 3 and appendix A.2.
     """
     check_sizes(config)
+    # Each language has its own table.
     sources = nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad_row)
     targets = nn.Embedding(config.decoder_vocab_size, config.d_model, padding_idx=_pad_of_target(config))
     head = None
@@ -97,7 +100,9 @@ def build(config: BahdanauConfig) -> Transformer:
         head = LanguageModelHead(output_layer(targets, is_tied=config.tie_word_embeddings))
     return Transformer(
         config,
+        # Both directions: no mask.
         encoder=_stack(config, sources, RecurrentLayer(config.d_model), Pattern()),
+        # Causal by itself; the mask says so to the rest of regard.
         decoder=_stack(
             config,
             targets,
@@ -111,6 +116,7 @@ def build(config: BahdanauConfig) -> Transformer:
 
 def _pad_of_target(config: BahdanauConfig) -> int | None:
     pad = config.pad_row
+    # The target's table may be too short for the source's padding.
     return pad if pad is not None and pad < config.decoder_vocab_size else None
 
 
@@ -125,6 +131,7 @@ def _stack(
 
 
 def _same(names: str) -> tuple[Rename, ...]:
+    # Nobody else has published this network: its names on disk are its own.
     return tuple(Rename(name, name) for name in names.split())
 
 

@@ -77,6 +77,7 @@ class BartConfig(FamilyConfig):
 
     model_type: Literal["bart", "mbart", "marian"] = hf("model_type", "bart")
     vocab_size: Size = hf("vocab_size", 50265, is_required=True)
+    # Its own only in Marian.
     decoder_vocab_size: Size = 50265
     d_model: Size = hf("d_model", 1024, is_required=True)
     num_layers: Size = hf("encoder_layers", 12, is_required=True)
@@ -126,6 +127,7 @@ class BartConfig(FamilyConfig):
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
         """See `FamilyConfig`; whether the head has a bias stands only in the names of the stored tensors."""
+        # Fields that follow from others, or stand in the names of tensors.
         model_type, vocab_size = read["model_type"], read["vocab_size"]
         fields.expect("is_encoder_decoder", (True,), default=True)
         fields.expect("is_decoder", (False,), default=False)
@@ -202,11 +204,13 @@ def build(config: BartConfig) -> Transformer:
     Junczys-Dowmunt et al. 2018, arXiv 1804.00344.
     """
     check_sizes(config)
+    # One table for both stacks, unless the checkpoint has two.
     tokens = nn.Embedding(config.vocab_size, config.d_model, padding_idx=config.pad_row)
     targets = tokens
     if not config.share_embeddings:
         pad = config.pad_row if config.pad_token_id < config.decoder_vocab_size else None
         targets = nn.Embedding(config.decoder_vocab_size, config.d_model, padding_idx=pad)
+    # The stacks may differ in depth, heads and width.
     encoder = _parts(config, config.num_heads, config.d_ff).encoder_layers(config.num_layers)
     parts = _parts(config, config.num_decoder_heads, config.d_decoder_ff)
     return Transformer(
@@ -259,6 +263,7 @@ def original_transformer(
     1803.07416.
     """
     return BartConfig(
+        # Marian: no norm after the embeddings, sinusoids, post-norm layers.
         model_type="marian",
         vocab_size=vocab_size,
         decoder_vocab_size=vocab_size,
@@ -298,6 +303,7 @@ def _stack(
     pattern: Pattern,
 ) -> Stack:
     positions: nn.Module
+    # Learned, stored sinusoids, or sinusoids that are worked out.
     if not config.has_sinusoids:
         positions = LearnedPositions(config.max_seq_len + _FIRST_POSITION, config.d_model)
     elif config.stores_positions:
@@ -310,6 +316,7 @@ def _stack(
         tokens=tokens,
         positions=positions,
         norm=_norm(config) if config.has_embedding_norm else None,
+        # sqrt(d_model): Vaswani et al. 2017, section 3.4.
         scale=math.sqrt(config.d_model) if config.scale_embedding else 1.0,
         dropout_p=config.dropout_p,
     )
@@ -343,6 +350,7 @@ _DECODER = "decoder.layers.{layer}"
 
 
 def _names_of_stack(stack: str) -> tuple[Rename, ...]:
+    # Both stacks have the same names within a layer.
     at = f"{stack}.layers.{{layer}}"
     return (
         Rename(f"{stack}.embed_positions.weight", f"{stack}.embeddings.positions.weight"),

@@ -117,6 +117,7 @@ class DebertaConfig(PostNormConfig):
     @classmethod
     def of_sizes(cls, **given: Any) -> Self:
         """As published but for the sizes: half as many buckets as positions, tables as wide as the model."""
+        # A first one, for what other sizes follow from.
         plain = cls(**given)
         own = {"num_buckets": min(256, max(2, plain.furthest // 2)), "d_embedding": plain.d_model}
         return cls(**own | given)
@@ -129,6 +130,7 @@ class DebertaConfig(PostNormConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
+        # Sizes that the file repeats must agree.
         d_model, head_dim = read["d_model"], read["d_model"] // max(1, read["num_heads"])
         fields.expect("attention_head_size", (head_dim,), head_dim)
         pooled = fields.get("pooler_hidden_size", int, d_model)
@@ -155,6 +157,7 @@ class DebertaConfig(PostNormConfig):
     def extra(self) -> dict[str, Any]:
         written: dict[str, Any] = {
             "pos_att_type": list(self.terms),
+            # transformers writes -1 where there is no number.
             "max_relative_positions": -1 if self.max_distance is None else self.max_distance,
             "position_buckets": -1 if self.num_buckets is None else self.num_buckets,
             "norm_rel_ebd": "layer_norm" if self.norms_table else "none",
@@ -174,6 +177,7 @@ def _where_positive(fields: Fields, key: str) -> int | None:
 
 def _terms(fields: Fields) -> tuple[str, ...]:
     key = "pos_att_type"
+    # A list, or names joined by "|".
     given = fields.values.get(key)
     if given is None or isinstance(given, list):
         names = fields.list_of(key, str, None) or []
@@ -202,6 +206,7 @@ def _convolution(fields: Fields) -> Convolution | None:
     groups, activation = fields.get("conv_groups", int, 1), fields.get("conv_act", str, "tanh")
     if kernel_size < 1:
         return None
+    # As many positions after it as before it needs a middle.
     if kernel_size % 2 == 0:
         raise CheckpointError(
             f"{fields.file}: the field 'conv_kernel_size' must be odd, or the text would become shorter; "
@@ -217,6 +222,7 @@ def build(config: DebertaConfig) -> Transformer:
     """
     check_sizes(config)
     embeddings = _embeddings(config)
+    # No pattern: every layer sees everything, and no rotary.
     stack = Stack(
         embeddings,
         [_layer(config, index) for index in range(config.num_layers)],
@@ -230,6 +236,7 @@ def _embeddings(config: DebertaConfig) -> Embeddings:
     if config.d_embedding == config.d_model:
         norm = _norm(config)
     else:
+        # Narrower tables are widened before the norm.
         norm = ProjectedNorm(config.d_embedding, config.d_model, eps=config.norm_eps)
     positions = None
     if config.has_absolute_positions:
@@ -268,6 +275,7 @@ def _layer(config: DebertaConfig, index: int) -> SelfAttentionLayer:
     ffn = FeedForward(config.d_model, config.d_ff, activation=config.activation)
     attention_residual = PostNorm(_norm(config), dropout_p=config.dropout_p)
     ffn_residual = PostNorm(_norm(config), dropout_p=config.dropout_p)
+    # Only the first layer has a convolution.
     if index or config.convolution is None:
         return SelfAttentionLayer(
             attention, ffn, attention_residual=attention_residual, ffn_residual=ffn_residual
@@ -281,6 +289,7 @@ def _layer(config: DebertaConfig, index: int) -> SelfAttentionLayer:
             config.d_model,
             config.d_model,
             config.convolution.kernel_size,
+            # As many positions out as in.
             padding=config.convolution.kernel_size // 2,
             groups=config.convolution.groups,
         ),
@@ -297,6 +306,7 @@ def _norm(config: DebertaConfig) -> nn.LayerNorm:
 def _head(config: DebertaConfig, tokens: nn.Embedding) -> Head | None:
     match config.head:
         case "masked-lm":
+            # The head of transformers' class; the other is the one DeBERTa was trained with.
             if config.is_legacy:
                 return masked_lm_head(config, tokens, config.activation)
             return TrainedHead(
@@ -306,6 +316,7 @@ def _head(config: DebertaConfig, tokens: nn.Embedding) -> Head | None:
             return Classifier(
                 first_position,
                 input_dropout=nn.Dropout(config.pooler_dropout_p),
+                # What transformers calls the pooler: it belongs to the classifier here.
                 hidden=nn.Linear(config.d_model, config.d_model),
                 activation=Activation(config.pooler_activation),
                 dropout=nn.Dropout(config.label_dropout_p),

@@ -92,15 +92,18 @@ def share_embeddings(generator: Transformer, discriminator: Transformer) -> None
 
     Source: Clark et al. 2020, arXiv 2003.10555, section 3.2, "Weight sharing".
     """
+    # What the generator learns of tokens, the discriminator gets too.
     ours, theirs = generator.stack("encoder").embeddings, discriminator.stack("encoder").embeddings
     for name in ("tokens", "positions", "token_types"):
         shapes = [tuple(each.weight.shape) for each in (getattr(ours, name), getattr(theirs, name)) if each]
+        # Of two sizes, or in one network only.
         if len(set(shapes)) > 1 or len(shapes) == 1:
             raise InputError(
                 f"generator and discriminator must have tables of {name} of one size: both with the same "
                 f"d_embedding and as many rows; got {' and '.join(map(str, shapes))}."
             )
     if isinstance(generator.head, MaskedLMHead) and generator.head.output.weight is ours.tokens.weight:
+        # A tied head follows its table.
         generator.head.output.weight = theirs.tokens.weight
     ours.tokens, ours.positions, ours.token_types = theirs.tokens, theirs.positions, theirs.token_types
 

@@ -62,6 +62,7 @@ class ExpireSpanConfig(DecoderConfig):
     attention_dropout_p: Rate = hf("attention_dropout", 0.0)
 
     def initial(self) -> Scheme:
+        # Spans begin at this share of the longest.
         share = self.initial_span
         return {
             "*.attention.span.weight": Constant(0.0),
@@ -70,6 +71,7 @@ class ExpireSpanConfig(DecoderConfig):
         }
 
     def penalties(self) -> Mapping[str, float]:
+        # Added to the loss: without it nothing need be forgotten.
         return {"spans": self.span_penalty} if self.span_penalty else {}
 
 
@@ -86,6 +88,7 @@ def build(config: ExpireSpanConfig) -> Transformer:
     if not 0.0 < config.initial_span < 1.0:
         raise InputError(f"initial_span must be above 0 and below 1; got {config.initial_span}.")
     embeddings = Embeddings(config.vocab_size, config.d_model, pad_id=config.pad_row)
+    # The relative positions that the paper asks for.
     rotary = Rotary(config.d_model // config.num_heads, base=config.rope_base)
     stack = Stack(
         embeddings,
@@ -106,6 +109,7 @@ def _layer(config: ExpireSpanConfig) -> SelfAttentionLayer:
             use_bias=False,
             dropout_p=config.attention_dropout_p,
         ),
+        # As Llama has it.
         GatedFeedForward(config.d_model, config.d_ff, activation=config.activation),
         attention_residual=PreNorm(_norm(config)),
         ffn_residual=PreNorm(_norm(config)),

@@ -117,7 +117,9 @@ class GemmaConfig(DecoderConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
+        # What the two generations do differently.
         member, num_layers = _MEMBERS[read["model_type"]], read["num_layers"]
+        # transformers has no class to compare with.
         if member.is_gemma3 and read["head"] == "token":
             raise CheckpointError(
                 f"{fields.file}: the field 'architectures' names a classifier of tokens, which transformers "
@@ -176,9 +178,11 @@ def build(config: GemmaConfig) -> Transformer:
     Source: Gemma Team 2024, arXiv 2408.00118, section 2; Gemma Team 2025, arXiv 2503.19786, section 2.1.
     """
     check_sizes(config)
+    # Embeddings times sqrt(d_model), rounded to the model's type first.
     embeddings = Embeddings(
         config.vocab_size, config.d_model, scale=math.sqrt(config.d_model), pad_id=config.pad_row
     )
+    # One pattern for each type of layer, shared by all of that type.
     masks = {FULL: None if config.is_bidirectional else Causal(), SLIDING: _window(config)}
     patterns = {kind: Pattern(mask=masks[kind], rotary=rotary) for kind, rotary in config.rope.items()}
     stack = Stack(
@@ -195,6 +199,7 @@ def build(config: GemmaConfig) -> Transformer:
 def _window(config: GemmaConfig) -> Mask:
     if config.is_bidirectional:  # transformers says w // 2 + 1, and leaves that distance out
         return Window(left=config.sliding_window // 2, right=config.sliding_window // 2)
+    # The width counts the query itself.
     return Causal() & Window(left=config.sliding_window - 1)
 
 
@@ -206,6 +211,7 @@ def _layer(config: GemmaConfig) -> SelfAttentionLayer:
             num_kv_heads=config.num_kv_heads,
             head_dim=config.head_dim,
             use_bias=config.attention_bias,
+            # In place of 1 / sqrt(head_dim).
             scale=config.query_scalar**-0.5,
             softcap=config.softcap,
             q_norm=_norm(config, config.head_dim) if config.qk_norm else None,
@@ -219,6 +225,7 @@ def _layer(config: GemmaConfig) -> SelfAttentionLayer:
 
 
 def _residual(config: GemmaConfig) -> SandwichNorm:
+    # Norms before and after each sublayer.
     return SandwichNorm(_norm(config, config.d_model), _norm(config, config.d_model))
 
 
@@ -257,6 +264,7 @@ _NAMES = (
 def _gguf_scalar(fields: Fields, largest: int) -> dict[str, Any]:
     """What scores are divided by the root of; no file says it. It is the size of a head, but for the largest
     model of each generation, which is told by its layers, as in llama.cpp."""
+    # The largest model divides by d_model / heads, the others by the size of a head.
     heads, width = fields.require("attention.head_count", int), fields.require("embedding_length", int)
     is_largest = fields.require("block_count", int) == largest
     size = width // max(1, heads) if is_largest else fields.get("attention.key_length", int, 256)

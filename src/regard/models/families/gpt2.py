@@ -72,10 +72,12 @@ class Gpt2Config(DecoderConfig, TakesAttention):
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
         fields.expect("n_special", (0,), default=0)
+        # null is four times the width.
         inner = fields.get("n_inner", int, None)
         return {"d_ff": 4 * read["d_model"] if inner is None else inner}
 
     def initial(self) -> Scheme:
+        # Radford et al. 2019, section 2.3: what is added to the residual stream starts smaller.
         out = Normal(residual_std(self.initializer_range, self.num_layers))
         return {"*.attention.output.weight": out, "*.ffn.output.weight": out}
 
@@ -86,6 +88,7 @@ def build(config: Gpt2Config) -> Transformer:
     Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3.
     """
     check_sizes(config)
+    # Tokens and learned positions; the norm comes first in each layer.
     embeddings = Embeddings(
         config.vocab_size,
         config.d_model,
@@ -108,6 +111,7 @@ def _layer(config: Gpt2Config, index: int) -> SelfAttentionLayer:
     # With more heads than sizes the quotient is 0; MultiHeadAttention says what is wrong with that.
     scale = max(1, config.d_model // config.num_heads) ** -0.5 if config.scale_by_head_dim else 1.0
     if config.scale_by_layer:
+        # Later layers are divided by their number, counted from 1.
         scale /= index + 1
     return SelfAttentionLayer(
         MultiHeadAttention(

@@ -162,6 +162,7 @@ class LlamaConfig(DecoderConfig, TakesAttention):
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
         member, num_heads, num_layers = _MEMBERS[read["model_type"]], read["num_heads"], read["num_layers"]
+        # The file's, the family's, or d_model / heads.
         head_dim = fields.get("head_dim", int, None)
         if head_dim is None:
             head_dim = member.head_dim or read["d_model"] // max(1, num_heads)
@@ -169,6 +170,7 @@ class LlamaConfig(DecoderConfig, TakesAttention):
         window = None
         if member.has_window:
             window = read_window(fields, "sliding_window", member.window, switch=member.window_switch)
+        # Some families' code fixes it; then the file is not asked.
         bias = fields.get("attention_bias", bool, False) if member.qkv_bias is None else None
         dropout_p = 0.0
         if read["model_type"] == "phi3":
@@ -179,6 +181,7 @@ class LlamaConfig(DecoderConfig, TakesAttention):
         # Switched on they mean other rotary embeddings: of neighbours (SmolLM), of several axes (Qwen2).
         fields.expect("rope_interleaved", (False,), default=False)
         fields.expect("use_mrope", (False,), default=False)
+        # null is as many as query heads.
         kv_heads = fields.get_or_null("num_key_value_heads", int, member.num_kv_heads)
         return {
             "num_kv_heads": num_heads if kv_heads is None else kv_heads,
@@ -197,6 +200,7 @@ class LlamaConfig(DecoderConfig, TakesAttention):
         }
 
     def extra(self) -> dict[str, Any]:
+        # Each family's files have the fields that its code reads.
         member = _MEMBERS[self.model_type]
         written = write_rope({FULL: self.rotary, SLIDING: self.rotary}, member.rope)
         if member.rope.original is not None and hasattr(self.rotary.scaling, "original_max_seq_len"):
@@ -230,6 +234,7 @@ def build(config: LlamaConfig) -> Transformer:
     embeddings = Embeddings(config.vocab_size, config.d_model, pad_id=config.pad_row)
     # The width counts the query itself.
     window = Causal() if config.sliding_window is None else Causal() & Window(left=config.sliding_window - 1)
+    # Two at most; a layer takes that of its type.
     patterns = {
         FULL: Pattern(mask=config.masked(Causal()), rotary=config.rotary),
         SLIDING: Pattern(mask=config.masked(window), rotary=config.rotary),
@@ -252,6 +257,7 @@ def _layer(config: LlamaConfig, index: int) -> SelfAttentionLayer:
             head_dim=config.head_dim,
             use_bias=config.qkv_bias,
             output_bias=config.output_bias,
+            # Over each head by itself, before the rotation (Qwen3).
             q_norm=_norm(config, config.head_dim) if config.qk_norm else None,
             k_norm=_norm(config, config.head_dim) if config.qk_norm else None,
             dropout_p=config.attention_dropout_p,
@@ -383,15 +389,16 @@ def _gguf_phi3(fields: Fields, file: GGUFFile) -> dict[str, Any]:
     part = fields.get("rope.dimension_count", int, size) / size
     original = fields.get("rope.scaling.original_context_length", int, 4096)
     amplitude = fields.get("rope.scaling.attn_factor", float, 1.0)
-    made = gguf_vocabulary(fields, file) | {"original_max_position_embeddings": original}
+    values = gguf_vocabulary(fields, file) | {"original_max_position_embeddings": original}
+    # Phi-4 mini turns three quarters of a head.
     if part != 1.0:
-        made["partial_rotary_factor"] = part
+        values["partial_rotary_factor"] = part
     tensors = {f"{name}_factor": f"rope_factors_{name}.weight" for name in ("short", "long")}
     if factors := {
         field: file.read(name).tolist() for field, name in tensors.items() if name in file.names()
     }:
-        made["rope_scaling"] = {"rope_type": "longrope", "attention_factor": amplitude, **factors}
-    return made
+        values["rope_scaling"] = {"rope_type": "longrope", "attention_factor": amplitude, **factors}
+    return values
 
 
 _NAMES = (

@@ -146,7 +146,9 @@ def build(config: ModernBertConfig) -> Transformer:
         pad_id=config.pad_row,
         dropout_p=config.embedding_dropout_p,
     )
+    # The width counts both sides.
     side = config.local_attention // 2
+    # One layer in three sees everything.
     masks = {FULL: None, SLIDING: Window(left=side, right=side)}
     patterns = {kind: Pattern(mask=masks[kind], rotary=rotary) for kind, rotary in config.rope.items()}
     stack = Stack(
@@ -186,6 +188,7 @@ def _norm(config: ModernBertConfig) -> nn.LayerNorm:
 
 
 def _head(config: ModernBertConfig, tokens: nn.Embedding) -> Head | None:
+    # All heads begin with the same dense layer and norm.
     if config.head is None:
         return None
     dense = Linear(config.d_model, config.d_model, bias=config.head_bias)
@@ -193,6 +196,7 @@ def _head(config: ModernBertConfig, tokens: nn.Embedding) -> Head | None:
     if config.head == "masked-lm":
         output = output_layer(tokens, is_tied=config.tie_word_embeddings, use_bias=config.output_bias)
         return MaskedLMHead(dense, config.head_activation, norm, output)
+    # Read off one position, or off the mean.
     of_text = mean_of_tokens if config.pooling == "mean" else first_position
     return Classifier(
         every_position if config.head == "token" else of_text,

@@ -67,6 +67,7 @@ class MPNetConfig(PostNormConfig):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
+        # Numbers that the published code fixes: a file may say more, never less.
         least = {
             "max_position_embeddings": (
                 PAD_ID + 2,
@@ -84,6 +85,7 @@ class MPNetConfig(PostNormConfig):
                 raise CheckpointError(
                     f"{fields.file}: the field {name!r} must be at least {wanted}{why}; got {got}"
                 )
+        # Positions start behind the row of padding.
         counted = {"max_seq_len": read["max_seq_len"] - PAD_ID - 1, "use_pooler": has_pooler(tensors)}
         return super().derived(fields, tensors, read) | counted
 
@@ -105,6 +107,7 @@ def build(config: MPNetConfig) -> Transformer:
     # The distance is a number in their code too, which no field changes.
     bias = RelativeBias(config.num_heads, NUM_BUCKETS, max_distance=128, bidirectional=True)
     if config.num_buckets > NUM_BUCKETS:
+        # Rows beyond NUM_BUCKETS are stored, and never read.
         bias.table = nn.Embedding(config.num_buckets, config.num_heads)
     return post_norm_encoder(
         config,

@@ -91,6 +91,7 @@ def build(config: PerceiverConfig) -> Transformer:
     learned embeddings; a text's label is read off its first query.
     """
     check_sizes(config)
+    # Latents may be wider than the tokens.
     d_latents = config.d_model if config.d_latents is None else config.d_latents
     positions = FourierPositions(config.max_seq_len, config.num_bands)
     embeddings = ConcatenatedEmbeddings(
@@ -99,7 +100,9 @@ def build(config: PerceiverConfig) -> Transformer:
     stack = LatentStack(
         embeddings,
         [_latent_layer(config, d_latents) for _ in range(config.num_layers)],
+        # Source: tokens with the features of their positions behind them.
         read=_cross_layer(config, d_latents, config.d_model + positions.size),
+        # Queries are positions, source the latents.
         write=_cross_layer(config, config.d_model, d_latents),
         num_latents=config.num_latents,
         d_latents=d_latents,
@@ -111,6 +114,7 @@ def build(config: PerceiverConfig) -> Transformer:
 def _head(config: PerceiverConfig, tokens: nn.Embedding) -> Head | None:
     match config.head:
         case "masked-lm":
+            # Straight to the vocabulary: no dense layer in between.
             return LanguageModelHead(output_layer(tokens, is_tied=config.tie_word_embeddings, use_bias=True))
         case "sequence":
             return Classifier(first_position, score=nn.Linear(config.d_model, config.num_labels))

@@ -58,6 +58,7 @@ class RobertaConfig(PostNormConfig, TakesAttention):
 
     @classmethod
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
+        # The table has pad_id + 1 rows before the first token's.
         pad_id, rows = read["pad_token_id"], read["max_seq_len"]
         if not 0 <= pad_id < rows - 1:
             raise CheckpointError(

@@ -46,6 +46,7 @@ class SruConfig(DecoderConfig):
 
     def initial(self) -> Scheme:
         return {
+            # Attention adds nothing at first: the recurrence learns by itself.
             "*.attention.alpha": Constant(0.0),
             "*.attention.norm.weight": Constant(1.0),
             "*.attention.*.weight": XavierUniform(),
@@ -63,6 +64,7 @@ def build(config: SruConfig) -> Transformer:
     """
     check_sizes(config)
     embeddings = Embeddings(config.vocab_size, config.d_model, pad_id=config.pad_row)
+    # No norm at the end: every layer has its own, inside its attention.
     stack = Stack(
         embeddings,
         [_layer(config) for _ in range(config.num_layers)],
@@ -74,6 +76,7 @@ def build(config: SruConfig) -> Transformer:
 def _layer(config: SruConfig) -> SruLayer:
     attention = SruAttention(
         config.d_model,
+        # A quarter of the width, unless a size is given.
         config.d_model // 4 if config.d_attention is None else config.d_attention,
         num_heads=config.num_heads,
         norm_eps=config.norm_eps,

@@ -90,6 +90,7 @@ class T5Config(FamilyConfig):
 
     def with_head(self, head: HeadKind, num_labels: int | None, labels: Sequence[str]) -> Self:
         """See `FamilyConfig`; a classifier of tokens reads an encoder alone, the others have a decoder."""
+        # Labels for tokens are read off the encoder; all other heads off the decoder.
         if (head == "token") == self.has_decoder:
             have, need = ("a decoder", "an encoder alone") if self.has_decoder else ("no decoder", "one")
             raise InputError(f"head must fit the stacks: {head!r} needs {need}; got a model with {have}.")
@@ -99,6 +100,7 @@ class T5Config(FamilyConfig):
     def derived(cls, fields: Fields, tensors: Collection[str], read: Mapping[str, Any]) -> dict[str, Any]:
         """See `FamilyConfig`; the tensors say that the output layer is tied, and that there is no decoder."""
         # A class that has a decoder says so, also where a half-downloaded file lacks it: it is missing then.
+        # The class first, then the names of the tensors.
         written_by = fields.list_of("architectures", str, None) or [""]
         has_decoder = written_by[0].endswith(_WITH_DECODER) or any(
             name.removeprefix("transformer.").startswith("decoder.") for name in tensors
@@ -127,6 +129,7 @@ class T5Config(FamilyConfig):
 
         Source: Raffel et al. 2020, in their code (Mesh TensorFlow).
         """
+        # As in transformers: by the number of inputs of each matrix.
         factor, width = self.initializer_range, self.d_model**-0.5
         return {
             "*norm.weight": Constant(factor),
@@ -141,6 +144,7 @@ class T5Config(FamilyConfig):
         }
 
     def extra(self) -> dict[str, Any]:
+        # Their name for the tanh approximation.
         gelu_of_t5 = self.is_gated and self.activation == "gelu_new"
         activation = "gelu" if gelu_of_t5 else self.activation
         return {
@@ -154,6 +158,7 @@ class T5Config(FamilyConfig):
 def _activation(fields: Fields) -> tuple[str, bool]:
     """The activation's name, and whether the feed-forward network is gated."""
     name = fields.get("feed_forward_proj", str, "relu")
+    # "gated-silu": what stands before the dash, and after it.
     gate, _, gated = name.rpartition("-")
     if gate not in ("", "gated"):
         raise CheckpointError(
@@ -176,6 +181,7 @@ def build(config: T5Config) -> Transformer:
     arXiv 2002.05202.
     """
     check_sizes(config)
+    # One table for encoder, decoder and, where tied, the head.
     tokens = nn.Embedding(config.vocab_size, config.d_model)
     parts, decoder = _parts(config), None
     if config.has_decoder:
@@ -228,6 +234,7 @@ def _stack(
         layers,
         patterns=[pattern] * len(layers),
         norm=_norm(config),
+        # One table for all layers of a stack; a decoder has only buckets for the past.
         bias=RelativeBias(
             config.num_heads, config.num_buckets, config.max_distance, bidirectional=is_bidirectional
         ),
@@ -242,6 +249,7 @@ def _norm(config: T5Config) -> RMSNorm:
 def _head(config: T5Config, tokens: nn.Embedding) -> Head | None:
     match config.head:
         case "language-model":
+            # A tied table is as large as embeddings need, too large for logits.
             scale = config.d_model**-0.5 if config.scale_decoder_outputs else 1.0
             return LanguageModelHead(output_layer(tokens, is_tied=config.tie_word_embeddings), scale=scale)
         case "sequence":
@@ -256,6 +264,7 @@ _NAMES = "{0}.q {0}.k {0}.v {0}.o layer_norm"
 
 def _names_of_stack(stack: str, *, ffn: int) -> tuple[Rename, ...]:
     """The names that both stacks have, under their own; `ffn` is the number of the feed-forward sublayer."""
+    # Sublayers have numbers: 0 attention, 1 cross-attention in a decoder, then feed-forward.
     theirs, ours = f"{stack}.block.{{layer}}.layer", f"{stack}.layers.{{layer}}"
     # The first layer stores the table that all layers of the stack read.
     first = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
@@ -296,6 +305,7 @@ T5_KEYS = KeyMap(
 
 def _gguf_names(stack: str, theirs: str, *, ffn: int) -> tuple[Rename, ...]:
     """The names of one stack, `enc` or `dec`; `ffn` is the number of the feed-forward sublayer."""
+    # From the names of GGUF to those of a folder.
     block, layer = f"{theirs}.blk.{{layer}}", f"{stack}.block.{{layer}}.layer"
     attention = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
     return (
@@ -321,6 +331,7 @@ def _gguf_names(stack: str, theirs: str, *, ffn: int) -> tuple[Rename, ...]:
 def _gguf_sizes(fields: Fields, file: GGUFFile) -> dict[str, Any]:
     """The kind of feed-forward network, which the tensors show: that of T5 1.1 and FLAN-T5 is gated."""
     names = file.names()
+    # Keys and values must be as T5 has them.
     heads, size = fields.require("attention.head_count", int), fields.require("attention.key_length", int)
     fields.expect("attention.value_length", (size,), default=size)
     fields.expect("attention.head_count_kv", (heads,), default=heads)
