@@ -15,7 +15,7 @@ BUDGET = {
     "core": (2_856, 29),
     "data": (890, 3),
     "decoding": (1_780, 31),
-    "embedding": (3_598, 13),
+    "embedding": (3_576, 13),
     "kernels": (2_010, 0),
     "lenses": (1_510, 0),
     "model": (600, 0),

@@ -18,7 +18,7 @@ from regard.embedding.job._inputs import Block, Inputs
 from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Spread, Summary, run
 from regard.embedding.job._reading import Batch
 from regard.embedding.job._shards import (
-    arrays,
+    Arrays,
     carried_names,
     check_names,
     read_arrays,
@@ -58,7 +58,7 @@ def run_to_array(
         _check(inputs, work)
         return work
 
-    form = arrays()
+    form = Arrays()
     summary = run(
         inputs, parts, checked, shard_rows=shard_rows, on_progress=on_progress, spread=spread, form=form
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from regard.core.arguments import whole
 from regard.core.errors import InputError, OutputError
 from regard.embedding.job._folder import MANIFEST, Folder, check_inputs, check_same
 from regard.embedding.job._inputs import BLOCK_ROWS, Block, Inputs
-from regard.embedding.job._shards import Form, Shard, parquet
+from regard.embedding.job._shards import Form, Parquet, Shard
 from regard.embedding.job._work import Piece, Work
 
 T = TypeVar("T")
@@ -178,7 +177,7 @@ def run(
     """
     shard_rows = whole("rows per shard", shard_rows, least=1)
     whole("share", share[0], least=0, most=share[1] - 1)
-    form = parquet() if form is None else form
+    form = Parquet() if form is None else form
     with _system_memory(), Folder.locked(out, form.ending) as folder:
         manifest = folder.manifest()
         if manifest is not None and manifest.get("vectors") == 0 < manifest["rows"]:
@@ -187,7 +186,7 @@ def run(
         work = open_work(None if manifest is None else _earlier(manifest, folder))
         stated, rows = inputs.fingerprint()
         settings = {**_settings(inputs, work, shard_rows, form), "share": list(share)}
-        open_rows = form.open(inputs, work)
+        form.prepare(inputs, work)
         begun = manifest is not None
         if manifest is None:
             manifest = {
@@ -205,7 +204,7 @@ def run(
             inputs=inputs,
             folder=folder,
             work=work,
-            open_shard=partial(Shard, open_rows=open_rows, errors=form.errors),
+            form=form,
             manifest=manifest,
             shard_rows=shard_rows,
             share=share,
@@ -271,7 +270,7 @@ class _Job:
     inputs: Inputs
     folder: Folder
     work: Work
-    open_shard: Callable[[Path, Path], Shard]
+    form: Form
     manifest: dict[str, Any]
     shard_rows: int
     share: tuple[int, int]
@@ -309,7 +308,7 @@ class _Job:
         first, step = self.share
         mine = (block for block in rows if block.shard % step == first)
         wanted = (block for block in mine if block.shard not in done)
-        writer = _Writer(self.folder, self.open_shard)
+        writer = _Writer(self.folder, self.form)
         try:
             with ahead(wanted, _DEPTH) as blocks, behind(writer.take, _DEPTH) as write:
                 for block, piece in self.spread(self.work, blocks):
@@ -350,16 +349,15 @@ def _totals(records: list[dict[str, Any]]) -> dict[str, Any]:
 class _Writer:
     """Writes blocks into shards, and records each shard that is whole. Runs in a thread of its own."""
 
-    def __init__(self, folder: Folder, open_shard: Callable[[Path, Path], Shard]) -> None:
-        self._folder, self._open_shard = folder, open_shard
+    def __init__(self, folder: Folder, form: Form) -> None:
+        self._folder, self._form = folder, form
         self._shard: Shard | None = None
 
     def take(self, item: tuple[Block, Piece | None]) -> None:
         block, piece = item
         if self._shard is None:
-            self._shard = self._open_shard(
-                self._folder.unfinished(block.shard), self._folder.part(block.shard)
-            )
+            unfinished, place = self._folder.unfinished(block.shard), self._folder.part(block.shard)
+            self._shard = Shard(unfinished, place, self._form)
         self._shard.add(block, piece)
         if block.closes:
             full, self._shard = self._shard, None

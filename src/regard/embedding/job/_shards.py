@@ -3,10 +3,8 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -77,74 +75,63 @@ def writing(schema: Any) -> dict[str, Any]:
     }
 
 
-class Rows(Protocol):
-    """A file that takes rows of the result."""
-
-    def write(self, block: Block, piece: Piece) -> None:
-        """Adds those of a block."""
-
-    def close(self) -> None:
-        """Ends it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Form:
+class Form(Protocol):
     """What shards are files of.
 
     Args:
         ending: of their names.
         library: what writes them, with its version: other versions may write other bytes.
-        open: makes the columns ready, and gives what opens a file; or refuses the columns.
         errors: what writing raises.
     """
 
     ending: str
     library: tuple[str, str]
-    open: Callable[[Inputs, Work], Callable[[Path], Rows]]
-    errors: tuple[type[Exception], ...] = (OSError,)
+    errors: tuple[type[Exception], ...]
+
+    def prepare(self, inputs: Inputs, work: Work) -> None:
+        """Makes the columns ready, where there is anything to make, or refuses them."""
+        return
+
+    def open(self, path: Path) -> Any:
+        """A file that takes rows of the result, and can be closed."""
+
+    def write(self, file: Any, block: Block, piece: Piece) -> None:
+        """Adds the rows of a block to a file."""
 
 
-def parquet() -> Form:
+class Parquet(Form):
     """Parquet, with all columns."""
-    pa, _ = pyarrow()
-    return Form(
-        ending=".parquet",
-        library=("pyarrow", pa.__version__),
-        open=lambda inputs, work: partial(_ParquetRows, result_schema(inputs, work)),
-        errors=(OSError, pa.ArrowException),
-    )
 
+    ending = ".parquet"
 
-class _ParquetRows:
-    def __init__(self, schema: Any, path: Path) -> None:
-        self._schema = schema
-        self._writer = pyarrow()[1].ParquetWriter(path, schema, **writing(schema))
+    def __init__(self) -> None:
+        pa, self._parquet = pyarrow()
+        self.library, self.errors = ("pyarrow", str(pa.__version__)), (OSError, pa.ArrowException)
 
-    def write(self, block: Block, piece: Piece) -> None:
+    def prepare(self, inputs: Inputs, work: Work) -> None:
+        self._schema = result_schema(inputs, work)
+
+    def open(self, path: Path) -> Any:
+        return self._parquet.ParquetWriter(path, self._schema, **writing(self._schema))
+
+    def write(self, file: Any, block: Block, piece: Piece) -> None:
         rows = table(self._schema, block, piece)
-        self._writer.write_table(rows, row_group_size=rows.num_rows)  # a row group of their own
-
-    def close(self) -> None:
-        self._writer.close()
+        file.write_table(rows, row_group_size=rows.num_rows)  # a row group of their own
 
 
-def arrays() -> Form:
+class Arrays(Form):
     """NumPy's arrays, of row numbers and vectors alone: two for each block, one after the other."""
-    return Form(ending=".npy", library=("numpy", np.__version__), open=lambda inputs, work: _ArrayRows)
 
+    ending, library, errors = ".npy", ("numpy", np.__version__), (OSError,)
 
-class _ArrayRows:
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
+    def open(self, path: Path) -> Any:
+        return path.open("wb")
 
-    def write(self, block: Block, piece: Piece) -> None:
+    def write(self, file: Any, block: Block, piece: Piece) -> None:
         vectors = [np.asarray(each) for name, each in piece.columns.items() if name.startswith("vector")]
-        np.save(self._file, block.take(piece.rows)[0])
+        np.save(file, block.take(piece.rows)[0])
         # (rows, width), or (rows, layers, width)
-        np.save(self._file, vectors[0] if len(vectors) == 1 else np.stack(vectors, axis=1))
-
-    def close(self) -> None:
-        self._file.close()
+        np.save(file, vectors[0] if len(vectors) == 1 else np.stack(vectors, axis=1))
 
 
 def read_arrays(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
@@ -157,28 +144,20 @@ def read_arrays(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
 class Shard:
     """A shard that is being written, under another name until it is whole."""
 
-    def __init__(
-        self,
-        unfinished: Path,
-        place: Path,
-        open_rows: Callable[[Path], Rows],
-        errors: tuple[type[Exception], ...],
-    ) -> None:
-        self._unfinished, self._place = unfinished, place
-        self._errors = errors
+    def __init__(self, unfinished: Path, place: Path, form: Form) -> None:
+        self._unfinished, self._place, self._form = unfinished, place, form
         self._rows = self._vectors = 0
         self._rejected: list[dict[str, Any]] = []
         self._counts: Counter[str] = Counter()
-        self._file: Rows | None = None
+        self._file: Any = None
         with self._writing():
-            self._file = open_rows(unfinished)
+            self._file = form.open(unfinished)
 
     def add(self, block: Block, piece: Piece | None) -> None:
         """Adds the rows of a block; one without texts has no piece."""
         if piece is not None and len(piece.rows):
-            assert self._file is not None
             with self._writing():
-                self._file.write(block, piece)
+                self._form.write(self._file, block, piece)
             self._vectors += len(piece.rows)
         if piece is not None:
             self._counts.update(piece.counts)
@@ -189,7 +168,6 @@ class Shard:
         """Moves the file to its place; returns its record."""
         digest, size = hashlib.sha256(), 0
         with self._writing():
-            assert self._file is not None
             self._file.close()
             self._file = None
             with self._unfinished.open("rb+") as file:
@@ -221,7 +199,7 @@ class Shard:
     def _writing(self) -> Iterator[None]:
         try:
             yield
-        except self._errors as error:
+        except self._form.errors as error:
             self.abandon()
             code = getattr(error, "errno", None)
             reason = os.strerror(code) if code else str(error)
