@@ -7,6 +7,7 @@
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -80,8 +81,10 @@ def inside(folder: Path, path: str) -> Path | None:
     try:
         # Links are resolved on both sides: a link out of the folder counts as outside.
         stays = place.resolve().is_relative_to(folder.resolve())
-        # Asked for its errors only: some paths can be resolved, and not be looked at.
-        place.exists()
+        # Asked for its errors only, which exists() hides since Python 3.14: some paths can be resolved, and
+        # not be looked at.
+        with suppress(FileNotFoundError, NotADirectoryError):
+            place.stat()
     except (OSError, RuntimeError, ValueError):  # too long, a loop of links, a NUL
         return None
     return place if stays else None
