@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from integration.forked import CONTEXT, SECONDS
 from regard.text import write_tokenizer
 from regard.training import Settings, _ranks, read_journal, read_settings, train
-from regard.training._checkpoints import Progress
+from regard.training._checkpoints import RunState
 from regard.training._ranks import Ranks
 from regard.training._run import prepare
 from regard.training._scoring import evaluate
@@ -234,7 +234,7 @@ def an_epoch(settings: Settings, folder: Path) -> dict[str, Any]:
     with prepare(settings, folder, ranks, print) as made:
         module = ranks.spread(made.task.double(), shard=settings.shard)
         descent = [torch.optim.SGD(module.parameters(), lr=0.1)]
-        progress, reports = Progress(), []
+        progress, reports = RunState(), []
         for picked in made.train.steps(0):
             progress, report = take_step(made, module, descent, picked, progress)
             reports.append({name: report[name] for name in ("loss", "norm", "tokens")})

@@ -44,6 +44,7 @@ class Examples:
         """Use `write` or `open`."""
         self.folder, self.columns = folder, columns
         self._count = count
+        # For each example where its values end: int64 (examples,).
         self._ends = {name: _mapped(folder, name, "ends", np.int64, count) for name in columns}
         self._values = {
             name: _mapped(folder, name, "values", np.int32, int(ends[-1]))
@@ -55,6 +56,7 @@ class Examples:
         cls, folder: Path, rows: Iterable[Mapping[str, Sequence[int]]], columns: tuple[str, ...]
     ) -> Self:
         """Write rows, read once and in constant memory, and open them: the folder is whole or not there."""
+        # Made elsewhere first, then renamed: a folder of this name is whole.
         if folder.exists():
             raise OutputError(f"{str(folder)!r} is there already; open it, or choose another folder.")
         temporary = folder.with_name(f".regard-{secrets.token_hex(8)}.tmp")
@@ -89,6 +91,7 @@ class Examples:
         if not 0 <= index < self._count:
             raise IndexError(f"there are {self._count} examples, from 0; got {index}")
         return {
+            # An example's values begin where those of the one before end.
             name: self._values[name][0 if index == 0 else ends[index - 1] : ends[index]]
             for name, ends in self._ends.items()
         }
@@ -109,7 +112,9 @@ class _Column:
     """A column that is being written."""
 
     def __init__(self, folder: Path, name: str) -> None:
+        # "x": a file that is there already is somebody else's.
         self._files = tuple((folder / f"{name}.{part}").open("xb") for part in ("values", "ends"))
+        # 32 bits for values, 64 for places.
         self._waiting = (array("i"), array("q"))
         self._end = 0
 
@@ -119,6 +124,7 @@ class _Column:
         waiting.extend(values)
         self._end += len(waiting) - before
         ends.append(self._end)
+        # In constant memory, however many texts there are.
         if len(waiting) + len(ends) >= _FLUSHED:
             self._flush()
 
@@ -146,6 +152,7 @@ def _write(folder: Path, rows: Iterable[Mapping[str, Sequence[int]]], columns: t
     writers = {name: _Column(folder, name) for name in columns}
     count, whole = 0, False
     try:
+        # Numbers in messages count from 1, as lines do.
         for count, row in enumerate(rows, 1):
             for name, writer in writers.items():
                 try:
@@ -162,7 +169,9 @@ def _write(folder: Path, rows: Iterable[Mapping[str, Sequence[int]]], columns: t
         whole = True
     finally:
         for writer in writers.values():
+            # Also after an error: Windows removes no open file.
             writer.close(whole=whole)
+    # Last: with it the folder says that all columns are whole.
     with (folder / _ABOUT).open("xb") as file:
         file.write(json.dumps({"count": count, "columns": columns}).encode())
         file.flush()
@@ -171,6 +180,7 @@ def _write(folder: Path, rows: Iterable[Mapping[str, Sequence[int]]], columns: t
 
 def _mapped(folder: Path, name: str, part: str, type: Any, count: int) -> np.ndarray:
     path = folder / f"{name}.{part}"
+    # A file cut short would be read as zeros, or end a run in the middle.
     if path.stat().st_size != count * np.dtype(type).itemsize:
         raise ValueError(f"{path.name} has {path.stat().st_size} bytes")
     # An empty file cannot be mapped.
@@ -244,7 +254,7 @@ class Batch:
     more: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(
+    def labelled(
         cls, rows: Sequence[Row], source: StackInput, labels: Tensor, target: StackInput | None = None
     ) -> Self:
         """A batch with one term of the loss, to which every label is a target."""
@@ -277,13 +287,18 @@ def stack_input(texts: Sequence[Sequence[np.ndarray[Any, Any]]], *, pad_id: int)
         >>> made.ids.tolist(), made.segments.tolist(), made.positions.tolist()
         ([[5, 6, 7], [8, 0, 0]], [[0, 0, 1], [0, -1, -1]], [[0, 1, 0], [0, 0, 0]])
     """
+    # (rows, longest), the texts of a row one after the other.
     ids = filled([np.concatenate(list(row)) for row in texts], pad_id)
+    # True before the end of each row.
     is_token = torch.arange(ids.shape[1]) < torch.tensor([[sum(map(len, row))] for row in texts])
     # A row of one text needs no segments, without which attention takes a quicker form.
     if all(len(row) == 1 for row in texts):
         return StackInput(ids=ids, is_token=is_token)
+    # Which text of its row each position is of.
     numbers = [np.repeat(np.arange(len(row)), [len(text) for text in row]) for row in texts]
+    # Positions begin with 0 in each text.
     places = [np.concatenate([np.arange(len(text)) for text in row]) for row in texts]
+    # Padding is of segment -1, which is no text's.
     return StackInput(ids=ids, is_token=is_token, segments=filled(numbers, -1), positions=filled(places, 0))
 
 

@@ -34,7 +34,7 @@ _NAME = re.compile(r"step-(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class RunState:
     """Where a run stands.
 
     With the parameters, the state of the optimiser and the settings it is all that a run needs to go on:
@@ -62,8 +62,9 @@ class Checkpoints:
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step}"
 
-    def save(self, task: nn.Module, made: Sequence[Optimizer], progress: Progress) -> None:
+    def save(self, task: nn.Module, made: Sequence[Optimizer], progress: RunState) -> None:
         """Write one, then remove those that need not stay. All processes call it together."""
+        # Written under another name; only the last step gives it its own.
         target = self._path(progress.step)
         temporary = self.folder / f".{target.name}.tmp"
 
@@ -81,12 +82,14 @@ class Checkpoints:
             self._prune(progress)
 
         try:
+            # The first process makes the folder, all write into it, the first gives it its name.
             self.ranks.together(begin)
             state, optimiser = get_state_dict(task, made)
             self._write({"task": state, "optimiser": optimiser}, temporary)
             self.ranks.together(end)
         except (OSError, CheckpointException) as error:
             shutil.rmtree(temporary, ignore_errors=True)
+            # What is on disk is still good: the message says from where to go on.
             steps = _steps(self.folder)
             last = f"the last good one is {self._path(steps[-1])}" if steps else "there is none yet"
             raise OutputError(
@@ -94,19 +97,20 @@ class Checkpoints:
                 f"({why(error)}); {last}. Make room, then type the same command to go on from there."
             ) from error
 
-    def load_last(self, task: nn.Module, made: Sequence[Optimizer], say: Callable[[str], None]) -> Progress:
+    def load_last(self, task: nn.Module, made: Sequence[Optimizer], say: Callable[[str], None]) -> RunState:
         """Give a task and its optimisers the state of the last whole checkpoint; without any the run begins.
 
         A damaged one is put aside where there is one before it, which leads to the same parameters. All
         processes call it together.
         """
+        # What a killed run left half done gets out of the way first.
         self.ranks.together(lambda: self._put_aside(say))
         if not (steps := _steps(self.folder)):
-            return Progress()
+            return RunState()
         folder = self._path(steps[-1])
         try:
             # torch reads into the tensors that it is given, and divides them as these are.
-            progress = Progress(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
+            progress = RunState(**json.loads((folder / _STATE).read_text(encoding="utf-8")))
             state, optimiser = get_state_dict(task, made)
             self._read({"task": state, "optimiser": optimiser}, folder)
             set_state_dict(task, made, model_state_dict=state, optim_state_dict=optimiser)
@@ -133,8 +137,10 @@ class Checkpoints:
 
         Source: Vaswani et al. 2017, arXiv 1706.03762, section 6.1.
         """
+        # Fewer where fewer are there.
         steps = _steps(self.folder)[-count:]
         total: dict[str, Any] = {}
+        # One at a time in memory, beside the sum.
         for step in steps:
             # Clones, since reading would overwrite the parameters themselves.
             state: Any = {name: value.clone() for name, value in _parameters(task).items()}
@@ -142,6 +148,7 @@ class Checkpoints:
             self._read({"task": state}, self._path(step))
             for name, value in state.items():
                 is_real = value.is_floating_point()
+                # Whole numbers, such as counters, are the last ones.
                 total[name] = total.get(name, 0.0) + value.double() if is_real else value
         now = _parameters(task)
         # Divided once: to divide each would round a mean that lies between two numbers by chance.
@@ -156,7 +163,8 @@ class Checkpoints:
         with _without_remark():
             load(state, checkpoint_id=folder, no_dist=self.ranks.world == 1)
 
-    def _prune(self, progress: Progress) -> None:
+    def _prune(self, progress: RunState) -> None:
+        # The best stays, however old, since `finish` may need it.
         steps = _steps(self.folder)
         for step in steps[: -self.keep]:
             if step != progress.best_step:
@@ -172,6 +180,7 @@ def _compare(folder: Path) -> None:
         written, there = json.loads((folder / _SUMS).read_bytes()), _checksums(folder)
     except (OSError, ValueError) as error:
         raise _unreadable(folder, why(error)) from error
+    # Missing and extra files differ as well.
     for name in sorted({*written, *there} - {_SUMS}):
         if written.get(name) != there.get(name):
             raise _unreadable(folder, f"{name} is not what was written: its checksum differs")
@@ -179,6 +188,7 @@ def _compare(folder: Path) -> None:
 
 def last_checkpoint(folder: str | Path) -> int:
     """The step from which a run in a folder goes on; 0 where it begins."""
+    # Only whole checkpoints have such a name.
     return max(_steps(Path(folder) / CHECKPOINTS), default=0)
 
 
@@ -202,13 +212,14 @@ def _unreadable(folder: Path, reason: str) -> CheckpointError:
 
 def _checksums(folder: Path) -> dict[str, int]:
     """The CRC-32 of every file in a folder, by its name."""
-    found = {}
+    sums = {}
     for path in folder.iterdir():
-        found[path.name] = 0
+        sums[path.name] = 0
         with path.open("rb") as file:
+            # Piece by piece: a checkpoint may be larger than memory.
             while part := file.read(2**20):
-                found[path.name] = zlib.crc32(part, found[path.name])
-    return found
+                sums[path.name] = zlib.crc32(part, sums[path.name])
+    return sums
 
 
 @contextmanager

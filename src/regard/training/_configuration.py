@@ -40,6 +40,7 @@ def read_settings(
         Traceback (most recent call last):
         regard.core.errors.InputError: optimiser.learning is not a setting; ...
     """
+    # Least to most: the file, the changes, the arguments.
     values = _given(objective, file, changes, given)
     settings = built("", values, Settings)
     if "length" in values.get("batch", {}):
@@ -66,6 +67,7 @@ def read_word_settings(
 
 
 def _fitting(batch: BatchSettings, checkpoint: str) -> BatchSettings:
+    # Its tables of positions may be short.
     network = load_checkpoint(checkpoint).network
     limits = [limit for kind in network.prefixes if (limit := network.limit(kind)) is not None]
     return replace(batch, length=min([batch.length, *limits]))
@@ -76,12 +78,15 @@ def _given(
 ) -> dict[str, Any]:
     values: dict[str, Any] = {} if file is None else _read(Path(file))
     for change in changes:
+        # optimiser.lr=1e-3 names a key in a section.
         key, equals, text = change.partition("=")
         if not equals:
             raise InputError(f"set must be KEY=VALUE, such as optimiser.lr=0.001; got {change!r}.")
         _put(values, key.strip().split("."), _value(text.strip()), change)
+    # A file of another objective has other keys.
     if values.get("objective", objective) != objective:
         raise InputError(f"objective must be {objective!r}; the settings say {values['objective']!r}.")
+    # None is "not given".
     _merge(
         values, {name: value for name, value in given.items() if value is not None} | {"objective": objective}
     )
@@ -115,6 +120,7 @@ def as_toml(settings: AnySettings) -> str:
         accumulate = 1
     """
     values = as_mapping(settings)
+    # TOML wants plain keys before sections.
     plain = {name: value for name, value in values.items() if not isinstance(value, dict)}
     tables = [
         f"[{name}]\n{_lines(table, getattr(settings, name))}"
@@ -144,6 +150,7 @@ def _toml(value: Any) -> str:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
+        # JSON is what a run writes, TOML what people do.
         text = file.read_text(encoding="utf-8")
         values = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
@@ -160,6 +167,7 @@ def _value(text: str) -> Any:
     if text in ("none", "None", "null"):  # TOML has no word for it
         return None
     try:
+        # As in the file: numbers, lists and quoted texts.
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
@@ -168,6 +176,7 @@ def _value(text: str) -> Any:
 def _put(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -> None:
     *above, last = path
     for depth, name in enumerate(above, 1):
+        # Sections are made as they are named.
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
             raise InputError(
@@ -179,6 +188,7 @@ def _put(values: dict[str, Any], path: Sequence[str], value: Any, change: str) -
 
 def _merge(values: dict[str, Any], given: Mapping[str, Any]) -> None:
     for name, value in given.items():
+        # Section by section, so that a change of one key leaves the others.
         if isinstance(value, Mapping) and isinstance(values.setdefault(name, {}), dict):
             _merge(values[name], value)
         else:

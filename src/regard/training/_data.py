@@ -55,6 +55,7 @@ class Split:
 
     def files(self) -> dict[str, list[int] | None]:
         """The files, each with its size and the time of its last change; None for one that is not there."""
+        # Sizes and dates tell whether the texts are still those that were encoded.
         found = {name: Path(name) for names in self._names for name in names}
         states = {name: path.stat() if path.is_file() else None for name, path in found.items()}
         return {name: state and [state.st_size, state.st_mtime_ns] for name, state in states.items()}
@@ -70,10 +71,12 @@ class Split:
     def __iter__(self) -> Iterator[tuple[Values, str]]:
         """Each row, with its place for messages."""
         settings, columns = self.settings, list(self.columns.values())
+        # With files of their own, no share is set apart.
         share = 0.0 if settings.valid else settings.valid_share
         for number, row in enumerate(self._rows(*self._names, columns)):
             values = tuple(row.values[name] for name in columns)
             if share and settings.unit == "file":  # of few long texts the ends are set apart, not some texts
+                # The last part of each text is for scoring.
                 text = row.text(columns[0])
                 edge = len(text) - int(len(text) * share)
                 yield (text[edge:] if self.is_valid else text[:edge],), row.place
@@ -86,8 +89,10 @@ class Split:
 
     def _rows(self, files: Sequence[str], targets: Sequence[str], columns: Sequence[str]) -> Iterable[Row]:
         unit, encoding, csv = self.settings.unit or "line", self.settings.encoding, self.settings.csv
+        # Words and tags a line; texts are paragraphs.
         if self.has_tags and all(Path(each).suffix in _TAGGED for each in files):
             return _tagged_rows(Rows(files, unit="paragraph", encoding=encoding), columns)
+        # Two lists of files, read line by line beside each other.
         if targets:
             sides = zip(columns, (files, targets), strict=True)
             return ParallelRows({name: Rows(paths, unit=unit, encoding=encoding) for name, paths in sides})
@@ -102,7 +107,9 @@ def _tagged_rows(texts: Rows, columns: Sequence[str]) -> Iterator[Row]:
     Source: Tjong Kim Sang and De Meulder 2003, arXiv cs/0306050, section 2.2.
     """
     for row in texts:
+        # Columns between word and tag, such as parts of speech, are passed over.
         lines = [line.split() for line in row.text().split("\n") if not line.startswith("# ")]
+        # CoNLL 2003's mark of a new document.
         lines = [line for line in lines if line[0] != "-DOCSTART-"]
         for line in lines:
             if len(line) < 2:
@@ -117,8 +124,10 @@ def splits_of(settings: Settings, kind: type[Task], unit: Unit | None = None) ->
 
     A run that goes on knows what one text is, its `unit`: its files may be gone since they were encoded.
     """
+    # A run that goes on has decided this before.
     data = replace(settings.data, unit=unit or _unit_of(settings, kind))
     fields = kind.fields(settings.task)
+    # A column's name in the settings, in the objective, or the field's own.
     columns = {name: getattr(data, name) or kind.named.get(name, name) for name in fields}
     learned = Split(
         settings=data, columns=columns, has_tags=kind.has_tags, seed=settings.seed, is_valid=False
@@ -131,6 +140,7 @@ def _unit_of(settings: Settings, kind: type[Task]) -> Unit:
     data = settings.data
     read = (data.train, data.valid or data.train)
     files = (Files(paths, csv=data.csv, encoding=data.encoding) for paths in read)
+    # Only plain text can be taken as a whole file.
     train, valid = (all(isinstance(one, TextSource) for one in open_sources(each)) for each in files)
     if "target" in kind.reads and not data.train_target and train:
         raise InputError(
@@ -149,43 +159,47 @@ def make_tokenizer(settings: Settings, kind: type[Task], split: Split, target: P
 
     It is the one that is given, or the checkpoint's, or one that is learned from the texts.
     """
+    # A run that goes on has one.
     if target.is_dir():
         return
     given, origin = settings.tokenizer, kind.origin(settings.start, settings.task)
+    # A file, else the checkpoint's, else one learned from the texts.
     if given.path is not None:
-        made = _read(Path(given.path), settings.family or kind.family)
+        tokenizer = _read(Path(given.path), settings.family or kind.family)
     elif origin is not None:
-        made = load_checkpoint(origin).require_tokenizer()
+        tokenizer = load_checkpoint(origin).require_tokenizer()
     else:
-        made = _learned(given, kind, split, say)
+        tokenizer = _learned(given, kind, split, say)
+    # Under its own name it is whole.
     temporary = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed here
     temporary.mkdir()
-    write_tokenizer(made, temporary, max_length=settings.batch.length)
+    write_tokenizer(tokenizer, temporary, max_length=settings.batch.length)
     folder_to_disk(temporary)
     temporary.rename(target)
 
 
 def _read(path: Path, family: str) -> Tokenizer:
-    made = None
+    tokenizer = None
     if path.is_dir() or path.name == "tokenizer.json":
-        made = Tokenizer.from_folder(
+        tokenizer = Tokenizer.from_folder(
             path if path.is_dir() else path.parent, tokenizer_class=family_of(family).tokenizer_class
         )
     else:
         try:
-            made = Tokenizer.from_str(plain_file(path).read_text(encoding="utf-8"))
+            tokenizer = Tokenizer.from_str(plain_file(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeError) as error:
             raise InputError(f"tokenizer.path must be a tokenizer.json; {path}: {reason(error)}.") from error
-    if made is None:
+    if tokenizer is None:
         raise InputError(f"tokenizer.path must be a tokenizer.json or a folder with one; got {path}.")
-    return made
+    return tokenizer
 
 
 def _learned(given: TokenizerSettings, kind: type[Task], split: Split, say: Say) -> Tokenizer:
     sort = given.kind or kind.tokenizer_kind
     say(f"learning the tokenizer from the texts to learn from: {sort}")
     return train_tokenizer(
+        # `values` hold labels too, which are no texts.
         (text for values, _ in split for text in kind.texts_of(values) if isinstance(text, str)),
         kind=sort,
         size=given.size,
@@ -228,6 +242,7 @@ class EncodingReport:
 def form_of(settings: Settings, task: Task) -> FormName:
     """How examples become rows of a batch; refused where the objective does not have that form."""
     form = settings.batch.form or task.forms[0]
+    # The objective's own form comes first in its list.
     if form not in task.forms:
         raise InputError(
             f"batch.form must be {' or '.join(task.forms)} for {settings.objective}; got {form!r}."
@@ -244,6 +259,7 @@ def encode_split(settings: Settings, task: Task, split: Split, folder: Path, say
         then: Any = read_object(about)["files"]
         for file, now in split.files().items():
             # Where both splits are of the same files, these are named once.
+            # The texts were encoded already: a change is told, not followed.
             if now != then.get(file) and not split.is_share:
                 say(f"{file} is gone or has another date; the run goes on with the texts of then")
         return
@@ -251,6 +267,7 @@ def encode_split(settings: Settings, task: Task, split: Split, folder: Path, say
     shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed before it wrote the file about it
     say(f"encoding the texts: {folder.name}")
     files, report = split.files(), EncodingReport()
+    # A generator: `report` is filled while they are written.
     examples = _encoded(settings, task, split, report)
     first = next(examples, None)  # before a folder is begun that would stay empty
     if first is None:
@@ -258,6 +275,7 @@ def encode_split(settings: Settings, task: Task, split: Split, folder: Path, say
     Examples.write(folder, chain([first], examples), tuple(task.columns))
     for line in report.lines(settings.batch.length):
         say(line)
+    # With this file the split is done.
     write_whole(about, json.dumps({**asdict(report), "files": files, "unit": split.settings.unit}).encode())
 
 
@@ -268,6 +286,7 @@ def repeated(learned: Examples, scored: Examples) -> int:
         for number in range(len(examples)):
             yield hash(tuple(values.tobytes() for values in examples[number].values()))
 
+    # Hashes of all examples to score on fit in memory; those to learn from are only looked up.
     wanted = Counter(hashes(scored))
     found = {each for each in hashes(learned) if each in wanted}
     return sum(wanted[each] for each in found)
@@ -277,9 +296,11 @@ def _encoded(
     settings: Settings, task: Task, split: Split, report: EncodingReport
 ) -> Iterator[Mapping[str, Sequence[int]]]:
     """The examples of all rows; `report` counts what becomes of these."""
+    # What is too long is cut, split, dropped or refused.
     fit = _Fit(task, settings, report)
     rows = iter(split)
     while batch := list(islice(rows, _AT_ONCE)):
+        # Blank rows are counted, and left out.
         kept = [(values, place) for values, place in batch if _has_text(values)]
         for values, place in kept:
             if refused := task.refusal(values):
@@ -289,6 +310,7 @@ def _encoded(
         for example, (values, place) in zip(_encode_rows(task, kept), kept, strict=True):
             fitted = list(fit(example, place))
             report.bytes += len(task.predicted(values).encode()) if fitted else 0
+            # Samples are whole texts: a cut one has no whole translation.
             if len(report.samples) < task.samples and fitted == [example]:
                 report.samples.append(values)
             yield from fitted
@@ -342,6 +364,7 @@ class _Fit:
 
     def __call__(self, example: Mapping[str, Sequence[int]], place: str) -> Iterator[Mapping[str, Any]]:
         task, report, length = self.task, self.report, self.length
+        # The longest side of a pair decides.
         size = max(len(example[name]) for name in task.sized)
         if self.any_length or task.beyond < size <= length + task.beyond:
             yield example

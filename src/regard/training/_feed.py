@@ -34,6 +34,7 @@ def seed_of(seed: int, *parts: int, purpose: str) -> int:
 
     What is drawn there is the `purpose`: two purposes have nothing to do with each other.
     """
+    # One bit less: torch takes seeds below 2^63.
     return int.from_bytes(_digest(seed, parts, purpose)[:8], "little") >> 1
 
 
@@ -47,6 +48,7 @@ def _key(seed: int, parts: Sequence[int], purpose: str) -> int:
 
 
 def _digest(seed: int, parts: Sequence[int], purpose: str) -> bytes:
+    # The purpose keeps streams apart that have the same numbers.
     return hashlib.sha256(" ".join(map(str, (purpose, int(seed), *map(int, parts)))).encode()).digest()
 
 
@@ -56,6 +58,7 @@ def shuffled(count: int, *, seed: int, epoch: int, purpose: str = "examples") ->
     The order of random keys: of numpy's random streams only the bits themselves stay the same between
     versions.
     """
+    # Each number gets a random key; the order is that of the keys.
     keys = np.random.Philox(key=_key(seed, (epoch,), purpose)).random_raw(whole("count", count, least=0))
     return np.argsort(keys, kind="stable")
 
@@ -78,9 +81,12 @@ def buckets(
     sizes = _checked(lengths)
     if tokens is None and examples is None:
         raise InputError("tokens or examples must be given: how much a micro-batch holds.")
+    # The limits that are not given do not bind.
     most_tokens = np.inf if tokens is None else whole("tokens", tokens, least=1)
     most = max(len(sizes), 1) if examples is None else whole("examples", examples, least=1)
+    # Pools of neighbours in an order of chance are sorted by length, so that batches differ by epoch.
     order = shuffled(len(sizes), seed=seed, epoch=epoch)
+    # About how many examples a batch holds; a pool is `pool` batches.
     per_batch = min(most, max(1.0, most_tokens / max(1.0, float(sizes.mean())))) if len(sizes) else 1
     width = max(1, int(whole("pool", pool, least=1) * per_batch))
     for number, start in enumerate(range(0, len(order), width)):
@@ -88,11 +94,13 @@ def buckets(
         # Up and down in turn: where two pools meet, lengths are alike, and no short batch is left over.
         order[start : start + width] = part[np.argsort(sizes[part], kind="stable")][:: 1 - 2 * (number % 2)]
     cuts, longest, first = [0], 0, 0
+    # A batch costs rows times the longest: it ends before that is too much.
     for place, size in enumerate(sizes[order].tolist()):
         longest = max(longest, size)
         if place > first and ((place - first + 1) * longest > most_tokens or place - first == most):
             cuts.append(place)
             longest, first = size, place
+    # Short and long batches come in an order of chance.
     batches = np.split(order, cuts[1:]) if len(order) else []
     return [batches[place] for place in shuffled(len(batches), seed=seed, epoch=epoch, purpose="batches")]
 
@@ -108,6 +116,7 @@ def pack(lengths: ArrayLike, *, row_length: int, seed: int, epoch: int) -> list[
             f"row_length must be at least {int(sizes.max())}, the tokens of example {int(sizes.argmax())}; "
             f"got {room}. Cut or divide what is longer."
         )
+    # Pools differ by epoch, so that the same texts do not share a row each time.
     order, rows = shuffled(len(sizes), seed=seed, epoch=epoch), list[Whole]()
     for start in range(0, len(order), _POOL):
         pool = order[start : start + _POOL]
@@ -121,21 +130,23 @@ def _packed(examples: list[int], sizes: list[int], room: int) -> list[Whole]:
     """Each example into the fullest row that has room for it, else into a new one."""
     rows: list[list[int]] = []
     by_room: list[list[int]] = [[] for _ in range(room + 1)]
-    there = 0  # bit n is set where a row with room for n more tokens is
+    rooms = 0  # bit n is set where a row with room for n more tokens is
     for example, size in zip(examples, sizes, strict=True):
         # The lowest bit is the row that the example leaves least room in: found at once, however many rows.
-        fitting = there >> size
+        fitting = rooms >> size
         if fitting:
             left = size + (fitting & -fitting).bit_length() - 1
             row = by_room[left].pop()
+            # No row has this much room any more.
             if not by_room[left]:
-                there ^= 1 << left
+                rooms ^= 1 << left
         else:
             left, row = room, len(rows)
             rows.append([])
         rows[row].append(example)
         by_room[left - size].append(row)
-        there |= 1 << (left - size)
+        # The row has less room now.
+        rooms |= 1 << (left - size)
     return [np.array(row, np.int64) for row in rows]
 
 
@@ -149,8 +160,10 @@ def blocks(total: int, *, length: int, seed: int, epoch: int) -> Whole:
     length = whole("length", length, least=1)
     if targets < length:
         raise InputError(f"length must be below {total}, the tokens of the text; got {length}.")
+    # As many first places as there are different grids.
     ways = min(length, targets - length + 1)  # at least one block must fit behind the first token
     key = np.random.Philox(key=_key(seed, (epoch,), "grid")).random_raw(1)
+    # The grid begins elsewhere in each epoch: texts are cut at other places.
     starts = np.arange(int(key[0] % ways), targets - length + 1, length)
     return starts[shuffled(len(starts), seed=seed, epoch=epoch, purpose="blocks")]
 
@@ -167,6 +180,7 @@ def share(batches: Sequence[_Item], *, rank: int, world: int, accumulate: int) -
     """
     world, accumulate = whole("world", world, least=1), whole("accumulate", accumulate, least=1)
     rank = whole("rank", rank, least=0, most=world - 1)
+    # Batch n of a step goes to process n.
     mine = [
         batches[start + rank] if start + rank < len(batches) else None
         for start in range(0, len(batches), world)
@@ -225,6 +239,7 @@ class Form(ABC):
     def _chunks(self, rows: Sequence[Any]) -> list[Sequence[Any]]:
         """Rows of equal length by as many as a micro-batch takes."""
         batch = self.batch
+        # Rows of full length: their number follows from the tokens.
         size = max(1, batch.tokens // batch.length) if batch.tokens else batch.rows
         return [rows[start : start + size] for start in range(0, len(rows), size)]
 
@@ -233,6 +248,7 @@ class RowPerText(Form):
     """A text a row, texts of like length together, so that little is padding."""
 
     def plan(self, *, seed: int, epoch: int) -> Sequence[Sequence[int]]:
+        # By tokens where these are given, else by rows.
         size = {"tokens": self.batch.tokens} if self.batch.tokens else {"examples": self.batch.rows}
         return [picked.tolist() for picked in buckets(self._lengths, seed=seed, epoch=epoch, **size)]
 
@@ -247,6 +263,7 @@ class PackedRows(Form):
     """Several whole texts a row, which do not see each other; rows that are nearly full, in chance order."""
 
     def plan(self, *, seed: int, epoch: int) -> Sequence[Sequence[Sequence[int]]]:
+        # Each row is nearly full, so that a batch is a number of rows.
         rows = pack(self._lengths, row_length=self.batch.length, seed=seed, epoch=epoch)
         order = shuffled(len(rows), seed=seed, epoch=epoch)
         return self._chunks([rows[place].tolist() for place in order])
@@ -285,6 +302,7 @@ class Blocks(Form):
         return self.batch.length
 
     def row(self, item: int) -> Row:
+        # One token more, the last target.
         stop = item + self.batch.length + 1
         return ({name: np.asarray(self.examples.flat(name)[item:stop], np.int64) for name in self.columns},)
 
@@ -309,6 +327,7 @@ class Feed:
 
         The first epoch is 0; `done` micro-batches of it, over all processes, have been used already.
         """
+        # The plan is the same for every process; each takes its part.
         rest = self.form.plan(seed=self.seed, epoch=epoch)[done:]
         return share(rest, rank=self.rank, world=self.world, accumulate=self.accumulate)
 
@@ -328,6 +347,7 @@ class Feed:
         Its random numbers depend on the seed, the epoch and its number over all processes: so they do not
         depend on how many processes there are.
         """
+        # By the place in the run: a run that goes on draws the same.
         draw = generator(self.seed, epoch, number, purpose="batch")
         return self._batch(picked, lambda _: draw)
 
@@ -339,6 +359,7 @@ class Feed:
         without a target.
         """
         plan = self.form.once()
+        # Every process runs as many batches as the others.
         for start in range(0, len(plan), self.world):
             number = start + self.rank
             yield self._batch(plan[number] if number < len(plan) else None, _of_example)
@@ -347,13 +368,16 @@ class Feed:
         # A process without a batch still runs one: the exchange of gradients waits for every process.
         items = self.form.once()[0][:1] if picked is None else picked
         rows = [self.form.row(item) for item in items]
+        # Every example gets its own source of chance.
         made = self.task.batch(rows, [[draw(example) for example in row] for row in rows])
         if picked is not None:
             return made
+        # A stand-in counts for nothing: no targets, no examples.
         labels = made.labels.new_full(made.labels.shape, NOT_A_TARGET)
         return replace(made, labels=labels, counts=dict.fromkeys(made.counts, 0), examples=0)
 
 
 def _of_example(example: Example) -> np.random.Generator:
     tokens = next(iter(example.values()))
+    # By its tokens: the same masks each time it is scored.
     return generator(0, *tokens, purpose="score")

@@ -53,9 +53,11 @@ def lock_settings(
     """
     file = folder / SETTINGS
     if file.exists():
+        # The file's settings as ours would be written, defaults of today included.
         theirs, ours = _theirs(file, settings), as_mapping(settings)
         left = dict.fromkeys(free(theirs))  # None on both sides: not compared
         different = _differences({**theirs, **left}, {**ours, **left})
+        # There is a checkpoint: other settings would go on with it.
         if different and step:
             raise InputError(
                 f"{folder} holds a run with other settings: {'; '.join(different)}. Give the same "
@@ -68,9 +70,11 @@ def lock_settings(
                     shutil.rmtree(folder / name, ignore_errors=True)
                 else:
                     (folder / name).unlink(missing_ok=True)
+        # Nothing to write.
         if theirs == ours:
             return
     else:
+        # Nothing of the user's is mixed with a run.
         strange = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
         if strange:
             raise InputError(f"{folder} must be a new folder, or that of a run; it holds {strange[0]}.")
@@ -79,6 +83,7 @@ def lock_settings(
 
 def _theirs(file: Path, ours: AnySettings) -> dict[str, Any]:
     try:
+        # Read by the rules of today: an unknown key is an error.
         values = json.loads(file.read_text(encoding="utf-8"))
         objective = values["objective"]
         if type(ours) is type_of(objective):
@@ -123,8 +128,10 @@ def in_words(
 
 
 def _in_words(error: Exception, more_room: str) -> Exception:
+    # These say it themselves, or need no words.
     if isinstance(error, RegardError | BrokenPipeError):
         return error
+    # torch tells some errors by their text only.
     told = str(error)
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in told:
         return TrainingError(f"memory ran out; what was saved stays. {more_room}")
@@ -133,6 +140,7 @@ def _in_words(error: Exception, more_room: str) -> Exception:
             "another process of the run ended without a word, or cannot be reached; what was saved stays. "
             "Type the same command to go on."
         )
+    # A file name that is no Unicode.
     if isinstance(error, UnicodeEncodeError):
         around = error.object[max(0, error.start - 20) : error.end + 20]
         return InputError(f"names of files must be valid Unicode; got {around!r}. Rename it.")

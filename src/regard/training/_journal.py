@@ -70,6 +70,7 @@ class Journal:
         if ranks.is_first:
             path = folder / JOURNAL
             kept = []
+            # Lines of a run that was killed: those after the last checkpoint go.
             for number, line in _lines(folder) if path.exists() else ():
                 if line is None:
                     say(f"line {number} of {path} cannot be read and is left out")
@@ -102,6 +103,7 @@ class Journal:
         self._file.flush()  # so that who watches the file sees every step
         self._on_report(report)
         if self._board is not None:
+            # One event for each step.
             self._board.file_writer.add_summary(_summary(report), report["step"])
 
 
@@ -129,6 +131,7 @@ def _lines(folder: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
         ) from error
     for number, line in enumerate(lines[:-1], 1):  # a whole line ends with a line break
         try:
+            # A report has a step; anything else is no line of ours.
             report = json.loads(line)
             yield number, report if isinstance(report["step"], int) else None
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -175,23 +178,26 @@ def curves(folders: Sequence[str | Path]) -> CurvePicture:
     """
     if not folders:
         raise InputError("RUN... must name at least one folder of a run.")
-    told = {name: list(read_journal(Path(each))) for name, each in _named(folders).items()}
-    for name, reports in told.items():
+    # A name for each run, and its reports.
+    runs = {name: list(read_journal(Path(each))) for name, each in _named(folders).items()}
+    for name, reports in runs.items():
         if not any("loss" in each for each in reports):
             raise InputError(f"{name} has not done a step yet: there is nothing to draw.")
-    loss = [_series(name, reports, "loss") for name, reports in told.items()]
-    scored = [_series(name, reports, f"{_SCORE}loss") for name, reports in told.items()]
+    # Loss while learning and on the texts to score on share a panel.
+    loss = [_series(name, reports, "loss") for name, reports in runs.items()]
+    scored = [_series(name, reports, f"{_SCORE}loss") for name, reports in runs.items()]
     scored = [each for each in scored if each.points]
     title = "loss: thin while learning" + (", with marks on the texts to score on" if scored else "")
     panels = [Panel(title=title, series=loss + scored)]
-    for key in _scores(told):
-        series = [_series(name, reports, key) for name, reports in told.items()]
+    # Each other score has a panel of its own.
+    for key in _scores(runs):
+        series = [_series(name, reports, key) for name, reports in runs.items()]
         title = key.removeprefix(_SCORE).replace("_", " ")
         panels.append(Panel(title=title, series=[each for each in series if each.points]))
     panels.append(
-        Panel(title="learning rate", series=[_series(name, reports, "lr") for name, reports in told.items()])
+        Panel(title="learning rate", series=[_series(name, reports, "lr") for name, reports in runs.items()])
     )
-    return CurvePicture(title=" and ".join(told), along="steps", panels=panels)
+    return CurvePicture(title=" and ".join(runs), along="steps", panels=panels)
 
 
 def _named(folders: Sequence[str | Path]) -> dict[str, str | Path]:
@@ -208,10 +214,12 @@ def _scores(told: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
 
 def _series(name: str, reports: Sequence[Mapping[str, Any]], key: str) -> Series:
     points = [(float(each["step"]), float(each[key])) for each in reports if key in each]
+    # How many steps become one point.
     size = -(-len(points) // _MOST)  # rounded up
     if key.startswith(_SCORE) or size <= 1:
         return Series(name=name, points=points, is_marked=key.startswith(_SCORE))
     parts = [points[start : start + size] for start in range(0, len(points), size)]
+    # At the last step of each part.
     means = [(part[-1][0], sum(y for _, y in part) / len(part)) for part in parts]
     return Series(name=name, points=means)
 
@@ -244,6 +252,7 @@ class Watch:
     def __init__(self, run: Run, module: nn.Module, step: int) -> None:
         texts = run.settings.watch
         self._run, self._module = run, module
+        # Nothing to watch: no step is due.
         self._due = due_steps(run.steps, run.settings.watch_every) if texts else frozenset()
         if texts and run.ranks.is_first:
             for later in (run.folder / WATCH).glob("*/step-*.safetensors"):
@@ -255,11 +264,13 @@ class Watch:
         if step not in self._due:
             return
         ranks = self._run.ranks
+        # All processes take part where parameters are divided.
         network = ranks.gathered(self._run.task.saved, self._module)
         ranks.together(lambda: self._write(network, step))
 
     def _write(self, network: Transformer, step: int) -> None:
         run = self._run
+        # As if the network had been loaded now.
         loaded = Loaded(
             network=network,
             tokenizer=run.task.tokenizer,
@@ -297,6 +308,7 @@ def due_steps(steps: int, every: int | None = None) -> frozenset[int]:
     """
     if every is not None:
         return frozenset({*range(0, steps, every), steps})
+    # Close together at first, when most changes.
     return frozenset(round(steps * (place / _COUNT) ** 2) for place in range(_COUNT + 1))
 
 
@@ -330,9 +342,11 @@ def film(run: str | Path, text: int | str = 1, *, max_mb: float = MOST_MB) -> Pa
         Traceback (most recent call last):
         regard.core.errors.InputError: run must be the folder of a run with traces of its texts; ...
     """
+    # One trace for each step.
     files = _files(Path(run), text)
     first = Trace.open(files[0])
     each = _bytes(page_record(first))
+    # As many steps as the page may hold, evenly chosen.
     count = max(2, int(max_mb * 1e6 / each))  # the first and the last step always
     places: Sequence[int] = range(len(files))
     if count < len(files):
@@ -360,6 +374,7 @@ def _files(run: Path, text: int | str) -> list[Path]:
         raise InputError(
             f"run must be the folder of a run with traces of its texts; got {str(run)!r}. Train with --watch."
         )
+    # The text itself, or its number from 1.
     number = texts.index(text) + 1 if text in texts else int(text) if str(text).isdecimal() else 0
     if not 1 <= number <= len(texts):
         listed = ", ".join(f"{place} {each!r}" for place, each in enumerate(texts, start=1))
@@ -381,6 +396,7 @@ def _losses(run: Path, steps: Sequence[int]) -> list[float | None]:
     if not (run / JOURNAL).exists():
         return [None for _ in steps]
     told = [(line["step"], line["loss"]) for line in read_journal(run) if "loss" in line]
+    # Steps between two traces.
     since = [[loss for at, loss in told if low < at <= high] for low, high in pairwise([-1, *steps])]
     return [round(fmean(some), 4) if some else None for some in since]
 
@@ -388,7 +404,9 @@ def _losses(run: Path, steps: Sequence[int]) -> list[float | None]:
 def _words(vectors: Sequence[torch.Tensor]) -> dict[str, Any]:
     """The cosine of each token to its last vector, step by step; of a short text also between tokens."""
     units = [unit(each.double()) for each in vectors]
+    # (steps, tokens)
     to_end = torch.stack([(each * units[-1]).sum(dim=1) for each in units]).numpy()
+    # (steps, tokens, tokens)
     between = torch.stack([each @ each.T for each in units]).numpy()
     few = between.shape[1] <= _MOST_WORDS
     return {"to_end": plain(to_end, 3), "between": plain(between, 3) if few else None}

@@ -48,6 +48,7 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) ->
     if not 0.0 <= smoothing < 1.0:
         raise InputError(f"smoothing must be at least 0 and below 1; got {smoothing}.")
     return functional.cross_entropy(
+        # (targets, vocabulary), in float32 at least: a softmax in half precision loses digits.
         _wide(logits.reshape(-1, logits.shape[-1])),
         targets.reshape(-1),
         reduction="sum",
@@ -75,6 +76,7 @@ def kl_divergence(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) ->
     Source: the loss of Vaswani et al. 2017, arXiv 1706.03762, section 5.4, as it is often written.
     """
     loss = cross_entropy(logits, targets, smoothing=smoothing)
+    # H(q) is the same for every target.
     count = (targets != NOT_A_TARGET).sum().to(loss.dtype)
     return loss - smoothed_entropy(logits.shape[-1], smoothing) * count
 
@@ -88,6 +90,7 @@ def smoothed_entropy(classes: int, smoothing: float) -> float:
         (0.0, 0.5623)
     """
     rest = smoothing / classes
+    # The right class, and each of the others.
     parts = [(1, 1.0 - smoothing + rest), (classes - 1, rest)]
     return sum(-count * share * math.log(share) for count, share in parts if share > 0.0)
 
@@ -106,8 +109,10 @@ def distillation(logits: Tensor, teacher: Tensor, *, temperature: float = 1.0) -
         raise InputError(
             f"logits and teacher must have one shape; got {tuple(logits.shape)} and {tuple(teacher.shape)}."
         )
+    # log p at the temperature, of student and teacher.
     ours = functional.log_softmax(_wide(logits) / temperature, dim=-1)
     theirs = functional.log_softmax(_wide(teacher) / temperature, dim=-1)
+    # T^2 keeps the size of gradients whatever T: Hinton et al. 2015, section 2.
     return temperature**2 * functional.kl_div(ours, theirs, reduction="sum", log_target=True)
 
 
@@ -136,6 +141,7 @@ def language_sums(
     The head of the network reads the last hidden state, (rows, N, d_model), where labels, int64 (rows, N),
     hold a target.
     """
+    # In training one number; its gradients may be worked out piece by piece.
     if network.training:
         return {"loss": _loss_of(network, state, labels, loss)}
     # What is scored is the likelihood of the text itself, without smoothing.
@@ -151,7 +157,9 @@ def predicted(network: Transformer, state: Tensor, labels: Tensor) -> tuple[Tens
 def _loss_of(network: Transformer, state: Tensor, labels: Tensor, loss: Sum) -> Tensor:
     """loss(logits of the targets, targets) and its gradient: one number, to be differentiated once."""
     states, targets = _targets(state, labels)
+    # Logits of all targets at once can be larger than the network.
     pieces = _pieces(network, states)
+    # Few targets: the plain way.
     if len(pieces) == 1:
         return loss(_logits(network, states), targets)
     assert network.head is not None
@@ -166,13 +174,13 @@ def _sums_of(
 ) -> dict[str, Tensor]:
     """Several sums over the targets by name, without gradients."""
     states, targets = _targets(state, labels)
-    found: dict[str, Tensor] = {}
+    totals: dict[str, Tensor] = {}
     for rows in _pieces(network, states):
         logits = _logits(network, states[rows])
         for name, total in sums.items():
             value = total(logits, targets[rows])
-            found[name] = found[name] + value if name in found else value
-    return found
+            totals[name] = totals[name] + value if name in totals else value
+    return totals
 
 
 def _right(logits: Tensor, targets: Tensor) -> Tensor:
@@ -182,6 +190,7 @@ def _right(logits: Tensor, targets: Tensor) -> Tensor:
 
 def _targets(state: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """(M, d_model) and (M,). One place at least, so that every parameter takes part in every step."""
+    # Most places have none when tokens are masked: their logits are not made.
     wanted = labels != NOT_A_TARGET
     if bool(wanted.all()):
         return state.flatten(0, 1), labels.flatten()
@@ -198,6 +207,7 @@ def _logits(network: Transformer, states: Tensor) -> Tensor:
 
 
 def _pieces(network: Transformer, states: Tensor) -> Sequence[slice]:
+    # Logits of a piece: by the cache on the CPU, by the cost of calls elsewhere.
     entries = _ENTRIES if states.device.type == "cpu" else _ON_DEVICE
     vocabulary = network.stack(list(network.prefixes)[-1]).embeddings.tokens.num_embeddings
     rows = max(1, entries // vocabulary)
@@ -217,6 +227,7 @@ class _InPieces(torch.autograd.Function):
         pieces: Sequence[slice],
         *parameters: Tensor,
     ) -> Tensor:
+        # Sums of gradients, filled piece by piece.
         of_states = torch.empty_like(states)
         of_parameters = [torch.zeros_like(each) for each in parameters]
         values = []
@@ -224,6 +235,7 @@ class _InPieces(torch.autograd.Function):
             piece = states[rows].detach().requires_grad_()
             with torch.enable_grad():
                 value = loss(_logits(network, piece), targets[rows])
+            # The logits of a piece are gone before the next is made.
             of_states[rows], *found = torch.autograd.grad(value, (piece, *parameters))
             for sum_of, gradient in zip(of_parameters, found, strict=True):
                 sum_of += gradient
@@ -233,5 +245,6 @@ class _InPieces(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
+        # Gradients of a sum: scaled by what comes from above.
         of_states, *of_parameters = (each * upstream[0] for each in ctx.saved_tensors)
         return of_states, None, None, None, None, *of_parameters

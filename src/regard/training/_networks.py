@@ -68,8 +68,10 @@ def network_of(spec: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **mor
     A head that a checkpoint lacks is new. `more` are fields of the config that the objective decides, such as
     the number of labels.
     """
+    # A checkpoint has its sizes; only dropout may be set.
     if spec.start is not None:
         return _further(spec, spec.start, {"head": head, **more})
+    # What the family's config has as fields, and its network uses.
     kind = family_of(one_of("family", spec.family, FAMILIES)).config
     known = {each.name for each in fields(kind)} - kind.ABSENT
     if "attention" in spec.sizes and not issubclass(kind, TakesAttention):
@@ -78,12 +80,14 @@ def network_of(spec: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **mor
             f"model.attention must be left out for {spec.family}; families with a choice of attention are "
             f"{', '.join(able)}."
         )
+    # A choice of attention is checked by its own class.
     plainly = {name: value for name, value in spec.sizes.items() if name != "attention" and value is not None}
     kinds = get_type_hints(kind)
     sizes = table("model", plainly, {name: kinds[name] for name in known})
     with _settings_named(known):
         special = tokenizer.special_ids
-        given: dict[str, Any] = {
+        # From the least to the most: defaults, tokenizer, objective, settings.
+        values: dict[str, Any] = {
             **_SMALL,
             "model_type": spec.family,
             "vocab_size": tokenizer.vocab_size,
@@ -98,9 +102,10 @@ def network_of(spec: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **mor
             **sizes,
             **_rates(spec.sizes, kind, spec.sizes.get("attention")),
         }
-        given |= {name: given[one] for name, one in _LIKE.items() if name not in given}
+        # Sizes that follow from others where nothing is said.
+        values |= {name: values[one] for name, one in _LIKE.items() if name not in values}
         # What a family has no field for is left out: the settings were checked above.
-        made = {name: value for name, value in given.items() if name in known and value is not None}
+        made = {name: value for name, value in values.items() if name in known and value is not None}
         config = kind.of_sizes(**made)
         _check_memory(config)
         return new_network(config, seed=spec.seed)
@@ -112,6 +117,7 @@ def _check_memory(config: FamilyConfig) -> None:
     A system without memory left ends a process without a word, so what cannot fit is refused before.
     """
     count, way_out = count_parameters(config), "lower batch.length or the sizes under model"
+    # Four bytes each for weights, gradients and a moment.
     check_room(f"a network of {count:,} parameters", 12 * count, torch.device("cpu"), way_out)
 
 
@@ -121,6 +127,7 @@ def _settings_named(fields: Collection[str]) -> Iterator[None]:
     try:
         yield
     except InputError as error:
+        # Messages begin with the field's name.
         name = re.match(r"\w+", str(error))
         if name is None or name[0] not in fields:
             raise
@@ -134,20 +141,22 @@ def _rates(sizes: Mapping[str, Any], kind: type[Any], attention: Any) -> dict[st
     without weights has no dropout of weights.
     """
     own = {each.name: each.default for each in fields(kind) if each.name.endswith(_DROPOUT)}
-    given = {name: sizes[name] for name in own if sizes.get(name) is not None}
-    for name, rate in given.items():
+    stated = {name: sizes[name] for name in own if sizes.get(name) is not None}
+    for name, rate in stated.items():
         if not 0.0 <= plain(f"model.{name}", rate, float) < 1.0:
             raise InputError(f"model.{name} must be a number from 0 to below 1; got {rate!r}.")
-    main = given.get(_DROPOUT)
+    # `dropout_p` sets the rates that have its default; 0 sets all.
+    main = stated.get(_DROPOUT)
     found = {name: main for name in own if own[name] == own.get(_DROPOUT) or main == 0.0}
     choice = attention_named(attention, kind.ATTENTIONS) if issubclass(kind, TakesAttention) else None
     if choice is not None and not choice.has_weights and "attention_dropout_p" in own:
         found["attention_dropout_p"] = 0.0
-    return {name: float(rate) for name, rate in {**found, **given}.items() if rate is not None}
+    return {name: float(rate) for name, rate in {**found, **stated}.items() if rate is not None}
 
 
 def _further(spec: NetworkSpec, start: str, more: Mapping[str, Any]) -> Transformer:
     if spec.sizes:
+        # The config is read first: rates are checked against its fields.
         rates = dropout_of(load_checkpoint(start).network.config, spec.sizes, start)
         more = {**more, "dropout": rates}
     network = stored_network(start, seed=spec.seed, **more)
@@ -173,6 +182,7 @@ def stored_network(name: str | PathLike[str], **more: Any) -> Transformer:
     """
     network = our_own(load_checkpoint(name, packed=False, **more).network).float().train()
     for parameter in network.parameters():
+        # As a new network has them: results must not depend on how a file lies.
         parameter.data = parameter.data.contiguous()
     return network
 

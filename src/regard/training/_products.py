@@ -27,6 +27,7 @@ _PLAIN = (Tensor, nn.Parameter)
 
 def fastest_products() -> AbstractContextManager[Any]:
     """`Products` on AMD's processors with AVX-512 since Zen 5, and torch's own on others."""
+    # Elsewhere it takes longer: the module's docstring says why.
     is_wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     family = _FAMILY.search(about := _about_processor())
     is_zen_5 = "AuthenticAMD" in about and family is not None and int(family[1]) >= _ZEN_5
@@ -58,6 +59,7 @@ class Products(TorchFunctionMode):
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        # All other functions go on as they are.
         if function is functional.linear and not kwargs and _is_worth_it(*args):
             return _linear(*args)
         return function(*args, **kwargs)
@@ -83,6 +85,7 @@ def _product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     A `right` with gaps, such as a slice, is copied: oneDNN would take over a thousand times as long.
     """
     # The operator that torch's own compiler puts in for linear layers.
+    # (rows, columns of left) by (columns of right, ..), bias added in the same pass.
     made: Tensor = torch.ops.mkldnn._linear_pointwise(left, _dense(right), bias, "none", [], "")
     return made
 
@@ -110,6 +113,7 @@ class _Linear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> Any:
         x, weight = ctx.saved_tensors
+        # g W, then g^T x; what needs no gradient is not worked out.
         of_x = _product(upstream, weight.t()) if ctx.needs_input_grad[0] else None
         of_weight = _product(upstream.t(), x.t()) if ctx.needs_input_grad[1] else None
         return of_x, of_weight, upstream.sum(dim=0) if ctx.needs_input_grad[2] else None

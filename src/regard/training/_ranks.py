@@ -64,8 +64,10 @@ class Ranks:
         if self.world > 1 and not dist.is_initialized():
             if on_gpu:
                 torch.cuda.set_device(self.device)
+            # GPUs exchange by NCCL, processors by gloo.
             backend = "nccl" if on_gpu else "gloo"
             try:
+                # torchrun tells by environment variables where the others are.
                 self._store, _, _ = next(rendezvous("env://", timeout=_START))
                 dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.world)
             except (ValueError, dist.DistError) as error:
@@ -93,11 +95,13 @@ class Ranks:
         An error may be everyone's, as a loss that is no number, or that of one process, from which the
         others learn only that it is gone.
         """
+        # One process alone: its error is the first.
         if self._store is None:
             return error
         if not isinstance(error, OtherProcessError):
             # The process that keeps the store (torchrun, or the first process) may hang, or be gone. So a
             # thread asks it, and may be left behind.
+            # `add` counts the processes that failed: 1 is the first.
             answers: list[int] = []
 
             def ask() -> None:
@@ -106,10 +110,12 @@ class Ranks:
 
             asking = Thread(target=ask, daemon=True)
             asking.start()
+            # No answer in that time is no reason to stay silent.
             asking.join(_ANSWER)
             by_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
             if answers == [1] or asking.is_alive() or (by_torchrun and not answers):
                 return error
+        # Time for the first to speak, before torchrun ends all.
         time.sleep(_GRACE)
         return OtherProcessError("another process of the run has ended, and says why.")
 
@@ -121,6 +127,7 @@ class Ranks:
                 with self._heartbeat():
                     work()
             except Exception as raised:
+                # Kept until the others know.
                 error = raised
         # Also after a failure: the others wait for this answer.
         has_failed = self.from_first(error is not None)
@@ -134,6 +141,7 @@ class Ranks:
         if self.world == 1:
             return dict(values)
         # One exchange for all values; in float64, so that counts of tokens stay exact.
+        # Order is what names them on the way: the same on all.
         summed = torch.tensor(list(values.values()), dtype=torch.float64, device=self.device)
         dist.all_reduce(summed)
         return dict(zip(values, summed.tolist(), strict=True))
@@ -157,6 +165,7 @@ class Ranks:
 
         def beat() -> None:
             with suppress(RuntimeError):  # the others are gone, as the first will see
+                # Until the work is done: the others wait for a message no longer than _PATIENCE.
                 while self.world > 1 and not over.wait(_BEAT):
                     self._broadcast(None, is_last=False)
 
@@ -172,13 +181,16 @@ class Ranks:
 
         Source: Zhao et al. 2023, arXiv 2304.11277 (FSDP); Li et al. 2020, arXiv 2006.15704 (DDP).
         """
+        # Alone, that is all.
         task.to(self.device)
         if self.world == 1:
             return task
+        # Each process holds everything, and gradients are averaged.
         if not shard:
             where = [self.device] if self.device.type == "cuda" else None
             return DistributedDataParallel(task, device_ids=where)
         whole = MixedPrecisionPolicy()  # autocast alone decides about precision, as on one process
+        # Layers first, then what is left of the task.
         for network in task.modules():
             if isinstance(network, Network):
                 for kind in network.prefixes:
@@ -193,6 +205,7 @@ class Ranks:
         """A network of the task with all of its parameters here; of use in the first process only."""
         if not isinstance(module, FSDPModule):
             return network
+        # On the CPU: a GPU need not hold all parameters.
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         state = get_model_state_dict(network, options=options)
         if not self.is_first:
@@ -206,6 +219,7 @@ class Ranks:
     def without_exchange(self, task: nn.Module) -> Iterator[None]:
         """Gradients stay in the process: for all micro-batches of a step but the last."""
         if isinstance(task, DistributedDataParallel):
+            # Both kinds sum gradients until the exchange is on again.
             with task.no_sync():
                 yield
         elif isinstance(task, FSDPModule):
@@ -218,5 +232,6 @@ class Ranks:
 
 def full_tensor(value: Tensor) -> Tensor:
     """A tensor that may be divided among processes, whole."""
+    # DTensor has the method, plain tensors have not.
     full = getattr(value, "full_tensor", None)
     return cast(Tensor, full()) if full is not None else value

@@ -19,7 +19,7 @@ from torch import nn
 from regard._version import __version__
 from regard.core.files import read_object
 from regard.models import load_checkpoint, write_checkpoint
-from regard.training._checkpoints import Checkpoints, Progress
+from regard.training._checkpoints import Checkpoints, RunState
 from regard.training._configuration import AnySettings, as_toml
 from regard.training._feed import Feed
 from regard.training._folder import MODEL
@@ -39,6 +39,7 @@ _CLASSES = {
 
 def describe(run: Run) -> list[str]:
     """Network, tokenizer, texts and steps, a line each, before the first step."""
+    # Nobody chose the length: the line says how to.
     is_default = run.settings.steps is None and run.settings.epochs is None
     default = " (--steps and --epochs say otherwise)" if is_default else ""
     return [
@@ -54,6 +55,7 @@ def _card_of(run: Run, step: int, scores: Mapping[str, float]) -> str:
     """The card of a run's model after a step, with the scores of its parameters then."""
     settings = run.settings
     files = ", ".join(Path(name).name for name in (*settings.data.train, *settings.data.train_target))
+    # A table of scores, if any were made.
     rows = [f"| {name.replace('_', ' ')} | {value:.4f} |" for name, value in scores.items()]
     table = ["| score | on the texts that were kept apart |", "|---|---|", *rows] if rows else ["None."]
     signed = [f"* {name}: `{signature}`" for name, signature in run.signatures.items()] if rows else []
@@ -152,6 +154,7 @@ def _network(run: Run) -> str:
     """The network and its size."""
     config: Any = run.task.saved.config
     size = f"{sum(each.numel() for each in run.task.saved.parameters()):,} parameters"
+    # Sizes are the checkpoint's.
     if run.settings.start is not None:
         return f"{run.settings.start} ({run.family}), {size}"
     shape = f"{config.num_layers} layers of {config.num_heads} heads, d_model {config.d_model}"
@@ -163,6 +166,7 @@ def _network(run: Run) -> str:
 def _tokenizer(run: Run) -> str:
     """The tokenizer and its size."""
     settings, entries = run.settings, f"{run.task.tokenizer.vocab_size:,} entries"
+    # In the order in which `make_tokenizer` chooses.
     if settings.tokenizer.path is not None:
         return f"{settings.tokenizer.path}, {entries}"
     origin = _origin(run)
@@ -196,6 +200,7 @@ def _origin(run: Run) -> str | None:
 
 def _class_of(run: Run) -> str:
     network: Any = run.task.saved
+    # transformers has one class for all of these.
     if len(network.prefixes) == 2:
         return "AutoModelForSeq2SeqLM"
     return _CLASSES.get(network.config.head, "AutoModel")
@@ -236,6 +241,7 @@ def check_model(run: Run, module: nn.Module) -> None:
             write(Path(place, "whole"))
             # A link too: there are file systems without.
             link = Path(place, "link")
+            # What fails here would fail after days of training.
             link.symlink_to("whole", target_is_directory=True)
             load_checkpoint(link)
 
@@ -246,11 +252,13 @@ def _writer(run: Run, module: nn.Module, step: int, scores: Mapping[str, float])
     """What writes the present parameters into a new folder. All processes call this together."""
     # Gathered here, where all processes are: only the first one writes.
     network = run.ranks.gathered(run.task.saved, module)
+    # Such as ELECTRA's generator.
     beside = {name: run.ranks.gathered(each, module) for name, each in run.task.beside.items()}
     signatures = {"signatures": run.signatures} if scores and run.signatures else {}
 
     def write(target: Path) -> None:
         write_checkpoint(network, target, tokenizer=run.task.tokenizer, card=_card_of(run, step, scores))
+        # In folders of their own within the model's.
         for name, each in beside.items():
             write_checkpoint(each, target / name, tokenizer=run.task.tokenizer)
         (target / _SCORES).write_text(json.dumps({"step": step, **scores, **signatures}), encoding="utf-8")
@@ -267,6 +275,7 @@ def write_model(run: Run, module: nn.Module, step: int, scores: Mapping[str, flo
     above, link = run.folder / "models", run.folder / MODEL
 
     def write() -> None:
+        # The model is a link to a folder in "models", so that it is replaced in one step.
         above.mkdir(exist_ok=True)
         _remove_others(above, link)  # of a run that was killed here
         target = above / f"step-{step}"
@@ -286,6 +295,7 @@ def _point(link: Path, target: Path) -> None:
         for each in (other, link):
             with suppress(FileNotFoundError):
                 each.rmdir()
+    # The new link under another name, then renamed over the old one.
     other.unlink(missing_ok=True)
     other.symlink_to(target.relative_to(link.parent), target_is_directory=True)
     other.replace(link)
@@ -298,11 +308,13 @@ def _remove_others(above: Path, link: Path) -> None:
             shutil.rmtree(each)
 
 
-def finish(run: Run, module: nn.Module, checkpoints: Checkpoints, progress: Progress) -> Result:
+def finish(run: Run, module: nn.Module, checkpoints: Checkpoints, progress: RunState) -> Result:
     """The model of a run that is over: the best, or the mean of the last checkpoints if that is better."""
+    # Nothing to compare by: the last parameters are the model.
     if run.valid is None:
         write_model(run, module, progress.step, {})
     elif run.settings.average > 1:
+        # The mean must be better than the best single one.
         checkpoints.load_mean(run.settings.average, module)
         scores = evaluate(module, run, run.valid)
         if run.is_better(scores[run.best], progress.best):

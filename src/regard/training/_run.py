@@ -21,7 +21,7 @@ from regard.core.files import locked, read_object
 from regard.models import family_of, load_checkpoint
 from regard.text import Tokenizer
 from regard.training._batch import Examples
-from regard.training._checkpoints import Progress, last_checkpoint, what_stays
+from regard.training._checkpoints import RunState, last_checkpoint, what_stays
 from regard.training._data import Split, encode_split, form_of, make_tokenizer, repeated, splits_of
 from regard.training._feed import FORMS, Feed
 from regard.training._folder import DATA, LABELS, TOKENIZER, Say, lock_settings, make_folder
@@ -51,6 +51,7 @@ def inverse_sqrt(step: int, warmup: int, steps: int) -> float:
     """
     del steps
     width = max(1, warmup)
+    # Both are 1 at s = w: Vaswani et al. 2017, eq. 3, divided by its peak.
     return min(step / width, math.sqrt(width / step))
 
 
@@ -76,6 +77,7 @@ def stable(step: int, warmup: int, steps: int) -> float:
     Source: Hu et al. 2024, arXiv 2404.06395, section 4; the decay by a square root: Haegele et al. 2024,
     arXiv 2405.18392, section 3.
     """
+    # The last step before the decay.
     begin = steps - max(1, steps // 5)
     return min(step / max(1, warmup), 1.0 - math.sqrt(_through(step, begin, steps)))
 
@@ -111,9 +113,11 @@ def learning_rate(
         >>> round(learning_rate("cosine", 1050, peak=1e-3, floor=1e-4, warmup=100, steps=1999), 6)
         0.00055
     """
+    # From 0 to 1.
     share = SCHEDULES[one_of("schedule", name, SCHEDULES)](step, warmup, steps)
     if step < warmup:  # from 0, not from the floor
         return peak * share
+    # It never reaches 0, so that the floor is a limit, not a goal.
     if name == "inverse-sqrt":
         return max(floor, peak * share)
     return floor + (peak - floor) * share
@@ -129,6 +133,7 @@ def rate_of(
         step,
         peak=top,
         floor=settings.floor * top,
+        # A tenth of all steps, unless it is said.
         warmup=steps // 10 if settings.warmup is None else settings.warmup,
         steps=steps,
     )
@@ -144,6 +149,7 @@ def has_same_rates(settings: OptimiserSettings, done: int, one: int, other: int,
 
 def _through(step: int, begin: int, steps: int) -> float:
     """How far a step is between the last at the peak and the first after the run."""
+    # Without warming up the first step is at the peak.
     begin = max(1, begin)
     return min(1.0, max(0.0, (step - begin) / max(1, steps + 1 - begin)))
 
@@ -188,6 +194,7 @@ class Run:
 
     def computing(self) -> AbstractContextManager[Any]:
         """Matrix products in the precision of the settings; all else stays as it is."""
+        # In float32 products may come from oneDNN; otherwise autocast.
         precision = _PRECISIONS[self.settings.precision]
         if precision == torch.float32:
             return fastest_products()
@@ -214,7 +221,7 @@ class Run:
         """Whether something is done after a step: after every so many, and after the last."""
         return step % every == 0 or step == self.steps
 
-    def is_over(self, progress: Progress) -> bool:
+    def is_over(self, progress: RunState) -> bool:
         """Whether all steps are done, or there were too many scores without a better one."""
         patience = self.settings.patience
         return progress.step >= self.steps or (patience is not None and progress.waited >= patience)
@@ -224,13 +231,14 @@ class Run:
         is_bigger_better = self.task.is_bigger_better(self.best)
         return best is None or (score > best if is_bigger_better else score < best)
 
-    def judged(self, progress: Progress, scores: Mapping[str, float]) -> Progress:
+    def judged(self, progress: RunState, scores: Mapping[str, float]) -> RunState:
         """Where the run stands after a score."""
         if not isfinite(scores["loss"]):
             raise TrainingError(
                 f"the loss on the texts to score on is {scores['loss']} after step {progress.step}; "
                 f"{what_stays(self.folder)}. Begin in another folder with a lower optimiser.lr."
             )
+        # `best` may be any score of the task.
         score = scores[self.best]
         if self.is_better(score, progress.best):
             return replace(progress, best=score, best_step=progress.step, waited=0)
@@ -244,14 +252,17 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
     if ranks.is_first:
         make_folder(folder)
     # The first process holds the lock for all.
+    # Two runs in one folder would overwrite each other.
     with locked(folder, ".lock") if ranks.is_first else nullcontext():
         begun = last_checkpoint(folder)
+        # What may differ, and what is made anew if it does.
         free, made = partial(_free, settings, kind, begun), (TOKENIZER, DATA, LABELS)
         ranks.together(lambda: lock_settings(folder, settings, say, step=begun, free=free, made=made))
         ranks.together(lambda: _remove_unfinished(folder))
         # What was decided when the texts were encoded holds: their files may be gone by now.
         about = folder / DATA / "train.json"
         unit: Any = read_object(about).get("unit") if about.is_file() else None
+        # To learn from, and to score on.
         splits = splits_of(settings, kind, unit)
         ranks.together(lambda: make_tokenizer(settings, kind, splits[0], folder / TOKENIZER, say))
         yield _prepared(settings, kind, splits, folder, ranks, say)
@@ -268,6 +279,7 @@ def check(settings: Settings) -> type[Task]:
 
 def _free(settings: Settings, kind: type[Task], begun: int, theirs: Mapping[str, Any]) -> Sequence[str]:
     """Settings that the steps so far do not depend on: a run may go on with others."""
+    # More steps are allowed while the learning rates so far stay what they were.
     before, now = theirs["steps"] or STEPS, settings.steps or STEPS
     if begun <= now and has_same_rates(settings.optimiser, begun, before, now, schedule=kind.schedule):
         return (*_FREE, "steps")
@@ -287,14 +299,17 @@ def _remove_unfinished(folder: Path) -> None:
 def _prepared(
     settings: Settings, kind: type[Task], splits: Sequence[Split], folder: Path, ranks: Ranks, say: Say
 ) -> Run:
+    # A teacher gives the family and the tokenizer too.
     origin = kind.origin(settings.start, settings.task)
     family = settings.family or kind.family if origin is None else load_checkpoint(origin).family
     tokenizer = Tokenizer.from_folder(folder / TOKENIZER, tokenizer_class=family_of(family).tokenizer_class)
     assert tokenizer is not None
+    # The network comes before the texts: an error in its sizes shows at once.
     task = task_of(settings, kind, tokenizer, family, rows=splits[0], folder=folder)
     places = [folder / DATA / name for name in ("train", "valid")]
 
     def write() -> None:
+        # Told once, not each time a run goes on.
         is_new = not places[0].is_dir()
         for split, place in zip(splits, places, strict=True):
             encode_split(settings, task, split, place, say)
@@ -307,6 +322,7 @@ def _prepared(
                 )
 
     ranks.together(write)
+    # Without texts to score on there is no such folder.
     train, valid = (feed_of(settings, task, place, ranks) if place.is_dir() else None for place in places)
     assert train is not None
     about: Any = {"bytes": 0, "samples": ()} if valid is None else read_object(folder / DATA / "valid.json")
@@ -363,4 +379,5 @@ def _steps(settings: Settings, train: Feed) -> int:
         return settings.steps
     if settings.epochs is None:
         return STEPS
+    # A part of an epoch is as many steps.
     return max(1, ceil(settings.epochs * len(train.steps(0))))

@@ -32,6 +32,7 @@ _LONGEST = 512
 
 def evaluate(module: nn.Module, run: Run, feed: Feed) -> dict[str, float]:
     """Scores of a set by name: the same on every process and, but for rounding, for any number of them."""
+    # Sums over all targets first, then scores of the sums.
     scores = run.task.scores(_sums_over(module, run, feed.in_order()))
     return scores | _written(module, run) if run.task.samples else scores
 
@@ -39,6 +40,7 @@ def evaluate(module: nn.Module, run: Run, feed: Feed) -> dict[str, float]:
 def check_best(module: nn.Module, run: Run) -> None:
     """Refuse a `best` that is no score of the task, at the cost of one batch."""
     if run.settings.best is not None and run.valid is not None:
+        # One batch shows the names of all scores.
         scores = run.task.scores(_sums_over(module, run, islice(run.valid.in_order(), 1)))
         names = [*scores, *run.task.signatures]
         if run.best not in names:
@@ -48,14 +50,14 @@ def check_best(module: nn.Module, run: Run) -> None:
 def _written(module: nn.Module, run: Run) -> dict[str, float]:
     """Scores of what the network writes itself: the first process lets it write, the others wait."""
     network = run.ranks.gathered(run.task.saved, module)
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
 
     def write() -> None:
         with run.computing():
-            found.update(run.task.written(network.to(run.ranks.device), run.samples))
+            scores.update(run.task.written(network.to(run.ranks.device), run.samples))
 
     run.ranks.together(write)
-    return dict(run.ranks.from_first(found))
+    return dict(run.ranks.from_first(scores))
 
 
 @torch.no_grad()
@@ -72,6 +74,7 @@ def _sums_over(
     for batch in batches:
         with run.computing():
             found = module(batch.to(run.ranks.device))
+        # What sums are divided by, beside them.
         found |= {f"targets.{name}": torch.tensor(count) for name, count in batch.counts.items()}
         for name, value in found.items():
             # In float64, so that many batches add up as few do.
@@ -79,9 +82,11 @@ def _sums_over(
         tokens += batch.tokens
         on_tokens(tokens)
     module.train()
+    # All sums as one list of numbers, for one exchange between processes.
     flat = torch.cat([each.flatten() for each in sums.values()]).tolist()
     added = run.ranks.sums({str(place): value for place, value in enumerate(flat)})
     sizes = [each.numel() for each in sums.values()]
+    # Back into the shapes that they had.
     parts = torch.split(torch.tensor(list(added.values()), dtype=torch.float64), sizes)
     whole = {name: part.reshape(sums[name].shape).tolist() for name, part in zip(sums, parts, strict=True)}
     return {**whole, "bytes": float(run.bytes)}
@@ -147,11 +152,13 @@ def score(
         >>> sorted(score(place / "run", [place / "text.csv"]).scores)
         ['accuracy', 'loss', 'macro_f1']
     """
+    # Cheap checks first: files, then the model, then its head.
     files, targets = tuple(map(str, data)), tuple(map(str, target))
     _check_there((*files, *targets))
     run, name = _found(model)
     loaded = load_checkpoint(name)
     settings = _settings(run, loaded, objective, changes)
+    # The head must be of the objective's kind; a distilled model has its teacher's.
     kind = TASKS[settings.objective]
     config: Any = loaded.network.config
     if kind is not Distillation and config.head != kind.head:
@@ -183,6 +190,7 @@ def _scored(
 ) -> Scored:
     kind = TASKS[settings.objective]
     task = task_of(settings, kind, loaded.require_tokenizer(), loaded.family, rows=(), folder=place)
+    # ELECTRA's generator, without which nothing is replaced.
     for beside in task.beside:
         if not (loaded.source.folder / beside).is_dir():
             raise InputError(f"model must have its {beside} in a folder of that name; {name} has none.")
@@ -190,6 +198,7 @@ def _scored(
     encode_split(settings, task, splits_of(settings, kind)[1], folder, say)
     feed = feed_of(settings, task, folder, ranks)
     about: Any = read_object(folder.with_name("valid.json"))
+    # Not a run that trains: only what scoring reads of one.
     run = Run(
         folder=place,
         settings=settings,
@@ -225,6 +234,7 @@ def _check_there(files: Iterable[str]) -> None:
     """Refuse a file that is not there before the model is loaded, which takes seconds."""
     for name in files:
         try:
+            # "-" is stdin, and patterns are expanded later.
             if name != "-" and not any(each in name for each in "*?["):
                 Path(name).stat()
         except (OSError, ValueError) as error:
@@ -245,14 +255,17 @@ def _found(model: str | Path) -> tuple[Path | None, str | Path]:
 
 def _settings(run: Path | None, loaded: Loaded, objective: str | None, changes: Sequence[str]) -> Settings:
     if run is not None:
+        # The run's settings, for its own objective.
         stored: Any = read_object(run / SETTINGS)
         own = stored["objective"]
         if objective in (None, own):
             return read_settings(own, file=run / SETTINGS, changes=changes)
     settings = read_settings(objective or _objective_of(loaded), changes=changes)
     one_of("objective", settings.objective, TASKS)
+    # The user's length counts.
     if any(change.startswith("batch.length") for change in changes):
         return settings
+    # No longer than the model takes.
     limits = [loaded.network.limit(kind) or _LONGEST for kind in loaded.network.prefixes]
     return replace(settings, batch=replace(settings.batch, length=min(_LONGEST, *limits)))
 
@@ -261,6 +274,7 @@ def _objective_of(loaded: Loaded) -> str:
     """The objective that fits the head of a checkpoint."""
     network: Network = loaded.network
     config: Any = network.config
+    # A language-model head stands on a decoder, or on an encoder-decoder.
     language = "seq2seq" if len(network.prefixes) == 2 else "clm"
     known = {"masked-lm": "mlm", "sequence": "classify", "token": "tag", "replaced": "electra"}
     objective = {**known, "language-model": language}.get(config.head)

@@ -234,6 +234,7 @@ class WordSettings:
 def check_limits(settings: Settings) -> None:
     """Refuse numbers out of range, and settings that contradict each other."""
     data, batch = settings.data, settings.batch
+    # First each field by itself, then what they say together.
     _check_each(settings)
     if "-" in (*data.train, *data.train_target):
         raise InputError("data.train must be files: - is read once, and training reads its texts again.")
@@ -244,12 +245,14 @@ def check_limits(settings: Settings) -> None:
             f"batch.tokens must be at least batch.length, {batch.length}, so that the longest text fits; "
             f"got {batch.tokens}."
         )
+    # Texts to score on, by files or by a share.
     is_scored = bool(data.valid) or data.valid_share > 0.0
     for name in () if is_scored else ("best", "patience", "average"):
         if getattr(settings, name):
             raise InputError(
                 f"{name} must be left out where data.valid_share is 0: it needs texts to score on."
             )
+    # Only checkpoints that are kept can be averaged.
     if settings.average > settings.keep:
         raise InputError(f"average must be at most keep, {settings.keep}; got {settings.average}.")
 

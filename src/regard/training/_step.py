@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.core.errors import TrainingError
 from regard.training._batch import Batch
-from regard.training._checkpoints import Progress, what_stays
+from regard.training._checkpoints import RunState, what_stays
 from regard.training._feed import Picked, seed_of
 from regard.training._ranks import full_tensor
 from regard.training._run import Run, rate_of
@@ -22,13 +22,14 @@ from regard.training._settings import OptimiserSettings
 
 
 def take_step(
-    run: Run, module: nn.Module, made: Sequence[Optimizer], picked: Sequence[Picked], progress: Progress
-) -> tuple[Progress, dict[str, Any]]:
+    run: Run, module: nn.Module, made: Sequence[Optimizer], picked: Sequence[Picked], progress: RunState
+) -> tuple[RunState, dict[str, Any]]:
     """One step on this process's micro-batches: where the run stands afterwards, and the step's report.
 
     `module` is the task as it is spread over the processes, `made` its optimisers. A loss or a gradient that
     is no number is a TrainingError, and nothing has moved.
     """
+    # The terms of the loss, and this process's first place in the epoch.
     names, first = tuple(run.task.weights), progress.done + run.ranks.rank
     places = [first + number * run.ranks.world for number in range(len(picked))]
     batches = [
@@ -42,15 +43,19 @@ def take_step(
     counts = run.ranks.sums(own)
     losses = run.ranks.sums(_add_gradients(run, module, batches, places, counts, progress.epoch))
     parameters, clip = list(_trained(made)), run.settings.optimiser.clip
+    # The length of all gradients together.
     length = get_total_norm([each.grad for each in parameters if each.grad is not None])
     norm = float(full_tensor(length))
     total = sum(run.task.weights[name] * losses[name] for name in names)
+    # Before anything moves.
     _check_finite(run, progress, {"loss": total, "norm of the gradient": norm})
+    # Scaled down to the length `clip`.
     if clip is not None and norm > clip:
         clip_grads_with_norm_(parameters, clip, length)
     for each in made:
         each.step()
     for parameter in parameters:
+        # Freed, not set to zero.
         parameter.grad = None
     after = replace(
         progress,
@@ -81,6 +86,7 @@ def _add_gradients(
     """Forward and backward of each micro-batch; returns this process's part of each term of the loss."""
     weights = run.task.weights
     losses = dict.fromkeys(weights, 0.0)
+    # Scoring in between has turned it off.
     module.train()
     for batch, place in zip(batches, places, strict=True):
         # Dropout is a function of the place in the run, so that a run that was killed draws the same again.
@@ -103,7 +109,7 @@ def _add_gradients(
     return losses
 
 
-def _check_finite(run: Run, progress: Progress, found: dict[str, float]) -> None:
+def _check_finite(run: Run, progress: RunState, found: dict[str, float]) -> None:
     """Refuse a step whose loss or gradient is no number, in time to keep the parameters."""
     for what, value in found.items():
         if not math.isfinite(value):
@@ -125,6 +131,7 @@ def optimisers(task: nn.Module, settings: OptimiserSettings) -> list[Optimizer]:
     Source: Loshchilov and Hutter 2019, arXiv 1711.05101 (AdamW); Jordan et al. 2024, "Muon: An optimizer for
     hidden layers in neural networks"; the scale: Liu et al. 2025, arXiv 2502.16982, section 2.2.
     """
+    # Matrices within layers, other matrices, and vectors: norms and biases.
     inside: list[Tensor] = []
     others: list[Tensor] = []
     vectors: list[Tensor] = []
@@ -135,14 +142,16 @@ def optimisers(task: nn.Module, settings: OptimiserSettings) -> list[Optimizer]:
         is_inside = settings.name == "muon" and parameter.ndim == 2 and ".layers." in name
         (inside if is_inside else others if parameter.ndim >= 2 else vectors).append(parameter)
     decay = settings.weight_decay
+    # Norms and biases are not pulled towards 0.
     groups = [{"params": others, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
-    made: list[Optimizer] = []
+    chosen: list[Optimizer] = []
     if rest := [group for group in groups if group["params"]]:
-        made.append(AdamW(rest, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=True))
+        chosen.append(AdamW(rest, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=True))
     if inside:
+        # Scaled so that Muon's steps are as large as AdamW's.
         peak, scale = _muon_lr(settings), "match_rms_adamw"
-        made.append(_Muon(inside, lr=peak, weight_decay=decay, momentum=0.95, adjust_lr_fn=scale))
-    return made
+        chosen.append(_Muon(inside, lr=peak, weight_decay=decay, momentum=0.95, adjust_lr_fn=scale))
+    return chosen
 
 
 def set_learning_rate(

@@ -75,6 +75,7 @@ def train(
         >>> train(settings, place / "run").step
         2
     """
+    # The other processes are found before anything is read.
     ranks = Ranks()
     say = on_message if ranks.is_first else lambda _: None
     try:
@@ -86,34 +87,40 @@ def train(
 
 def _train(run: Run, on_report: Callable[[Report], None], say: Say) -> Result:
     settings, ranks = run.settings, run.ranks
+    # In memory, before the parameters are moved or divided.
     check_fits(run)
     module = ranks.spread(run.task, shard=settings.shard)
-    made = optimisers(module, settings.optimiser)
+    # After `spread`: optimisers hold the parameters as they are divided.
+    chosen = optimisers(module, settings.optimiser)
     checkpoints = Checkpoints(run.folder / CHECKPOINTS, keep=settings.keep, ranks=ranks)
-    progress = checkpoints.load_last(module, made, say)
+    progress = checkpoints.load_last(module, chosen, say)
     if ranks.is_first:
         for line in describe(run):
             say(line)
     if progress.step:
         say(f"going on from step {progress.step:,} of {run.steps:,}")
     else:
+        # A new run: writing and reading the model is tried once.
         check_model(run, module)
     check_best(module, run)
     watch = Watch(run, module, progress.step)
+    # Also before the first step.
     watch.look(progress.step)
 
     with Journal(run.folder, step=progress.step, ranks=ranks, on_report=on_report, say=say) as journal:
         while not run.is_over(progress):
             for picked in run.train.steps(progress.epoch, done=progress.done):
                 began = time.perf_counter()
+                # One step: rate, gradients, move; then what is due.
                 rate = set_learning_rate(
-                    made, settings.optimiser, progress.step + 1, run.steps, schedule=run.task.schedule
+                    chosen, settings.optimiser, progress.step + 1, run.steps, schedule=run.task.schedule
                 )
-                progress, report = take_step(run, module, made, picked, progress)
+                progress, report = take_step(run, module, chosen, picked, progress)
                 journal.write(report | {"lr": rate, "seconds": time.perf_counter() - began})
                 watch.look(progress.step)
 
                 is_scored = run.is_due(settings.evaluate_every, progress.step)
+                # Scores come before the checkpoint, which then holds the best.
                 if is_scored and run.valid is not None:
                     scores = evaluate(module, run, run.valid)
                     journal.write({"step": progress.step, **{f"valid_{key}": scores[key] for key in scores}})
@@ -123,7 +130,8 @@ def _train(run: Run, on_report: Callable[[Report], None], say: Say) -> Result:
                 if is_scored or run.is_due(settings.save_every, progress.step):
                     # The lines first: where a checkpoint is on disk, so are the lines of its steps.
                     journal.to_disk()
-                    checkpoints.save(module, made, progress)
+                    checkpoints.save(module, chosen, progress)
+                # Within an epoch: `else` below is then passed over.
                 if run.is_over(progress):
                     break
             else:  # the epoch has ended, and the run has not
@@ -140,8 +148,10 @@ def check_fits(run: Run) -> None:
     """
     if run.ranks.device.type != "cpu":  # a GPU that has no memory left says so
         return
+    # The first epoch stands for all.
     largest = _largest(run.train)
     parameters = [each for each in run.task.parameters() if each.requires_grad]
+    # Muon keeps one number for each parameter, AdamW two.
     moments = 1 if run.settings.optimiser.name == "muon" else 2
     held = moments * sum(each.numel() * each.element_size() for each in parameters)
     divided = run.ranks.world if run.settings.shard else 1
@@ -164,6 +174,7 @@ class _Largest(NamedTuple):
 
 def _largest(feed: Feed) -> _Largest:
     length = feed.form.length
+    # Rows times the longest row.
     rows, item = max(
         ((len(picked), max(picked, key=length)) for picked in feed.form.plan(seed=feed.seed, epoch=0)),
         key=lambda each: each[0] * length(each[1]),
@@ -178,6 +189,7 @@ def _kept(run: Run, largest: _Largest) -> int:
         longest = max(row, key=lambda example: max(len(example[name]) for name in run.task.sized))
         cut: Any = run.task.cut(cast(Any, longest), _LONGEST)
         row, share = ({name: np.asarray(cut[name]) for name in cut},), largest.length / _LONGEST
+    # One row and two: the difference is what a row takes.
     one, two = (_kept_of(run, [row] * rows) for rows in (1, 2))
     each = two - one
     return int(one - each + share * largest.rows * each)
@@ -191,6 +203,7 @@ def _kept_of(run: Run, rows: Sequence[Row]) -> int:
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
+        # Called by autograd for each tensor that it keeps.
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 

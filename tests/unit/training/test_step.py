@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.training._checkpoints import Progress
+from regard.training._checkpoints import RunState
 from regard.training._ranks import Ranks
 from regard.training._run import prepare
 from regard.training._settings import OptimiserSettings
@@ -55,7 +55,7 @@ def lengths(folder: Path, clip: float) -> tuple[float, float]:
             seen.append(float(torch.cat(found).norm()))
 
         made[0].register_step_pre_hook(look)
-        _, report = take_step(run, run.task, made, run.train.steps(0)[0], Progress())
+        _, report = take_step(run, run.task, made, run.train.steps(0)[0], RunState())
     assert all(each.grad is None for each in gradients)
     return report["norm"], seen[0]
 

@@ -17,7 +17,7 @@ from regard.core import memory
 from regard.core.errors import CheckpointError, InputError, OutputError
 from regard.models import load_checkpoint
 from regard.training import _train, read_journal, train
-from regard.training._checkpoints import Progress
+from regard.training._checkpoints import RunState
 from regard.training._ranks import Ranks
 from regard.training._run import prepare
 from regard.training._step import optimisers, take_step
@@ -198,7 +198,7 @@ def test_a_step_takes_more_than_is_asked_for(
     with prepare(settings, tmp_path / "run", Ranks(), print) as run:
         _train.check_fits(run)
         made = optimisers(run.task, settings.optimiser)
-        progress = Progress()
+        progress = RunState()
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
             for picked in run.train.steps(0)[:2]:
                 progress, _ = take_step(run, run.task, made, picked, progress)

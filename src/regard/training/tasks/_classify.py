@@ -33,6 +33,7 @@ class Labelled(Task):
         config: Any = network.config
         if config.head != self.head:
             raise InputError(f"model must have a head of kind {self.head!r} for labels; got {config.head!r}.")
+        # Without names labels are called by their numbers.
         self.labels = config.labels or tuple(map(str, range(config.num_labels)))
         self._number = {name: number for number, name in enumerate(self.labels)}
 
@@ -45,6 +46,7 @@ class Labelled(Task):
     def _label_fields(cls, inputs: TaskInputs) -> dict[str, Any]:
         """The labels as fields of a config."""
         file = inputs.folder / LABELS
+        # Gathered once, by the first process.
         if not file.exists():
             labels = cls._gathered(inputs)
             write_whole(file, json.dumps(labels, ensure_ascii=False, indent=2).encode() + b"\n")
@@ -59,22 +61,22 @@ class Labelled(Task):
     @classmethod
     def _gathered(cls, inputs: TaskInputs) -> list[str]:
         """Those of the data in order; those of the checkpoint where it is trained for them already."""
-        found: set[str] = set()
+        names: set[str] = set()
         for values, place in inputs.rows:
             try:
-                found.update(str(name) for name in cls.names_in(values[-1]))
+                names.update(str(name) for name in cls.names_in(values[-1]))
             except TypeError:
                 raise InputError(f"{place}: must hold a list of tags; got {values[-1]!r}.") from None
         # A checkpoint that knows these labels keeps its numbers for them, and so its head.
         if inputs.spec.start is not None:
             config: Any = load_checkpoint(inputs.spec.start).network.config
-            if config.head == cls.head and found <= set(config.labels):
+            if config.head == cls.head and names <= set(config.labels):
                 return list(config.labels)
-        if len(found) < 2:
-            told = f"only {min(found)!r}" if found else "none"
+        if len(names) < 2:
+            told = f"only {min(names)!r}" if names else "none"
             raise InputError(f"label must name at least two labels in the data; there is {told}.")
         # In an order that does not depend on the texts; 10 comes after 9.
-        return sorted(found, key=int if all(map(str.isdecimal, found)) else None)
+        return sorted(names, key=int if all(map(str.isdecimal, names)) else None)
 
     @classmethod
     @abstractmethod
@@ -135,6 +137,7 @@ class TextLabels(Labelled):
         return (value,)
 
     def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
+        # Columns: one text or two, then the label.
         *texts, labels = zip(*rows, strict=True)
         pieces = [self.tokenizer.bulk.pieces(each) for each in texts]
         for *parts, label in zip(*pieces, labels, strict=True):
@@ -146,6 +149,7 @@ class TextLabels(Labelled):
             tokens = [*self.frame.before, *parts[0], *self.frame.after]
             return {"tokens": tokens, "label": label, "sizes": [len(parts[0])]}
         frame = self.pair_frame
+        # [CLS] a [SEP] b [SEP], or what the model has for it.
         pieces = (frame.before, parts[0], frame.between, parts[1], frame.after)
         return {
             "tokens": [id for piece in pieces for id in piece],
@@ -158,6 +162,7 @@ class TextLabels(Labelled):
         """Without the end of the text; of a pair, of the longer one until both are as long."""
         tokens, sizes = example["tokens"], list(example["sizes"])
         frame = self.pair_frame if self.pairs else self.frame
+        # Where each text begins among the tokens.
         start = len(frame.before)
         starts = [start, start + sizes[0] + len(self.pair_frame.between)]
         room = length - len(frame)
@@ -176,9 +181,10 @@ class TextLabels(Labelled):
         read = stack_input([[each["tokens"]] for each in examples], pad_id=self.pad_id)
         if self.reads_types:
             read = replace(read, types=filled([each["types"] for each in examples], 0))
-        return Batch.of(rows, read, labels_of([[each["label"]] for each in examples])[:, 0])
+        return Batch.labelled(rows, read, labels_of([[each["label"]] for each in examples])[:, 0])
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
+        # (batch, labels)
         logits = run(self.network, batch).logits
         assert logits is not None
         sums = {"loss": cross_entropy(logits, batch.labels)}
@@ -215,7 +221,9 @@ def class_scores(sums: Mapping[str, Any]) -> dict[str, float]:
     A label that neither occurs nor was given has no F1, and is left out of the mean.
     """
     table, targets = sums["confusion"], max(1.0, sums["targets.loss"])
+    # For each label how often it is right or said: the denominator of F1.
     both = [sum(row) + sum(column) for row, column in zip(table, zip(*table, strict=True), strict=True)]
+    # Labels that never occur do not count.
     found = [2.0 * table[label][label] / count for label, count in enumerate(both) if count]
     return {
         "loss": sums["loss"] / targets,

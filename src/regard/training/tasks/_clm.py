@@ -55,6 +55,7 @@ class NextToken(Task):
         return str(values[0])
 
     def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
+        # A text with its marks of begin and end.
         for pieces in self.tokenizer.bulk.pieces([text for (text,) in rows]):
             yield {"tokens": [*self.first, *pieces, *self.last]}
 
@@ -71,13 +72,15 @@ class NextToken(Task):
     def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         del draws
         texts = [[each["tokens"] for each in row] for row in rows]
+        # Position t predicts token t + 1; texts of one row stay apart.
         labels = labels_of([[text[1:] for text in row] for row in texts])
-        made = Batch.of(
+        made = Batch.labelled(
             rows, stack_input([[text[:-1] for text in row] for row in texts], pad_id=self.pad_id), labels
         )
         return replace(made, counts=dict.fromkeys(self.weights, made.counts["loss"]))
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
+        # What attention layers say of themselves, such as spans.
         heard: dict[str, list[Tensor]] = {name: [] for name in self.penalties}
         listeners = {f"layers.*.attention.{name}": each.append for name, each in heard.items()}
         taps = Taps(listeners) if listeners else None
@@ -91,5 +94,6 @@ class NextToken(Task):
         return language_sums(self.network, state, batch.labels) | penalties
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
+        # By its own number of targets.
         targets = {name: max(1.0, sums[f"targets.{name}"]) for name in self.penalties}
         return super().scores(sums) | {name: sums[name] / count for name, count in targets.items()}

@@ -68,6 +68,7 @@ class Distillation(Task):
                 "model must have the stacks of the teacher, and its sizes of the vocabulary and d_model, "
                 f"{theirs}; got {ours}."
             )
+        # An encoder learns by masked tokens, a decoder by the next one.
         kind = MaskedTokens if "encoder" in network.prefixes else NextToken
         # Tuples hide modules from checkpoints and optimisers.
         self._teacher, self._like = (master.eval().requires_grad_(False),), (kind(network, tokenizer),)
@@ -93,7 +94,9 @@ class Distillation(Task):
                 "task.teacher must be an encoder or a decoder with a head over the vocabulary, such as one "
                 f"for masked tokens; {name} is not."
             )
+        # The teacher reads the same rows.
         check_length(master, spec.length, name)
+        # A student that exists goes on; else it begins as half of the teacher.
         if spec.start is not None:
             config: Any = master.config
             student = network_of(spec, inputs.tokenizer, head=config.head)
@@ -126,6 +129,7 @@ class Distillation(Task):
 
     def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         made = self.like.batch(rows, draws)
+        # Two terms are over all tokens, one over those with a label.
         tokens = int(made.source.is_token.sum())
         return replace(
             made, counts={"distillation": tokens, "language": made.counts["loss"], "cosine": tokens}
@@ -153,6 +157,7 @@ class Distillation(Task):
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         """The loss and its terms, and what the student is worth as a language model."""
+        # Each term by its own number of targets.
         terms = {name: sums[name] / max(1.0, sums[f"targets.{name}"]) for name in self.weights}
         model = super().scores(
             {"loss": sums["language"], "targets.loss": sums["targets.language"], "right": sums["right"]}
@@ -164,6 +169,7 @@ class Distillation(Task):
 def student_of(teacher: Transformer, **changes: Any) -> Transformer:
     """A network of every second layer of another, with its embeddings and its head."""
     config: Any = teacher.config
+    # Sanh et al. 2019, section 3: one layer out of two.
     depth = config.num_layers
     a_layer = [each.name for each in fields(config) if each.name != "labels"]
     lists = {name: getattr(config, name) for name in a_layer if isinstance(getattr(config, name), tuple)}
@@ -175,6 +181,7 @@ def student_of(teacher: Transformer, **changes: Any) -> Transformer:
         found = _LAYER.fullmatch(name)
         if found is None:
             state[name] = value
+        # Layers 0, 2, 4, .. become 0, 1, 2, ..
         elif int(found[2]) % 2 == 0:
             state[f"{found[1]}{int(found[2]) // 2}{found[3]}"] = value
     student.load_state_dict({name: state[name] for name in student.state_dict()})

@@ -73,6 +73,7 @@ class ReplacedTokens(Masked):
         if not isinstance(network.config, ElectraConfig):
             raise InputError("family must be electra for electra, also of a checkpoint.")
         # Another seed than the discriminator's, whose tables it shares but whose layers it does not.
+        # A share of the discriminator's size.
         generator = new_network(
             generator_of(network.config, options.get("size", 0.25)), seed=inputs.spec.seed + 1
         )
@@ -91,30 +92,36 @@ class ReplacedTokens(Masked):
         return {GENERATOR: self.generator}
 
     def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
-        made = super().batch(rows, draws)
+        masked = super().batch(rows, draws)
         # Drawn here, where draws are functions of the place in the run; used in `forward`.
-        chance = torch.zeros(made.labels.shape, dtype=torch.float64)
+        # (rows, longest): a number from 0 to 1 for each token.
+        chance = torch.zeros(masked.labels.shape, dtype=torch.float64)
         for place, row in enumerate(zip(rows, draws, strict=True)):
             own = [draw.random(len(each["tokens"])) for each, draw in zip(*row, strict=True)]
             chance[place, : sum(map(len, own))] = torch.from_numpy(np.concatenate(own))
-        tokens = int(made.source.is_token.sum())
-        counts = {"generator": made.counts["loss"], "discriminator": tokens}
-        return replace(made, counts=counts, more={"chance": chance})
+        tokens = int(masked.source.is_token.sum())
+        # The generator is scored on masked tokens, the discriminator on all.
+        counts = {"generator": masked.counts["loss"], "discriminator": tokens}
+        return replace(masked, counts=counts, more={"chance": chance})
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
+        # The generator guesses the masked tokens.
         state = self.state(batch, self.generator).last_hidden_state
         targets, guesses = predicted(self.generator, state, batch.labels)
         masked = batch.labels != NOT_A_TARGET
+        # The text before it was masked.
         true = torch.where(masked, batch.labels, batch.source.ids)
         ids = true
         # Without gradient, as in the paper: a drawn token is no function that can be differentiated.
         if bool(masked.any()):
             ids = true.masked_scatter(masked, drawn(guesses, batch.more["chance"][masked]))
         known = batch.source.is_token & (batch.examples > 0)  # none for a process without a batch
+        # A token that was guessed right counts as original, as in the paper.
         replaced = (ids != true)[known]
         logits = run(self.network, replace(batch, source=replace(batch.source, ids=ids))).logits
         assert logits is not None
         sums = {
+            # Clark et al. 2020, section 2: the sum of both losses, the second weighted.
             "generator": cross_entropy(guesses, targets),
             "discriminator": binary_entropy(logits[known], replaced),
         }
@@ -122,6 +129,7 @@ class ReplacedTokens(Masked):
             said = logits[known] > 0
             sums["guessed"] = (guesses.argmax(dim=-1) == targets).sum()
             sums["right"] = (said == replaced).sum()
+            # Replaced, said to be, and both.
             sums["found"] = torch.stack([replaced.sum(), said.sum(), (said & replaced).sum()])
         return sums
 
@@ -161,6 +169,7 @@ def drawn(logits: Tensor, chance: Tensor) -> Tensor:
         >>> drawn(torch.tensor([[0.0, 0.0]] * 3), torch.tensor([0.1, 0.4, 0.6])).tolist()
         [0, 0, 1]
     """
+    # The distribution function; the last sum is 1 but for rounding.
     sums = logits.double().softmax(dim=-1).cumsum(dim=-1)
     places = torch.searchsorted(sums, chance.double()[:, None] * sums[:, -1:], right=True)[:, 0]
     return places.clamp(max=logits.shape[-1] - 1)

@@ -49,7 +49,9 @@ class Masking:
         self, tokens: np.ndarray[Any, Any], words: np.ndarray[Any, Any], draw: np.random.Generator
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """The ids that the network sees of a text, and its labels; a word of -1 is never masked."""
+        # Words or single tokens: what is drawn as one.
         units = words if self.whole_words else np.where(words < 0, -1, np.arange(len(words)))
+        # Tokens of the frame have -1.
         candidates = np.unique(units[units >= 0])
         seen, labels = tokens.copy(), np.full_like(tokens, NOT_A_TARGET)
         if not len(candidates):
@@ -57,6 +59,7 @@ class Masking:
         # The expected number is share x candidates, also of short texts: the rest decides by chance.
         wanted = self.share * len(candidates)
         count = max(1, int(wanted) + int(draw.random() < wanted % 1.0))
+        # All pieces of a drawn word.
         drawn = np.isin(units, draw.permutation(candidates)[:count])
         labels[drawn] = tokens[drawn]
         fate, (masked, others) = draw.random(len(tokens)), self.fates
@@ -87,6 +90,7 @@ class Masked(Task):
             yield framed(text.ids, words_of(text.word_of), self.frame)
 
     def split(self, example: Mapping[str, Sequence[int]], length: int) -> Iterator[dict[str, Sequence[int]]]:
+        # The frame is taken off, and put around each part.
         before, after = len(self.frame.before), len(self.frame.after)
         room = length - before - after  # every part gets the tokens around it anew
         ids, words = (example[name][before : len(example[name]) - after] for name in self.columns)
@@ -102,11 +106,12 @@ class Masked(Task):
             for row in zip(rows, draws, strict=True)
         ]
         source = stack_input([[seen for seen, _ in row] for row in masked], pad_id=self.pad_id)
-        return Batch.of(rows, source, labels_of([[labels for _, labels in row] for row in masked]))
+        return Batch.labelled(rows, source, labels_of([[labels for _, labels in row] for row in masked]))
 
 
 def masking_of(tokenizer: Tokenizer, share: float, whole_words: bool, **more: Any) -> Masking:
     """The masking with a tokenizer's own mask token; refused where it has none."""
+    # Without it there is nothing to put in a token's place.
     mask_id = tokenizer.special_ids.mask
     if mask_id is None:
         raise InputError(
@@ -125,6 +130,7 @@ def words_of(word_of: Sequence[int]) -> list[int]:
         >>> words_of([0, 0, -1, 1])
         [0, 0, 2, 1]
     """
+    # Numbers that no word has.
     fresh = max(word_of, default=-1) + 1
     words = []
     for word in word_of:

@@ -82,6 +82,7 @@ class Translation(Task):
         if not 0.0 <= smoothing < 1.0:
             raise InputError(f"task.smoothing must be at least 0 and below 1; got {smoothing}.")
         self.smoothing, self.loss = smoothing, _LOSSES[loss]
+        # Texts that are translated for BLEU; 0 for none.
         self.samples, self.beam = texts_scored(bleu_texts), beam
         self.signatures = signatures(bleu_tokenize) if self.samples else {}
         self.bleu_tokenize = bleu_tokenize
@@ -92,6 +93,7 @@ class Translation(Task):
             raise InputError(
                 "tokenizer must mark the end of a text, such as </s>: the decoder learns to stop."
             )
+        # What the decoder learns to stop with.
         self.end = self.frames[1].after or (end,)
 
     @classmethod
@@ -100,6 +102,7 @@ class Translation(Task):
 
     def encode(self, rows: Sequence[Values]) -> Iterator[dict[str, Sequence[int]]]:
         sources, targets = zip(*rows, strict=True)
+        # Source and target may have tokenizers of their own.
         before, after = self.frames[0].before, self.frames[0].after
         pieces = self.tokenizer.bulk.pieces(sources), self.tokenizer.target.bulk.pieces(targets)
         for source, target in zip(*pieces, strict=True):
@@ -109,6 +112,7 @@ class Translation(Task):
             }
 
     def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
+        # A cut text keeps its end.
         keep = {"source": self.frames[0].after, "target": self.end}
         return {
             name: ids if len(ids) <= length else [*ids[: length - len(keep[name])], *keep[name]]
@@ -118,13 +122,15 @@ class Translation(Task):
     def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         del draws
         source = stack_input([[each["source"] for each in row] for row in rows], pad_id=self.pad_id)
+        # Teacher forcing: the decoder reads the true tokens before each.
         read = [[self.shifted(each["target"]) for each in row] for row in rows]
         labels = labels_of([[each["target"] for each in row] for row in rows])
-        return Batch.of(rows, source, labels, target=stack_input(read, pad_id=self.pad_id))
+        return Batch.labelled(rows, source, labels, target=stack_input(read, pad_id=self.pad_id))
 
     def shifted(self, target: np.ndarray) -> np.ndarray:
         """The input of the decoder: the start token, then the target without its last token."""
         start = self.network.start_id
+        # mBART begins with the target's last token, its language.
         return np.concatenate(([target[-1] if start is None else start], target[:-1]))
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
@@ -134,6 +140,7 @@ class Translation(Task):
 
     def written(self, network: Transformer, samples: Sequence[Values]) -> dict[str, float]:
         """BLEU and chrF of translations of the samples."""
+        # Greedy by default: beams take as many times as long.
         choice = Beams(self.beam) if self.beam > 1 else None
         found = decode_texts(network, self.tokenizer, [source for source, _ in samples], choice=choice)
         written, wanted = [ways[0].text for ways in found], [target for _, target in samples]
@@ -146,6 +153,7 @@ def texts_scored(wanted: int | None) -> int:
         return _USUAL_TEXTS if find_spec("sacrebleu") is not None else 0
     if wanted < 0:
         raise InputError(f"task.bleu_texts must be at least 0; got {wanted}.")
+    # Asked for: say now what is missing.
     if wanted:
         _metrics()
     return wanted

@@ -38,6 +38,7 @@ class WordTags(Labelled):
     def __init__(self, network: Transformer, tokenizer: Tokenizer) -> None:
         super().__init__(network, tokenizer)
         self.frame = tokenizer.bulk.frame()
+        # Tags of spans are scored by spans, others by words.
         self.kinds = kinds_of(self.labels) if is_bio(self.labels) else ()
         self.best = "f1" if self.kinds else "accuracy"
 
@@ -55,6 +56,7 @@ class WordTags(Labelled):
         words, tags = values
         if not all(isinstance(each, list) for each in values):
             return "must hold a list of words and a list of tags"
+        # The checks of a row, from the type of it to each word.
         if len(words) != len(tags):
             return f"must hold as many words as tags; got {len(words)} and {len(tags)}"
         if not all(isinstance(word, str) and word.strip() for word in words):
@@ -65,6 +67,7 @@ class WordTags(Labelled):
         before, after = self.frame.before, self.frame.after
         aligned = self.tokenizer.bulk.aligned([" ".join(words) for words, _ in rows])
         for (words, tags), text in zip(rows, aligned, strict=True):
+            # Only the first piece of a word has a label.
             labels = [NOT_A_TARGET] * len(text.ids)
             # Where each word ends in the joined text, its blank included.
             ends = list(accumulate(len(word) + 1 for word in words))
@@ -85,13 +88,14 @@ class WordTags(Labelled):
         return number
 
     def cut(self, example: Mapping[str, Sequence[int]], length: int) -> dict[str, Sequence[int]]:
+        # The frame's end stays.
         after = len(self.frame.after)
         return {name: [*ids[: length - after], *ids[len(ids) - after :]] for name, ids in example.items()}
 
     def batch(self, rows: Sequence[Row], draws: Generators) -> Batch:
         del draws
         source = stack_input([[each["tokens"] for each in row] for row in rows], pad_id=self.pad_id)
-        return Batch.of(rows, source, labels_of([[each["labels"] for each in row] for row in rows]))
+        return Batch.labelled(rows, source, labels_of([[each["labels"] for each in row] for row in rows]))
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         logits = run(self.network, batch).logits
@@ -106,21 +110,24 @@ class WordTags(Labelled):
 
     def _spans(self, batch: Batch, guessed: Tensor) -> Tensor:
         """int64 (kinds, 3): of each kind the spans that there are, that were found, and that are right."""
-        found = torch.zeros(len(self.kinds), 3, dtype=torch.int64)
+        counts = torch.zeros(len(self.kinds), 3, dtype=torch.int64)
+        # None where each row is one text.
         numbers = batch.source.segments
         texts = torch.zeros_like(batch.labels) if numbers is None else numbers
         # Text by text, also of several in a row: no span goes on in the next text.
         for row, places in enumerate(batch.labels != NOT_A_TARGET):
             for text in set(texts[row, places].tolist()):
+                # The words of one text, in order.
                 chosen = places & (texts[row] == text)
                 there, seen = (
                     spans([self.labels[tag] for tag in tags[row, chosen].tolist()])
                     for tags in (batch.labels, guessed)
                 )
+                # In the data, found, and in both.
                 for column, kind_spans in enumerate((there, seen, there & seen)):
                     for kind, _, _ in kind_spans:
-                        found[self.kinds.index(kind), column] += 1
-        return found
+                        counts[self.kinds.index(kind), column] += 1
+        return counts
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, float]:
         targets = max(1.0, sums["targets.loss"])
@@ -153,15 +160,17 @@ def spans(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
     Source: conlleval.pl, Tjong Kim Sang 2004, "endOfChunk" and "startOfChunk"; seqeval has the same rules.
     """
-    found = set()
+    marked = set()
     start, kind, before = 0, "", "O"
+    # One "O" more ends a span that reaches the end.
     for place, tag in enumerate([*tags, "O"]):
         prefix = tag[0]
+        # I or E goes on with a span of its own kind that B or I began.
         goes_on = prefix in "IE" and before in "BI" and tag[2:] == kind
         if not goes_on:
             if before != "O":
-                found.add((kind, start, place))
+                marked.add((kind, start, place))
             # Also where a tag goes on from nothing, or from another kind.
             start, kind = place, tag[2:]
         before = prefix
-    return found
+    return marked

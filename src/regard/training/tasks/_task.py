@@ -122,6 +122,7 @@ class Task(nn.Module, ABC):
     @classmethod
     def options(cls) -> dict[str, Any]:
         """The settings under `task` that it knows, each with its type."""
+        # Keyword-only arguments of `__init__` are the settings under `task`.
         parameters, kinds = signature(cls).parameters.values(), get_type_hints(cls.__init__)
         return {each.name: kinds[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY}
 
@@ -209,11 +210,13 @@ class Task(nn.Module, ABC):
         Args:
             sums: numbers, and lists of them where `forward` gives more than one.
         """
+        # A set without targets has a loss of 0.
         targets = max(1.0, sums["targets.loss"])
         loss = sums["loss"] / targets
         # exp(710) overflows.
         scores = {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "accuracy": sums["right"] / targets}
         if sums.get("bytes"):
+            # Nats to bits, by the bytes of the texts: comparable across tokenizers.
             scores["bits_per_byte"] = sums["loss"] / math.log(2) / sums["bytes"]
         return scores
 
@@ -242,6 +245,7 @@ def run(network: Network, batch: Batch, *, logits: bool = True, taps: Taps | Non
             "decoder_positions": target.positions,
         }
     try:
+        # Positions and segments only where a row holds several texts.
         output: Output = network(
             source.ids,
             mask=source.mask,
@@ -252,6 +256,7 @@ def run(network: Network, batch: Batch, *, logits: bool = True, taps: Taps | Non
             **more,
         )
     except InputError as error:
+        # The network's own words about masks mean packed rows here.
         if source.segments is None or not str(error).startswith("mask must"):
             raise
         raise InputError(f"batch.form must not be packed for this model: {error}") from error
@@ -263,6 +268,7 @@ def precision_recall_f1(counts: Sequence[float]) -> dict[str, float]:
 
     Source: Tjong Kim Sang and De Meulder 2003, arXiv cs/0306050, section 2.4.
     """
+    # Spans in the texts, spans that were said, and those that are both.
     there, found, right = counts
     return {
         "precision": right / found if found else 0.0,

@@ -25,6 +25,7 @@ LONGEST = 10_000
 STEP = 1 << 14
 """Words of a step, about: it ends with a text."""
 
+# Mikolov et al. 2013, section 2.2: counts to the power 3/4 for the words drawn as negatives.
 _POWER = 0.75
 _FILE = "corpus.safetensors"
 
@@ -60,6 +61,7 @@ class Corpus:
         cls, folder: Path, settings: WordDataSettings, min_count: int, say: Callable[[str], None]
     ) -> "Corpus":
         """The corpus in a folder; made from the texts where there is none."""
+        # Read once; a run that goes on has the same numbers.
         if not (folder / _FILE).exists():
             say("reading the texts")
             read_corpus(settings, min_count).save(folder)
@@ -76,10 +78,12 @@ def read_corpus(settings: WordDataSettings, min_count: int) -> Corpus:
     for row in Rows(settings.train, (settings.text,), unit=unit, csv=csv, encoding=encoding):
         text = row.text(settings.text)
         for word in _words(text.lower() if settings.lowercase else text, settings.words):
+            # By first appearance; the order by frequency comes after.
             ids.append(numbers.setdefault(word, len(numbers)))
         ends.append(len(ids))
-    found = np.frombuffer(ids, np.int32) if ids else np.empty(0, np.int32)
-    counts = np.bincount(found, minlength=len(numbers))
+    numbered = np.frombuffer(ids, np.int32) if ids else np.empty(0, np.int32)
+    counts = np.bincount(numbered, minlength=len(numbers))
+    # The most frequent first; of equals the one that came first.
     order = np.argsort(-counts, kind="stable")
     order = order[counts[order] >= min_count]
     if len(order) < 2:
@@ -90,8 +94,9 @@ def read_corpus(settings: WordDataSettings, min_count: int) -> Corpus:
     # The new number of each word; -1 of one that is too rare.
     place = np.full(len(numbers), -1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    placed = place[found]
+    placed = place[numbered]
     is_kept = placed >= 0
+    # How many words are kept before each place: texts begin there now.
     kept_before = np.concatenate([[0], np.cumsum(is_kept)])
     spelled = list(numbers)
     return Corpus(
@@ -159,12 +164,15 @@ class Draws:
         """The examples of one step of an epoch; both begin with 0."""
         # A generator a step: so a run goes on from any step without what was drawn before.
         draw = np.random.default_rng([self.settings.seed, epoch, step])
+        # The texts of this step.
         low, high = self._edges[step : step + 2]
         starts = self.corpus.starts[low : high + 1]
         ids = self.corpus.ids[starts[0] : starts[-1]]
         text = np.repeat(np.arange(high - low), np.diff(starts))
+        # Frequent words are left out at random, before windows are made.
         stays = draw.random(len(ids)) < self.kept[ids]
         first, words, predicted = self._windows(ids[stays], text[stays], draw)
+        # (examples, negatives)
         others = self.others(draw, (len(predicted), self.settings.negatives))
         targets = np.concatenate([predicted[:, None], others], axis=1)
         return WordExamples(first, words, targets, len(ids))
@@ -174,16 +182,21 @@ class Draws:
     ) -> tuple[Places, Numbers, Numbers]:
         """The words to read of each example, and the word to predict."""
         window = self.settings.window
+        # A width for each word, from 1 to the window: near words count more often.
         width = draw.integers(1, window, len(ids), endpoint=True)
         apart = np.concatenate([np.arange(-window, 0), np.arange(1, window + 1)])
+        # (words, 2 window)
         places = np.arange(len(ids))[:, None] + apart
         inside = places.clip(0, len(ids) - 1)  # so that there is a word to look at; it does not count
+        # Within the width, within the step, and of the same text.
         is_near = (np.abs(apart) <= width[:, None]) & (places == inside) & (text[inside] == text[:, None])
         around = ids[inside[is_near]]
         counts = is_near.sum(axis=1)
+        # All near words are read together, to predict the word in the middle.
         if self.settings.architecture == "cbow":
             some = counts > 0
             return np.concatenate([[0], np.cumsum(counts[some])]), around, ids[some]
+        # Skip-gram: each word is read once for every near word that it predicts.
         return np.arange(len(around) + 1), np.repeat(ids, counts), around
 
     def others(self, draw: np.random.Generator, shape: tuple[int, int]) -> Numbers:
@@ -193,6 +206,7 @@ class Draws:
         distributions", ACM TOMS 3(3).
         """
         share, other = self._bins
+        # One random number: the whole part is the bin, the rest decides within it.
         place = draw.random(shape) * len(share)
         chosen = place.astype(np.int32)
         place -= chosen
@@ -201,6 +215,7 @@ class Draws:
     @cached_property
     def kept(self) -> Reals:
         """For each word the probability that it stays."""
+        # sqrt(t / f) + t / f, as in the code of word2vec.
         rare = self.settings.subsample / (self.corpus.counts / self.corpus.counts.sum())
         return np.sqrt(rare) + rare if self.settings.subsample else np.ones(len(self.corpus.counts))
 
@@ -208,12 +223,14 @@ class Draws:
     def _edges(self) -> Places:
         """At which texts steps begin, and where the last one ends."""
         starts = self.corpus.starts
+        # The first text at or after each multiple of STEP.
         begins = np.searchsorted(starts[:-1], np.arange(0, starts[-1], STEP))
         return np.concatenate([np.unique(begins), [len(starts) - 1]])
 
     @cached_property
     def _bins(self) -> tuple[Reals, Numbers]:
         """For each of V equal bins, the share that its own word has, and the word that has the rest."""
+        # Walker's alias method: each bin holds two words at most.
         weights = self.corpus.counts**_POWER
         share = weights / weights.sum() * len(weights)
         other = np.arange(len(share), dtype=np.int32)
@@ -221,6 +238,7 @@ class Draws:
         high = np.flatnonzero(share >= 1).tolist()
         while low and high:
             less, more = low.pop(), high[-1]
+            # A word with less than its bin is filled up by one with more.
             other[less] = more
             share[more] -= 1 - share[less]
             if share[more] < 1:

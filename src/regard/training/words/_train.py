@@ -63,11 +63,13 @@ class Tables:
 
     def vectors(self, corpus: Corpus, settings: WordSettings) -> WordVectors:
         """The learned vectors: of each word the mean of its pieces."""
+        # Which rows of `read` a word is made of.
         first, pieces = self.pieces
         rows = np.ascontiguousarray(self.read[:, : settings.size])
         if not len(self.buckets):
             return WordVectors(words=corpus.words, vectors=rows)
         parts = Parts(ngrams=settings.ngrams, buckets=self.buckets, vectors=rows[len(corpus.words) :].copy())
+        # FastText: the word's own row and those of its n-grams.
         means = (np.add.reduceat(rows[pieces], first[:-1]) / np.diff(first)[:, None]).astype(np.float32)
         return WordVectors(words=corpus.words, vectors=means, parts=parts)
 
@@ -85,16 +87,20 @@ def _new_tables(corpus: Corpus, settings: WordSettings, width: int) -> Tables:
     """
     count, is_parted = len(corpus.words), settings.objective == "fasttext"
     found = [settings.ngrams.buckets_of(word) for word in corpus.words] if is_parted else []
+    # Buckets of all words, one after the other; each gets one row.
     flat = np.array([each for buckets in found for each in buckets], np.int64)
     buckets, places = np.unique(flat, return_inverse=True)
+    # Own row and n-grams of each word, in one list with starts.
     lengths = np.array([len(each) for each in found] if is_parted else np.zeros(count), np.int64)
     first = np.concatenate([[0], np.cumsum(lengths + 1)])
     pieces = np.empty(first[-1], np.int32)
     is_own = np.zeros(len(pieces), bool)
     is_own[first[:-1]] = True
+    # Rows of words first, then those of buckets.
     pieces[is_own], pieces[~is_own] = np.arange(count), count + places
     # Of n-grams only those that occur have rows: a table of all two million buckets would be mostly empty.
     read = np.zeros((count + len(buckets), width), np.float32)
+    # fastText draws from a range twice as wide.
     reach = (1.0 if is_parted else 0.5) / settings.size
     read[:, : settings.size] = np.random.default_rng(settings.seed).uniform(
         -reach, reach, (len(read), settings.size)
@@ -111,6 +117,7 @@ class Learner:
             from regard.kernels import NegativeSampling
         except ImportError as error:
             raise missing(f"{settings.objective} needs", error, "llvmlite") from error
+        # Passed on to the kernel: FastText changes every piece of a word.
         whole = settings.objective == "fasttext"
         self._kernel: Any = NegativeSampling(settings.size, settings.negatives, is_whole=whole)
         self.width: int = self._kernel.width
@@ -180,6 +187,7 @@ def train_words(
         in_words("Begin in another folder with a lower size or a higher min_count."),
         locked(folder, ".lock"),
     ):
+        # 0 where there is no checkpoint.
         step = words_step(folder)
         lock_settings(folder, settings, on_message, step=step, free=lambda _: ("save_every",), made=(DATA,))
         return _train(settings, folder, learner, on_report, on_message)
@@ -200,6 +208,7 @@ def _train(
     steps, done = draws.steps * settings.epochs, tables.load(folder)
     is_word2vec = settings.objective == "word2vec"
     is_mean = is_word2vec and settings.architecture == "cbow"
+    # The defaults of each kind, where no rate is given.
     rate = settings.rate or (0.2 if is_mean else 0.025 if is_word2vec else 0.05)
     on_message(
         f"{settings.architecture}: {len(corpus.words):,} words of {settings.size}"
@@ -211,8 +220,10 @@ def _train(
     with Journal(folder, step=done, on_report=on_report, ranks=Ranks(), say=on_message) as journal:
         began = time.perf_counter()
         for step, examples in enumerate(_ahead(draws, done, steps), done + 1):
+            # Linearly to the floor.
             now = settings.floor + (rate - settings.floor) * (1 - (step - 1) / steps)
             loss = learner.step(tables, examples, now)
+            # Before a checkpoint of it is written.
             if not math.isfinite(loss):
                 raise _diverged(f"the loss is {loss} at step {step}")
             report = {"step": step, "steps": steps, "loss": loss, "lr": now, "step_tokens": examples.read}
@@ -226,6 +237,7 @@ def _train(
 def _ahead(draws: Draws, done: int, steps: int) -> Iterator[WordExamples]:
     """The examples of each step that is left, drawn while the step before is taken."""
     with ThreadPoolExecutor(1) as thread:
+        # A generator: only one step is drawn ahead.
         begun = (thread.submit(draws.examples, *divmod(step, draws.steps)) for step in range(done, steps))
         coming = next(begun, None)
         while coming is not None:
