@@ -19,9 +19,11 @@ from playwright.sync_api import Page as BrowserPage
 import regard
 from integration.axe import axe
 from integration.live_models import live_model
+from integration.served import Served
 from regard.core.errors import InputError
 from regard.tracing.edits import unseen
 from regard.tracing.pages._live_page import live_model as packed
+from unit.models.folders import write_chat
 
 OPENING = "a man on the river bank in"
 OTHER = "the man on a money bank, fishing on"
@@ -379,6 +381,34 @@ def test_after_an_answer_a_slow_model_is_asked_again(browser: Browser, tmp_path:
     context.close()
 
 
+def test_a_served_page_chats_too(browser: Browser, tmp_path: Path) -> None:
+    model, question = regard.load(write_chat(tmp_path / "chat")), "Is a river wet?"
+    messages = [{"role": "user", "content": question}]
+    server, page = Served(tmp_path / "chat"), browser.new_page()
+    try:
+        page.goto(f"http://localhost:{server.port}/")
+        _settle(page)
+        field = page.get_by_label("Type a sentence")
+        field.fill(question)
+        _settle(page)
+        page.get_by_role("button", name="Ask it as a chat").click()
+        begins = str(model.tokenizer.chat(messages))
+        page.wait_for_function(
+            "n => document.querySelector('textarea').value.length > n + 8", arg=len(begins)
+        )
+        page.get_by_role("button", name="Stop").click()
+        _settle(page)
+        written = field.input_value()
+        # Where nobody chose a temperature, an answer takes the likeliest.
+        assert (
+            written.removeprefix(begins)
+            == model.chat(messages, max_length=99).text[: len(written) - len(begins)]
+        )
+        page.close()
+    finally:
+        server.close()
+
+
 def test_the_default_decoder_writes_and_chats(open_page: Callable[..., BrowserPage], tmp_path: Path) -> None:
     model = regard.load("smollm2")
     model.live_page("The capital of France is").write(tmp_path / "page.html")
@@ -396,8 +426,6 @@ def test_the_default_decoder_writes_and_chats(open_page: Callable[..., BrowserPa
     # A chat is one text, laid out as its template does, up to the end that the model gives it.
     question = "What is the capital of France?"
     _type(page, question)
-    page.get_by_role("slider", name="Temperature").fill("0")
-    _settle(page)
     page.get_by_role("button", name="Ask it as a chat").click()
     chat = model.tokenizer.chat([{"role": "user", "content": question}])
     answer = model.generate(chat, max_length=60).text

@@ -45,6 +45,7 @@ def widget_facts(runs: Sequence[LiveRun], subject: Subject | None = None) -> lis
             "check": run.check is not None,
             "typed": (typed := run.again is not None and len(runs) == 1 and subject is None),
             "writes": typed and run.writes is not None,
+            "chat": run.chat,
             "values": {"held": "all", "difference": 0.0, "every": 1},
             "leftOut": run.left_out(),
         }

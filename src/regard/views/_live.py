@@ -125,6 +125,7 @@ class LiveRecord:
         sentences: Of some words, in which they mean something else; under "*" one for any other.
         beside: The file beside the page that holds the weights; None for the page itself.
         against: Another text, with which the page opens; None for that of a ready sentence.
+        chat: What stands around questions and answers of a chat; None for no chat.
     """
 
     description: dict[str, Any]
@@ -138,6 +139,7 @@ class LiveRecord:
     sentences: Mapping[str, Sequence[str]] = field(default_factory=dict)
     beside: str | None = None
     against: str | None = None
+    chat: Mapping[str, str] | None = None
 
     @property
     def asks(self) -> str:
@@ -174,6 +176,7 @@ class LiveRecord:
             "weight": self.weight,
             "embedding": self.embedding,
             "head": self.description["head"],
+            "chat": self.chat,
             "pooling": self.pooling,
             "sentences": self.sentences,
         }
@@ -202,6 +205,7 @@ class ServedRecord:
         models: The names of all models that can be chosen.
         head: What its head says: the "next" token, the "masked" ones, or None.
         pooling: How one vector of a text is made; None where regard does not know it.
+        chat: What stands around questions and answers, where they are written: see static/live/writer.js.
         usages: Whether there is a concordance too.
         sentences: As in `LiveRecord`.
     """
@@ -210,6 +214,7 @@ class ServedRecord:
     models: tuple[str, ...] = ()
     head: Literal["next", "masked"] | None = None
     pooling: LivePooling | None = None
+    chat: Mapping[str, str] | None = None
     usages: bool = False
     sentences: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -223,7 +228,8 @@ class ServedRecord:
     def facts(self) -> dict[str, Any]:
         """What the page's facts say of the model and its server: see static/live/served.js."""
         served = {"model": self.model, "models": list(self.models), "usages": self.usages}
-        return {"served": served, "head": self.head, "pooling": self.pooling, "sentences": self.sentences}
+        told = {"served": served, "head": self.head, "pooling": self.pooling, "chat": self.chat}
+        return told | {"sentences": self.sentences}
 
     def html(self) -> str:
         """Nothing follows the page's script."""
@@ -274,6 +280,7 @@ class LiveRun:
         measures: What can be drawn in the place of the weights; by default what the record has.
         again: The run of another text; None where no model stands behind it.
         writes: What a decoder says after a text, or after the word that it writes first; None for no decoder.
+        chat: As in `LiveRecord`.
     """
 
     record: AttentionRecord
@@ -282,6 +289,7 @@ class LiveRun:
     measures: LiveMeasures | None = None
     again: Callable[[str], "LiveRun"] | None = None
     writes: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] | None = None
+    chat: Mapping[str, str] | None = None
 
     def layer(self, kind: RecordKind, number: int) -> LayerRecord:
         """The layer of a number."""

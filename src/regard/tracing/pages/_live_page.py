@@ -21,12 +21,12 @@ from regard.blocks import (
 )
 from regard.checkpoints import Packed
 from regard.core import attention_weights
-from regard.core.errors import CheckpointError, InputError
+from regard.core.errors import InputError
 from regard.core.tensors import cosine
 from regard.models import FAMILIES, LanguageModelHead, Loaded, Transformer, attentions, family_of
 from regard.positions import Rotary
-from regard.text import Tokenizer
 from regard.tracing.pages._names import MOST_WEIGHTS, live_names
+from regard.tracing.pages._next import marks_of
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._page_measures import as_array
 from regard.tracing.pages._story import sentences
@@ -272,8 +272,7 @@ def live_page(
     texts = [] if is_exact else [(text, pair), *some]
     weight, embedding = live_loss(loaded, live.rounded, texts)
     record = LiveRecord(
-        description=live.description
-        | {"mask": _mask(portable), "ends": sorted(tokenizer.end_ids), "chat": _chat(tokenizer)},
+        description=live.description | {"mask": _mask(portable), "ends": sorted(tokenizer.end_ids)},
         weights=live.weights,
         tokenizer=portable,
         stored=sorted({each["type"] for each in live.weights.tensors.values()} - {"F32"}) if is_exact else [],
@@ -282,30 +281,11 @@ def live_page(
         embedding=embedding,
         pooling=pooling,
         against=against,
+        chat=marks_of(tokenizer),
         beside=beside,
         sentences=sentences(),
     )
     return render_page(page_record(trace, story=True, names=MOST_WEIGHTS), live=record)
-
-
-def _chat(tokenizer: Tokenizer) -> dict[str, str] | None:
-    """What the template puts before a first question, behind a question, and behind an answer; None without
-    one, or where that depends on more."""
-    if tokenizer.chat_template is None:
-        return None
-    question, answer = ({"role": role, "content": _SAID} for role in ("user", "assistant"))
-    try:
-        short, long = (
-            tokenizer.chat(each).split(_SAID) for each in ([question], [question, answer, question])
-        )
-    except (InputError, CheckpointError):
-        return None
-    if len(short) != 2 or len(long) != 4 or [long[0], long[1], long[3]] != [*short, short[1]]:
-        return None
-    return {"begin": short[0], "answer": short[1], "again": long[2]}
-
-
-_SAID = "What is said, 3f9c."  # words that no template has
 
 
 def _mask(tokenizer: Mapping[str, Any]) -> int | None:

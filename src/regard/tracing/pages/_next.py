@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.core.errors import InputError
+from regard.core.errors import CheckpointError, InputError
 from regard.models import Loaded
 from regard.text import Encoding, Tokenizer, is_part
 from regard.tracing.pages._reads import Reads
@@ -84,13 +84,17 @@ def _chosen(
 ) -> tuple[dict[str, Any] | None, str]:
     """The text of the next token, or of as many as a character has; None with the reason where none comes."""
     tokenizer, new, is_likeliest = loaded.require_tokenizer(), list[int](), True
-    before = tokenizer.decode(ids)
+    before, place = tokenizer.decode(ids), float(asked.drawn or 0.0)
     while len(new) < _LONGEST:
         logits = reads.of(loaded, ids).logits([*ids, *new])
-        sums = _tempered(logits, asked.temperature).cumsum(dim=0)
-        drawn = sums.new_tensor(asked.drawn if not new else 0.0) * sums[-1]
+        tempered = _tempered(logits, asked.temperature)
+        sums = tempered.cumsum(dim=0)
+        drawn = place * sums[-1]
         best = int(logits.argmax())
         id = best if asked.temperature == 0 else min(int((sums <= drawn).sum()), len(sums) - 1)
+        # How far into its own share that is, by which the next part of a character is drawn.
+        below, share = float(sums[id] - tempered[id]), float(tempered[id])
+        place = (float(drawn) - below) / share if share > 0 else 0.0
         if id in tokenizer.end_ids:
             return None, "The model ends its text here."
         new.append(id)
@@ -132,3 +136,23 @@ def encoded(encoding: Encoding) -> dict[str, Any]:
 
 def _in_utf16(text: str, span: tuple[int, int] | None) -> list[int] | None:
     return None if span is None else [len(text[:place].encode("utf-16-le")) // 2 for place in span]
+
+
+def marks_of(tokenizer: Tokenizer) -> dict[str, str] | None:
+    """What the template puts before a first question, behind a question, and behind an answer; None without
+    one, or where that depends on more."""
+    if tokenizer.chat_template is None:
+        return None
+    question, answer = ({"role": role, "content": _SAID} for role in ("user", "assistant"))
+    try:
+        short, long = (
+            tokenizer.chat(each).split(_SAID) for each in ([question], [question, answer, question])
+        )
+    except (InputError, CheckpointError):
+        return None
+    if len(short) != 2 or len(long) != 4 or [long[0], long[1], long[3]] != [*short, short[1]]:
+        return None
+    return {"begin": short[0], "answer": short[1], "again": long[2]}
+
+
+_SAID = "What is said, 3f9c."  # words that no template has

@@ -13,7 +13,7 @@ from regard.tracing.edits import Zero, ablation, unseen_word
 from regard.tracing.measures import Scalar
 from regard.tracing.pages._instead import left_by
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS
-from regard.tracing.pages._next import WriteRequest, next_of
+from regard.tracing.pages._next import WriteRequest, marks_of, next_of
 from regard.tracing.pages._page import page_record, words_apart
 from regard.tracing.pages._page_measures import head_statistics, live_measures
 from regard.tracing.pages._reads import Reads
@@ -356,4 +356,5 @@ def _live(trace: Trace, of: Scalar | None = None, reads: Reads | None = None) ->
         measures=live_measures(trace, of),
         again=again if one else None,
         writes=writes if is_writer else None,
+        chat=marks_of(loaded.require_tokenizer()) if loaded is not None and is_writer else None,
     )

@@ -19,7 +19,7 @@ from regard.tracing.edits import Edit, Write, Zero, edited, unseen
 from regard.tracing.measures import logits_of_layers, outermost
 from regard.tracing.pages._instead import other_words
 from regard.tracing.pages._names import MOST_OF_A_WIDGET, MOST_WEIGHTS, weights_of
-from regard.tracing.pages._next import WriteRequest, encoded, next_of, spelled
+from regard.tracing.pages._next import WriteRequest, encoded, marks_of, next_of, spelled
 from regard.tracing.pages._page import page_record
 from regard.tracing.pages._reads import Reads
 from regard.tracing.pages._story import beside, sentences, word_at
@@ -109,7 +109,8 @@ def served_page(loaded: Loaded, text: str, *, served: ServedRecord) -> Page:
         head = "next" if outermost(loaded.network) == "decoder" else "masked"
     record = page_record(TraceOfRun.of_text(loaded, text), story=True, names=MOST_WEIGHTS)
     record = replace(record, model=served.model)  # by which it is asked for, and not where it lies
-    return render_page(record, live=replace(served, head=head, sentences=sentences()))
+    chat = marks_of(loaded.require_tokenizer()) if head == "next" else None
+    return render_page(record, live=replace(served, head=head, chat=chat, sentences=sentences()))
 
 
 def preview(loaded: Loaded, text: str, name: str) -> Preview:

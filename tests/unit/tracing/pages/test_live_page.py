@@ -24,8 +24,9 @@ from regard.models import Loaded
 from regard.positions import DynamicNTKScaling, LinearScaling, Rotary
 from regard.text import Tokenizer
 from regard.tracing import Trace, Write, Zero
-from regard.tracing.pages._live_page import LiveModel, _chat, live_loss, live_model
+from regard.tracing.pages._live_page import LiveModel, live_loss, live_model
 from regard.tracing.pages._names import MANY, MOST_WEIGHTS, names_of
+from regard.tracing.pages._next import marks_of
 from regard.tracing.reasons import pairs_of_head
 from regard.tracing.record import is_punctuation
 from unit.models import tiny
@@ -540,4 +541,4 @@ def test_what_stands_around_the_messages_of_a_chat(
     template: str | None, wanted: dict[str, str] | None
 ) -> None:
     backend = Backend(models.WordLevel({"a": 0}, unk_token="a"))
-    assert _chat(Tokenizer.from_str(backend.to_str(), chat_template=template)) == wanted
+    assert marks_of(Tokenizer.from_str(backend.to_str(), chat_template=template)) == wanted

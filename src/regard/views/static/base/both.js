@@ -94,7 +94,8 @@ export class Both {
 
   /**
    * What a page opens on: the word that moves most, of those that say most, and the head in which its own links of both texts
-   * together are strongest: chosen by what it does, and not by how much that changes.
+   * together are strongest, one of those of which there is something to say: chosen by what it does, and not by how much that
+   * changes.
    * @param {{ about?: string, among?: string[] }} [ready] what it is about, and may look at, where that is known
    */
   start({ about, among } = {}) {
@@ -103,7 +104,8 @@ export class Both {
     const some = this.pairs.filter((each) => says(each) === most);
     const pair = some.reduce((best, each) => (this.moved(each) > this.moved(best) ? each : best));
     const link = (head) => pair.reduce((sum, word, side) => sum + this.link(side, word, head, among), 0);
-    const linked = this.heads.map((head) => ({ ...head, link: link(head) }));
+    const isSaid = (head) => this.rows(pair, head).some(({ claims }) => claims.some(({ of }) => of === "word"));
+    const linked = this.heads.map((head) => ({ ...head, link: link(head) + Number(isSaid(head)) }));
     const { layer, head } = linked.reduce((best, each) => (each.link > best.link ? each : best));
     return { kind: this.kind, layer, head, pin: this.tokenOf(pair) };
   }

@@ -23,6 +23,8 @@ import { sums, whyNext } from "./why.js";
 const SIZES = [90, 420, 1200]; // characters of a text, up to which it is written large, and less large
 export const sizeOf = (length) => String(SIZES.filter((most) => length > most).length);
 
+const LINE = 40; // characters that a line of a chat counts for
+
 const CLICK = "Click any word to follow it.";
 const TYPE = "Type your own, or click any word.";
 
@@ -127,7 +129,7 @@ function open(page) {
       return;
     }
     const { text } = writer.written;
-    element.dataset.size = sizeOf(text.length);
+    element.dataset.size = sizeOf(text.length + LINE * text.split("\n").length);
     surface.dataset.size = element.dataset.size;
     show(writer.sentence());
     said.replaceChildren(...written(writer.remark()));

@@ -111,7 +111,8 @@ export function tempered(logits, temperature, best) {
 }
 
 /**
- * The token at which the shares before it, at a temperature, come to `drawn`.
+ * The token at which the shares before it, at a temperature, come to `drawn`; and how far into its own share that is, by which
+ * another one can be drawn.
  * @param {Float32Array} logits @param {number} temperature above 0 @param {number} drawn from 0 to 1
  */
 export function sampled(logits, temperature, drawn) {
@@ -123,7 +124,8 @@ export function sampled(logits, temperature, drawn) {
     left -= each;
     return left < 0;
   });
-  return id < 0 ? odds.lastIndexOf(odds.reduce((one, other) => Math.max(one, other), 0)) : id;
+  if (id < 0) return { id: odds.lastIndexOf(1), inside: 0 }; // by rounding
+  return { id, inside: 1 + left / odds[id] };
 }
 
 /** The places of the largest numbers, of equals the first. @param {Float32Array} numbers @param {number} count */

@@ -100,10 +100,10 @@ const writer =
           write: (text) => typeOver(bar.fields[0], text),
         },
         heads,
-        live.description?.chat ?? null,
+        live.chat,
       )
     : null;
-const isAtDoor = () => writer !== null && state.values.view === state.home;
+const isAtDoor = () => writer !== null && against === null && state.values.view === state.home;
 bar.fields[0].addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing || !isAtDoor()) return;
   event.preventDefault();
@@ -269,7 +269,8 @@ function leave() {
   against = null;
   root.classList.remove("experiments");
   bar.fields[0].focus();
-  ask();
+  if (isAtDoor()) askNext();
+  else ask();
 }
 
 // Words in the place of another, and what a head gives to those that are asked for.

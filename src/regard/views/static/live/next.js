@@ -55,10 +55,12 @@ export class Writing {
       const { ends, positions } = model.description;
       /** @type {number[]} */
       const ids = [];
+      let place = drawn;
       // A character may have several tokens.
       for (let part = { text: "", isText: false }; !part.isText && !ended; ) {
         const best = likeliest(said.logits, 1)[0].id;
-        const id = temperature > 0 ? sampled(said.logits, temperature, ids.length > 0 ? 0 : drawn) : best;
+        const { id, inside } = temperature > 0 ? sampled(said.logits, temperature, place) : { id: best, inside: 0 };
+        place = inside;
         if (ends.includes(id)) ended = "The model ends its text here.";
         else if (this.own.ids.length + ids.length >= positions - 1)
           ended = `This page reads at most ${positions} tokens.`;

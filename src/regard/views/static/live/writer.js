@@ -15,7 +15,7 @@ import { GHOST, Sentence } from "../door/sentence.js";
 const STEP = 0.1;
 const STEPS = 20; // up to a temperature of 2
 const USUAL = 7;
-const OF_A_CHAT = 2; // where nobody chose one: an answer is to the point
+const OF_A_CHAT = 0; // where nobody chose one: an answer is to the point
 const SOURCES = 12; // words that are listed
 const MANY = 24; // words
 const READY = [

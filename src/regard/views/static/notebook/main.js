@@ -122,7 +122,7 @@ function render({ model, el }) {
     if (runs[0].facts.writes) {
       const send = (message) => model.send({ client, ...message });
       const shown = () => Object.values(runs[0].facts.sides)[0].text;
-      writing ??= new Writing(field, allHeads(source, source.kinds[0]).length, send, shown);
+      writing ??= new Writing(field, allHeads(source, source.kinds[0]).length, send, shown, runs[0].facts.chat);
       source.writer = writing.writer;
     }
     // Jupyter says so when the kernel has been restarted; elsewhere nobody answers any more.

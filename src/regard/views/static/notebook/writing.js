@@ -10,8 +10,9 @@ export class Writing {
    * @param {HTMLTextAreaElement} field @param {number} heads of the model
    * @param {(message: any) => void} send to the kernel
    * @param {() => string} shown the text that the views are of
+   * @param {any} chat see Writer
    */
-  constructor(field, heads, send, shown) {
+  constructor(field, heads, send, shown, chat) {
     this.field = field;
     this.send = send;
     this.isAsked = false; // and not answered yet
@@ -27,7 +28,7 @@ export class Writing {
         write: (text) => write(field, text),
       },
       heads,
-      null,
+      chat,
     );
     field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
