@@ -3,10 +3,20 @@
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from regard.checkpoints import write_tensors
+from regard.checkpoints import Fields, TensorReader, read_tensors, write_tensors
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def config(**values: object) -> Fields:
+    return Fields(file=Path("config.json"), values=values)
+
+
+def on_disk(folder: Path, tensors: dict[str, Tensor]) -> TensorReader:
+    write_tensors(tensors, folder / "model.safetensors")
+    return read_tensors(folder)
 
 
 def make_model(folder: Path) -> Path:

@@ -54,24 +54,28 @@ def test_ollama(ollama: Path, name: str) -> None:
     }
 
 
-def test_what_ollama_lacks_is_told(ollama: Path) -> None:
-    with pytest.raises(
-        ModelNotFoundError, match=r"no model 'qwen3:latest' here; it has hf\.co/a/b:Q4, llama3\.2:1b,"
-    ):
-        find("ollama:qwen3")
-    write(
-        ollama,
-        "registry.ollama.ai/library/tuned/latest",
-        [MODEL, {"mediaType": MODEL["mediaType"][:-5] + "adapter"}],
-    )
-    with pytest.raises(CheckpointError, match="has an adapter beside its weights"):
-        find("ollama:tuned")
-    write(ollama, "registry.ollama.ai/library/odd/latest", [MODEL | {"digest": "sha256:../../x"}])
-    with pytest.raises(CheckpointError, match="names no file with weights"):
-        find("ollama:odd")
-    write(ollama, "registry.ollama.ai/library/gone/latest", [MODEL | {"digest": f"sha256:{'0' * 64}"}])
-    with pytest.raises(CheckpointError, match=r"is missing; run `ollama pull gone:latest` again"):
-        find("ollama:gone")
+ADAPTER = {"mediaType": MODEL["mediaType"][:-5] + "adapter"}
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "message"),
+    [
+        ("ollama:qwen3", None, r"no model 'qwen3:latest' here; it has hf\.co/a/b:Q4, llama3\.2:1b,"),
+        ("ollama:new", [MODEL, ADAPTER], "has an adapter beside its weights"),
+        ("ollama:new", [MODEL | {"digest": "sha256:../../x"}], "names no file with weights"),
+        (
+            "ollama:new",
+            [MODEL | {"digest": f"sha256:{'0' * 64}"}],
+            "is missing; run `ollama pull new:latest` ag",
+        ),
+        ("lmstudio:x/y", None, r"^lmstudio has no model 'x/y' here; it keeps no model in its usual"),
+    ],
+)
+def test_what_a_program_lacks_is_told(ollama: Path, name: str, layers: object, message: str) -> None:
+    if layers is not None:
+        write(ollama, "registry.ollama.ai/library/new/latest", layers)
+    with pytest.raises((CheckpointError, ModelNotFoundError), match=message):
+        find(name)
 
 
 def test_lm_studio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,10 +106,3 @@ def test_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMA_CACHE", str(tmp_path))
     file = File().save(tmp_path, "ggml-org_tiny_Q8_0.gguf")
     assert find("llama.cpp:ggml-org_tiny_Q8_0").folder == file
-
-
-def test_a_program_that_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        ModelNotFoundError, match=r"^lmstudio has no model 'x/y' here; it keeps no model in its usual"
-    ):
-        find("lmstudio:x/y")

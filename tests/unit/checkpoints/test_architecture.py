@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 import transformers
 
-from regard.checkpoints import Fields, HeadKind, head_of, num_labels
+from regard.checkpoints import HeadKind, head_of, num_labels
 from regard.core.errors import CheckpointError
-
-
-def config(**values: object) -> Fields:
-    return Fields(file=Path("config.json"), values=values)
-
+from unit.checkpoints.stored import config
 
 FAMILIES = (
     "bert",

@@ -14,7 +14,7 @@ import pytest
 import regard
 from regard.checkpoints import DEFAULT_DECODER, DEFAULT_MODEL, Source, _hub, available, find
 from regard.checkpoints._packages import PACKAGED, PackagedModel, verify_weights
-from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
+from regard.core.errors import CheckpointError, InputError, ModelNotFoundError, RegardError
 from unit.checkpoints.stored import cache_model, make_model
 
 
@@ -46,56 +46,33 @@ def test_a_folder_comes_before_a_package_of_the_same_name(
     assert find("all-MiniLM-L6-v2").kind == "folder"
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("", "the model's name is empty"),
-        (".", r"' has no config\.json"),
-        ("mine/model.safetensors", r"model\.safetensors' is a file; .* give the folder"),
-    ],
-)
-def test_what_is_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str) -> None:
-    make_model(tmp_path / "mine")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises((CheckpointError, InputError), match=message):
-        find(name)
-
-
 def refuse_to_ask(*_: object, **__: object) -> None:
     raise AssertionError("the hub was asked")
 
 
+PATHS = ("./nope", "../nope", "~/nope", "/x/y", "a/b/c", "nope/", ".hidden", Path("gpt2"))
+NO_REPOSITORIES = ("a b", "a--b", "x" * 97, "x\0y", "-x", "bank?", "repo.git")
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("names", "message"),
     [
-        "./nope",
-        "../nope",
-        "~/nope",
-        "/x/y",
-        "a/b/c",
-        "nope/",
-        ".hidden",
-        Path("gpt2"),
-        Path("all-MiniLM-L6-v2"),
+        ([""], "the model's name is empty"),
+        (["."], r"' has no config\.json"),
+        (["mine/model.safetensors"], r"model\.safetensors' is a file; .* give the folder"),
+        (PATHS, r"the folder '.*' does not exist"),
+        (NO_REPOSITORIES, "is neither a folder nor a model's name"),
     ],
-    ids=str,
 )
-def test_what_reads_like_a_path_never_reaches_the_hub(
-    name: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_no_model_never_reaches_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str | Path], message: str
 ) -> None:
+    make_model(tmp_path / "mine")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(_hub, "download", refuse_to_ask)
-    with pytest.raises(ModelNotFoundError, match=r"the folder '.*' does not exist"):
-        find(name)
-
-
-@pytest.mark.parametrize("name", ["a b", "a--b", "x" * 97, "x\0y", "-x", "bank?", "repo.git"], ids=repr)
-def test_what_cannot_be_a_repository_never_reaches_the_hub(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_hub, "download", refuse_to_ask)
-    with pytest.raises(ModelNotFoundError, match="is neither a folder nor a model's name"):
-        find(name)
+    for name in names:
+        with pytest.raises(RegardError, match=rf"\A[^\n]*{message}[^\n]*\Z"):
+            find(name)
 
 
 # The package
@@ -205,16 +182,13 @@ def test_shards_in_the_cache_must_all_be_there(hf_home: Path) -> None:
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"table": "model-00001-of-00001.safetensors"}}))
     assert find("someone/a-model").kind == "cache"
-    index.write_text(json.dumps({"weight_map": {"table": "model-00001-of-00002.safetensors"}}))
-    with pytest.raises(ModelNotFoundError, match="not whole"):
-        find("someone/a-model")
-
-
-def test_a_broken_reference_in_the_cache(hf_home: Path) -> None:
-    cache_model(hf_home, "someone/a-model")
-    (hf_home / "hub" / "models--someone--a-model" / "refs" / "main").write_bytes(b"\xff\xfe")
-    with pytest.raises(ModelNotFoundError, match="not whole"):
-        find("someone/a-model")
+    missing = json.dumps({"weight_map": {"table": "model-00001-of-00002.safetensors"}}).encode()
+    reference = hf_home / "hub" / "models--someone--a-model" / "refs" / "main"
+    for file, content in ((index, missing), (reference, b"\xff\xfe")):
+        file.write_bytes(content)
+        with pytest.raises(ModelNotFoundError, match="not whole"):
+            find("someone/a-model")
+        index.write_text(json.dumps({"weight_map": {"table": "model-00001-of-00001.safetensors"}}))
 
 
 def test_available_is_what_find_gives(hf_home: Path) -> None:
@@ -233,29 +207,21 @@ def test_available_is_what_find_gives(hf_home: Path) -> None:
 
 # Near names
 
+NEAR_DEFAULT = rf"did you mean {re.escape(DEFAULT_MODEL)}(\?$|, )"
+
 
 @pytest.mark.parametrize(
-    ("name", "near"),
+    ("name", "message"),
     [
-        ("all-MiniLM-L6-v3", DEFAULT_MODEL),
-        ("sentence-transformers/all-minilm-l6-v2", DEFAULT_MODEL),
-        ("./all-MiniLM-L6-v2", DEFAULT_MODEL),
-        ("all MiniLM L6 v2", DEFAULT_MODEL),
-        ("someone/a-modle", "someone/a-model"),
+        ("all-MiniLM-L6-v3", NEAR_DEFAULT),
+        ("sentence-transformers/all-minilm-l6-v2", NEAR_DEFAULT),
+        ("./all-MiniLM-L6-v2", NEAR_DEFAULT),
+        ("all MiniLM L6 v2", NEAR_DEFAULT),
+        ("someone/a-modle", r"did you mean someone/a-model(\?$|, )"),
+        ("gpt2", r"^(?!.*did you mean).*FOLDER$"),
     ],
 )
-def test_near_names(name: str, near: str, hf_home: Path) -> None:
+def test_near_names(name: str, message: str, hf_home: Path) -> None:
     cache_model(hf_home, "someone/a-model")
-    with pytest.raises(ModelNotFoundError, match=rf"did you mean {re.escape(near)}(\?$|, )"):
-        find(name)
-
-
-def test_no_near_name_no_guess() -> None:
-    with pytest.raises(ModelNotFoundError, match=r"^(?!.*did you mean).*FOLDER$"):
-        find("gpt2")
-
-
-@pytest.mark.parametrize("name", ["gpt2", "a b", "./all-MiniLM-L6-v2", "someone/x"])
-def test_messages_are_one_line(name: str) -> None:
-    with pytest.raises(ModelNotFoundError, match=r"\A[^\n]+\Z"):
+    with pytest.raises(ModelNotFoundError, match=message):
         find(name)

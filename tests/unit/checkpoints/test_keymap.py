@@ -19,15 +19,14 @@ from regard.checkpoints import (
     LoadReport,
     Rename,
     Shared,
-    TensorReader,
     find,
     load_into,
     read_tensors,
     to_hf,
-    write_tensors,
 )
 from regard.checkpoints._keymap import shape_on_disk, taken_apart
 from regard.core.errors import CheckpointError, InputError
+from unit.checkpoints.stored import on_disk
 
 
 class Layer(nn.Module):
@@ -57,11 +56,6 @@ KEYMAP = KeyMap(
     left_out=("cls.", "pooler."),
     buffers=ID_BUFFERS,
 )
-
-
-def on_disk(folder: Path, tensors: dict[str, Tensor]) -> TensorReader:
-    write_tensors(tensors, folder / "model.safetensors")
-    return read_tensors(folder)
 
 
 def stored(num_layers: int = 2) -> dict[str, Tensor]:
@@ -119,10 +113,9 @@ def test_names_that_no_rule_has(name: str) -> None:
 
 
 def test_a_network_name_that_no_rule_has() -> None:
-    with pytest.raises(
-        CheckpointError, match=r"the key map has no name on disk for the network's 'head\.weight'"
-    ):
-        KEYMAP.to_hf("head.weight")
+    for ask in (lambda: KEYMAP.to_hf("bias"), lambda: to_hf(nn.Linear(1, 1), KEYMAP)):
+        with pytest.raises(CheckpointError, match=r"no name on disk for the network's '(bias|weight)'"):
+            ask()
 
 
 @pytest.mark.parametrize("prefix", ["", "bert."])
@@ -265,11 +258,6 @@ def test_onto_a_gpu(tmp_path: Path, asked: bool) -> None:
     assert all(loaded[name].is_cuda and torch.equal(loaded[name].cpu(), written[name]) for name in written)
 
 
-def test_a_dtype_that_is_not_floating(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"dtype must be a floating type .*; got torch\.int8"):
-        load_into(Network(), on_disk(tmp_path, stored()), KEYMAP, dtype=torch.int8)
-
-
 def test_prefixes_and_old_spellings(tmp_path: Path) -> None:
     written = stored()
     old = {
@@ -358,10 +346,11 @@ def test_constants_are_compared(tmp_path: Path, prefix: str, dtype: torch.dtype)
             load_into(Network(), on_disk(tmp_path, wrong), KEYMAP)
 
 
-def test_long_lists_are_shortened(tmp_path: Path) -> None:
-    reader = on_disk(tmp_path, stored(1))
+def test_what_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"dtype must be a floating type .*; got torch\.int8"):
+        load_into(Network(), on_disk(tmp_path, stored()), KEYMAP, dtype=torch.int8)
     with pytest.raises(CheckpointError, match=r"missing: encoder\.layer\.1\.[^;]* and 23 more$"):
-        load_into(meta_network(8), reader, KEYMAP)
+        load_into(meta_network(8), on_disk(tmp_path, stored(1)), KEYMAP)
 
 
 def test_mixed_types_need_a_choice(tmp_path: Path) -> None:
@@ -369,7 +358,7 @@ def test_mixed_types_need_a_choice(tmp_path: Path) -> None:
     written["embeddings.word_embeddings.weight"] = written["embeddings.word_embeddings.weight"].bfloat16()
     reader = on_disk(tmp_path, written)
     with pytest.raises(
-        CheckpointError, match=r"\(8 in torch\.float32, 1 in torch\.bfloat16\): pass dtype= to choose"
+        CheckpointError, match=r"\(8 in torch\.float32, 1 in torch\.bfloat16\): pass dtype= to"
     ):
         load_into(Network(), reader, KEYMAP)
     module = Network()
@@ -446,19 +435,21 @@ def test_tied_parameters_stay_tied(tmp_path: Path, names: tuple[str, ...], on_me
     assert torch.equal(module.head.weight, TABLE)
 
 
-@pytest.mark.parametrize("other", [TABLE + 1, TABLE.double()], ids=["value", "dtype"])
-def test_tied_parameters_that_differ_on_disk(tmp_path: Path, other: Tensor) -> None:
-    reader = on_disk(tmp_path, {"wte.weight": TABLE, "lm_head.weight": other})
-    with pytest.raises(
-        CheckpointError, match=r"different, though the network ties them: wte\.weight and lm_head\.weight"
-    ):
-        load_into(Tied(), reader, TIED)
-
-
-def test_a_tied_parameter_that_is_missing(tmp_path: Path) -> None:
-    reader = on_disk(tmp_path, {"x": TABLE})
-    with pytest.raises(CheckpointError, match=r"missing: wte\.weight; unexpected: x$"):
-        load_into(Tied(), reader, TIED)
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (
+            {"wte.weight": TABLE, "lm_head.weight": TABLE + 1},
+            r"network ties them: wte\.weight and lm_head\.w",
+        ),
+        ({"wte.weight": TABLE, "lm_head.weight": TABLE.double()}, r"ties them: wte\.weight and lm_head\.w"),
+        ({"x": TABLE}, r"missing: wte\.weight; unexpected: x$"),
+    ],
+    ids=["value", "dtype", "missing"],
+)
+def test_tied_parameters_that_do_not_fit(tmp_path: Path, written: dict[str, Tensor], message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        load_into(Tied(), on_disk(tmp_path, written), TIED)
 
 
 @pytest.mark.parametrize(("keymap", "name"), [(TIED, "wte.weight"), (ONE_NAME, "lm_head.weight")])
@@ -477,11 +468,6 @@ def test_to_hf_gives_the_networks_own_tensors() -> None:
     table = written["embeddings.word_embeddings.weight"]
     assert table.data_ptr() == module.tokens.weight.data_ptr()
     assert not table.requires_grad
-
-
-def test_to_hf_with_a_name_that_no_rule_has() -> None:
-    with pytest.raises(CheckpointError, match="no name on disk for the network's 'bias'"):
-        to_hf(nn.Linear(1, 1), KeyMap(rules=(Rename("w", "weight"),)))
 
 
 # The default model

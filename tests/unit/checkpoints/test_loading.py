@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from regard.checkpoints import (
     KeyMap,
     Rename,
     Shared,
-    TensorReader,
     load_into,
     read_tensors,
     to_hf,
@@ -21,6 +21,7 @@ from regard.checkpoints import (
     write_tensors,
 )
 from regard.core.errors import CheckpointError
+from unit.checkpoints.stored import on_disk
 
 IN, OUT = 5, 3
 
@@ -44,11 +45,6 @@ CONV1D = KeyMap(
     )
 )
 LINEAR = KeyMap(rules=(Rename("Wqkv.{part}", QKV), Rename("Wo.{part}", "output.{part}")))
-
-
-def on_disk(folder: Path, tensors: dict[str, Tensor]) -> TensorReader:
-    write_tensors(tensors, folder / "model.safetensors")
-    return read_tensors(folder)
 
 
 def meta(build: type[nn.Module]) -> nn.Module:
@@ -178,58 +174,6 @@ def test_half_precision_lies_as_the_network_has_it(tmp_path: Path, dtype: torch.
     assert all(torch.equal(back[name], written[name]) for name in written)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"c_attn.weight": None}, r"network; missing: c_attn\.weight$"),
-        (
-            {
-                "c_attn.weight": torch.ones(3 * OUT, IN),
-                "c_attn.bias": torch.ones(8),
-                "c_proj.weight": torch.ones(7, OUT),
-            },
-            r"of the wrong shape: c_attn\.bias \(wanted \[9\], got \[8\]\), c_attn\.weight "
-            r"\(wanted \[5, 9\], got \[9, 5\]\), c_proj\.weight \(wanted \[3, 7\], got \[7, 3\]\)$",
-        ),
-        (
-            {"c_attn.bias": torch.ones(9, dtype=torch.int64)},
-            r"type: c_attn\.bias \(wanted a floating type, got torch\.int64\)$",
-        ),
-    ],
-    ids=["missing", "shapes", "type"],
-)
-def test_what_is_wrong_is_told_as_it_is_on_disk(
-    tmp_path: Path, changes: dict[str, Tensor | None], message: str
-) -> None:
-    written = {name: each for name, each in (conv1d() | changes).items() if each is not None}
-    with pytest.raises(CheckpointError, match=message):
-        load_into(meta(Projections), on_disk(tmp_path, written), CONV1D)
-
-
-def test_a_network_with_only_some_of_the_pieces(tmp_path: Path) -> None:
-    module = Projections(with_v=False)
-    with pytest.raises(
-        CheckpointError,
-        match=r"part of the network: c_attn\.bias \(the network lacks v\.bias\), c_attn\.weight",
-    ):
-        load_into(module, on_disk(tmp_path, conv1d()), CONV1D)
-    with pytest.raises(
-        CheckpointError, match=r"'c_attn\.\w+' on disk cannot be written: the network lacks v"
-    ):
-        to_hf(module, CONV1D)
-
-
-def test_pieces_that_cannot_lie_in_one_tensor(tmp_path: Path) -> None:
-    class Odd(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = nn.Linear(2, OUT, bias=False), nn.Linear(IN, OUT, bias=False)
-
-    keymap = KeyMap(rules=(Rename("ab", ("a.weight", "b.weight")),))
-    with pytest.raises(CheckpointError, match=r"ab \(the network's \[3, 2\], \[3, 5\] do not fit into one"):
-        load_into(Odd(), on_disk(tmp_path, {"ab": torch.ones(6, 2)}), keymap)
-
-
 # Shared tables
 
 
@@ -281,26 +225,79 @@ def test_a_tied_network_loads_any_of_the_names(tmp_path: Path) -> None:
         assert list(to_hf(module, TABLES, prefix="")) == [SHARED]
 
 
-@pytest.mark.parametrize("name", [SHARED, ENCODER, DECODER, HEAD])
-def test_a_tied_network_wants_its_repeats_equal(tmp_path: Path, name: str) -> None:
-    written = dict.fromkeys((SHARED, ENCODER, DECODER, HEAD), TABLE) | {name: TABLE + 1}
-    with pytest.raises(
-        CheckpointError, match=rf"different, though the network ties them: .*{re.escape(name)}"
-    ):
-        load_into(Tables(), on_disk(tmp_path, written), TABLES)
+class Odd(nn.Module):
+    """Two matrices that cannot lie in one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(2, OUT, bias=False), nn.Linear(IN, OUT, bias=False)
+
+
+REPEATED = dict.fromkeys((SHARED, ENCODER, DECODER, HEAD), TABLE)
+TURNED = {"c_attn.weight": torch.ones(9, 5), "c_attn.bias": torch.ones(8), "c_proj.weight": torch.ones(7, 3)}
 
 
 @pytest.mark.parametrize(
-    ("written", "message"),
+    ("network", "keymap", "written", "message"),
     [
-        ({"encoder.x": TABLE}, r"missing: shared\.weight$"),
-        ({SHARED: TABLE[1:]}, r"shape: shared\.weight \(wanted \[13, 6\], got \[12, 6\]\)$"),
+        (
+            Projections,
+            CONV1D,
+            {"c_proj.weight": torch.ones(3, 7)},
+            r"missing: c_attn\.bias, c_attn\.weight, c_p",
+        ),
+        (
+            Projections,
+            CONV1D,
+            conv1d() | TURNED,
+            r"of the wrong shape: c_attn\.bias \(wanted \[9\], got \[8\]\), c_attn\.weight "
+            r"\(wanted \[5, 9\], got \[9, 5\]\), c_proj\.weight \(wanted \[3, 7\], got \[7, 3\]\)$",
+        ),
+        (
+            Projections,
+            CONV1D,
+            conv1d() | {"c_attn.bias": torch.ones(9, dtype=torch.int64)},
+            r"type: c_attn\.bias \(wanted a floating type, got torch\.int64\)$",
+        ),
+        (
+            lambda: Projections(with_v=False),
+            CONV1D,
+            conv1d(),
+            r"part of the network: c_attn\.bias \(the network lacks v\.bias\), c_attn\.weight",
+        ),
+        (
+            Odd,
+            KeyMap(rules=(Rename("ab", ("a.weight", "b.weight")),)),
+            {"ab": torch.ones(6, 2)},
+            r"ab \(the network's \[3, 2\], \[3, 5\] do not fit into one",
+        ),
+        *(
+            (Tables, TABLES, REPEATED | {name: TABLE + 1}, f"the network ties them: .*{re.escape(name)}")
+            for name in REPEATED
+        ),
+        (Tables, TABLES, {"encoder.x": TABLE}, r"missing: shared\.weight$"),
+        (Tables, TABLES, {SHARED: TABLE[1:]}, r"shape: shared\.weight \(wanted \[13, 6\], got \[12, 6\]\)$"),
+        (
+            Tables,
+            TABLES,
+            {SHARED: TABLE, f"model.{SHARED}": TABLE + 1},
+            r"of one tensor: model\.shared\.weight a",
+        ),
     ],
-    ids=["nothing", "shape"],
 )
-def test_no_shared_table(tmp_path: Path, written: dict[str, Tensor], message: str) -> None:
+def test_what_does_not_fit_is_told_as_it_is_on_disk(
+    tmp_path: Path, network: Callable[[], nn.Module], keymap: KeyMap, written: dict[str, Tensor], message: str
+) -> None:
     with pytest.raises(CheckpointError, match=message):
-        load_into(Tables(), on_disk(tmp_path, written), TABLES)
+        load_into(network(), on_disk(tmp_path, written), keymap)
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(
+        CheckpointError, match=r"'c_attn\.\w+' on disk cannot be written: the network lacks v"
+    ):
+        to_hf(Projections(with_v=False), CONV1D)
+    load_into(Tables(), on_disk(tmp_path, {SHARED: TABLE, f"model.{SHARED}": TABLE.clone()}), TABLES)
 
 
 def test_a_head_of_its_own(tmp_path: Path) -> None:
@@ -370,32 +367,6 @@ def test_a_second_name_for_one_bias(tmp_path: Path) -> None:
         load_into(
             module, on_disk(tmp_path, {"p.bias": torch.ones(3), "p.decoder.bias": torch.zeros(3)}), keymap
         )
-
-
-def test_two_shared_tables(tmp_path: Path) -> None:
-    twin = f"model.{SHARED}"
-    load_into(Tables(), on_disk(tmp_path, {SHARED: TABLE, twin: TABLE.clone()}), TABLES)
-    with pytest.raises(CheckpointError, match=r"names of one tensor: model\.shared\.weight and shared"):
-        load_into(Tables(), on_disk(tmp_path, {SHARED: TABLE, twin: TABLE + 1}), TABLES)
-
-
-SIZES = {
-    "vocab_size": 13,
-    "d_model": 6,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 7,
-    "decoder_ffn_dim": 7,
-    "max_position_embeddings": 11,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 2,
-    "forced_eos_token_id": 2,
-}
-T5 = {"vocab_size": 13, "d_model": 6, "d_kv": 3, "d_ff": 7, "num_layers": 1, "num_heads": 2}
 
 
 WRAPPED = KeyMap(

@@ -132,39 +132,28 @@ def test_a_tensor_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", r"damaged safetensors file \(0 bytes, which end in the header\)"),
-        (b"1234567", r"\(7 bytes, which end in the header\)"),
+        (b"1234567", r"damaged safetensors file \(7 bytes, which end in the header\)"),
         (blob({"b": entry()})[:30], r"\(30 bytes, which end in the header\)"),
         (blob({"b": entry()})[:-3], "incomplete metadata"),
         (blob({"b": entry()}) + b"x", "incomplete metadata"),
         (blob({"b": entry()}, length=2**63), "which end in the header"),
-        (blob({"b": entry()}, length=10_000), "which end in the header"),
         (blob(b"{nope"), "header of the safetensors file: not valid JSON"),
-        (blob(b'{"\xff": 1}'), "header of the safetensors file: not valid UTF-8"),
-        (blob([]), "the JSON must be an object; got list"),
-        (blob(b""), "not valid JSON"),
         (blob({"b": 1}), "invalid JSON in header"),
-        (blob({"b": {"dtype": "F32"}}), "invalid JSON in header"),
         (blob({"b": entry(dtype="Q7")}), "unknown variant `Q7`"),
         (blob({"b": entry(at=(-8, 0))}), "invalid JSON in header"),
-        (blob({"b": entry(at=(8, 0))}), "invalid"),
         (blob({"b": entry(at=(0, 2**62))}), "invalid"),
         (blob({"b": entry(at=(8, 16))}), "invalid offset"),
         (blob({"b": entry(shape=(3,))}), "invalid shape"),
         (blob({"b": entry(shape=(2**40, 2**40))}), "overflow"),
-        (blob({"b": entry(), "c": entry()}), "invalid offset"),
         (blob({"b": entry(), "c": entry(at=(4, 12))}, EIGHT + EIGHT[:4]), "invalid offset"),
-        (blob({"b": entry(), "c": entry(at=(16, 24))}, EIGHT * 3), "invalid offset"),
         (blob(b'{"b": %b, "b": %b}' % ((json.dumps(entry()).encode(),) * 2)), "the key 'b' occurs twice"),
-        (blob(b'{"b": {"dtype": "F32", "dtype": "I32"}}'), "the key 'dtype' occurs twice"),
         (b"version 1 of a pointer to large files\noid sha256:0", "a Git LFS pointer, not the weights"),
     ],
     ids=lambda value: repr(value)[-40:],
 )
 def test_hostile_files(tmp_path: Path, data: bytes, message: str) -> None:
-    with pytest.raises(
-        CheckpointError, match=rf"\A{re.escape(str(tmp_path))}.model\.safetensors: [^\n]*{message}[^\n]*\Z"
-    ):
+    where = rf"\A{re.escape(str(tmp_path))}.model\.safetensors: "
+    with pytest.raises(CheckpointError, match=rf"{where}[^\n]*{message}[^\n]*\Z"):
         read_tensors(save(tmp_path, data))
 
 
@@ -216,42 +205,23 @@ def test_shards_as_the_cache_links_them(tmp_path: Path) -> None:
     assert read_tensors(tmp_path / "snapshot").names() == ("a", "b")
 
 
-@pytest.mark.parametrize(
-    "shard",
-    [
-        "../model-00001-of-00002.safetensors",
-        "/etc/passwd",
-        "/x.safetensors",
-        "sub/x.safetensors",
-        "..\\x.safetensors",
-        "C:x.safetensors",
-        "x\0.safetensors",
-        ".safetensors",
-        "..",
-        "",
-        "model.bin",
-        7,
-        None,
-    ],
-    ids=repr,
-)
-def test_an_index_that_leaves_the_folder(tmp_path: Path, shard: object) -> None:
-    with pytest.raises(
-        CheckpointError,
-        match=r"index\.json: the shard of 'a' must be the name of a \.safetensors file in the same",
-    ):
-        read_tensors(shards(tmp_path, {"weight_map": {"a": shard, "b": TWO}}))
+OUTSIDE = ("../" + ONE, "/etc/passwd", "sub/" + ONE, "..\\" + ONE, "C:" + ONE, "x\0.safetensors", "..", "", 7)
 
 
 @pytest.mark.parametrize(
     ("index", "message"),
     [
         (b"{", "not valid JSON"),
-        (b"[]", "the JSON must be an object; got list"),
         ({}, "'weight_map' must be an object, from tensors to shards; got nothing"),
         ({"weight_map": {}}, "got nothing"),
         ({"weight_map": ["a"]}, "got list"),
-        (b'{"weight_map": {"a": "x.safetensors", "a": "y.safetensors"}}', "the key 'a' occurs twice"),
+        *(
+            (
+                {"weight_map": {"a": shard}},
+                r"shard of 'a' must be the name of a \.safetensors file in the same",
+            )
+            for shard in (*OUTSIDE, ".safetensors", "model.bin")
+        ),
     ],
 )
 def test_a_damaged_index(tmp_path: Path, index: object, message: str) -> None:
@@ -259,34 +229,32 @@ def test_a_damaged_index(tmp_path: Path, index: object, message: str) -> None:
         read_tensors(shards(tmp_path, index))
 
 
-def without_the_second(folder: Path) -> None:
-    (shards(folder, WHOLE) / TWO).unlink()
-
-
-def without_the_last_byte(folder: Path) -> None:
+def cut(folder: Path) -> None:
     os.truncate(shards(folder, WHOLE) / TWO, (folder / TWO).stat().st_size - 1)
-
-
-def with_a_header_beyond_the_limit(folder: Path) -> None:
-    os.truncate(save(folder, struct.pack("<Q", 100_000_001)) / "model.safetensors", 100_000_100)
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda _: None, r"no weights; wanted model\.safetensors or pytorch_model\.bin, or .* its shards$"),
+        (lambda at: None, r"no weights; wanted model\.safetensors or pytorch_model\.bin, or .* its shards$"),
         (
-            lambda folder: [
-                save(folder, b"", name) for name in ("training_args.bin", "model.fp16.safetensors")
-            ],
+            lambda at: [save(at, b"", name) for name in ("training_args.bin", "model.fp16.safetensors")],
             r"model\.fp16\.safetensors, training_args\.bin go by other names$",
         ),
-        (lambda folder: (folder / "model.safetensors").mkdir(), r"model\.safetensors: cannot be read \(.+\)"),
-        (with_a_header_beyond_the_limit, "a header of 100000001 bytes, over 100000000"),
-        (without_the_second, rf"{TWO}: no such file; the checkpoint is not complete"),
-        (without_the_last_byte, rf"{TWO}: damaged safetensors file"),
+        (lambda at: (at / "model.safetensors").mkdir(), r"model\.safetensors: cannot be read \(.+\)"),
         (
-            lambda folder: shards(folder, {"weight_map": {"z": ONE, "a": TWO}}, ("a", "d"), ("c",)),
+            lambda at: os.truncate(
+                save(at, struct.pack("<Q", 100_000_001)) / "model.safetensors", 100_000_100
+            ),
+            "a header of 100000001 bytes, over 100000000",
+        ),
+        (
+            lambda at: (shards(at, WHOLE) / TWO).unlink(),
+            rf"{TWO}: no such file; the checkpoint is not complete",
+        ),
+        (cut, rf"{TWO}: damaged safetensors file"),
+        (
+            lambda at: shards(at, {"weight_map": {"z": ONE, "a": TWO}}, ("a", "d"), ("c",)),
             "not in the shard that the index names: a, z; in a shard, but not in the index: c, d; down",
         ),
         (lambda at: shards(at, WHOLE, ("a", "b")), rf"the tensor 'b' is in two shards, {ONE} and {TWO}"),
