@@ -33,7 +33,9 @@ class Disk:
     def _before(self, rename):  # type: ignore[no-untyped-def]
         def renamed(source: Path, target: Path, **how: object) -> None:
             given = Path(source)
-            inside = [] if given.is_symlink() else [given, *given.rglob("*")]
+            # In a folder that waits for its name nobody looks: its own rename comes later, and looks at all.
+            waits = any(each[0] == "." and each.endswith(".tmp") for each in Path(target).parts[:-1])
+            inside = [] if given.is_symlink() or waits else [given, *given.rglob("*")]
             files = [each for each in inside if each.is_file()]
             self.too_early += [str(each) for each in files if not self.has(each)]
             self.named += [Path(target).name]
