@@ -77,25 +77,31 @@ class Embedder:
         self._bulk = self._tokenizer.bulk
         self._frame = self._bulk.frame()
         network = loaded.network
+        # An edit at word 3 of one text says nothing of others.
         if network.bound is not None:
             raise InputError(
                 "model must have no edits that mean certain positions, to embed any text; "
                 f"{network.bound} does. Take its vectors from traces: edited.trace(text).embeddings(layer)."
             )
+        # Layers by number from 0, the embeddings, to the depth.
         self._layers = request.layers(network.depth(stack_of(network)))
         self._of_sentences = request.level == "sentence"
         self.sentence = (
             read_sentence_settings(loaded.source.folder) if self._of_sentences else SentenceSettings()
         )
         self._prompt = self.sentence.prompt(prompt=request.prompt, name=request.prompt_name)
+        # The checkpoint's dense layers fit the last layer only.
         self._check_steps()
         most = self._longest()
+        # The shorter of the model's limit and the checkpoint's.
         own = (most, self.sentence.max_seq_length)
         limit = min((each for each in own if each is not None), default=None)
         self._room = room_of(request.window, self._frame, limit=limit, most=most)
+        # A mean over tokens evens out rounding, so that fewer bits may be enough.
         averaged = self._of_sentences and self._kinds == ("mean",)
         settled = choose_engine(loaded, request, self._unique, averaged=averaged)
         self._engine, self._threads, self.computed = settled.engine, settled.threads, settled.computed
+        # All that the vectors depend on: a job writes it down, and compares it when it goes on.
         self.settled = {
             "level": request.level,
             "layers": list(self._layers),
@@ -132,10 +138,12 @@ class Embedder:
         """Tokens at the start of a text that are not pooled."""
         if not self._prompt or self.sentence.include_prompt:
             return 0
+        # Counted by tokenising the prompt alone, as sentence-transformers does.
         (prompt,) = self._bulk.pieces([self.sentence.prepared(self._prompt)])
         return len(self._frame.before) + len(prompt)
 
     def _check_steps(self) -> None:
+        # Unit has nothing that was trained: it fits any layer.
         trained = [step for step in self.sentence.steps if not isinstance(step, Unit)]
         network = self._loaded.network
         last = network.depth(stack_of(network))
@@ -195,6 +203,7 @@ class Embedder:
                 f"ids must be from 0 to {known - 1}, this model's vocabulary of {known:,} tokens; "
                 f"got {wrong[0]}."
             )
+        # Without a frame: the ids have what they need.
         parts = parts_of(window or self._request.window, len(ids), self.limit, ())
         return Passage(list(ids), parts, Frame(before=(), after=()))
 
@@ -206,14 +215,16 @@ class Embedder:
         alone: bool = False,
     ) -> Sentences:
         """One vector for each text that was read: as `sentences`; `alone`: by this thread, beside others."""
-        passages = Passages.of(texts)
+        passages = Passages.with_rows(texts)
         skip = self._skip
+        # (texts, layers, width), filled pack by pack.
         out = _Rows(len(texts))
         parts: dict[tuple[int, int], Tensor] = {}  # of texts that are read in several
         kinds = self._kinds
 
         def take(rows: list[int], vectors: Tensor) -> None:
             pooled = pool_rows(kinds, vectors, [self._pooled_of(passages, row) for row in rows], skip=skip)
+            # Texts in one row are done; parts of longer ones wait for the rest.
             whole, places = [], []
             for place, (text, part) in enumerate(passages.rows[row] for row in rows):
                 if len(passages.texts[text].parts) == 1:
@@ -227,6 +238,7 @@ class Embedder:
         self._run(passages, take, told, alone)
         for text, passage in enumerate(passages.texts):
             if len(passage.parts) > 1:
+                # In the order of the text, whichever pack was done first.
                 made = added(kinds, [parts[text, part.start] for part in passage.parts])
                 out.put([text], made[None])
         stored, report = self._stored(out, np.arange(len(texts)), passages)
@@ -240,13 +252,15 @@ class Embedder:
         Raises:
             InputError: a text that cannot be embedded; the message says which.
         """
-        passages = Passages.of(self._read(texts, first, spans=True))
+        passages = Passages.with_rows(self._read(texts, first, spans=True))
         groups = [
             groups_of(passage.aligned, passage.parts[-1].stop, self._request.level, self._bulk.unknown)
             for passage in passages.texts
         ]
+        # Where the vectors of each text begin among all.
         firsts = np.concatenate([[0], np.cumsum([len(spans) for _, spans, _ in groups])]).astype(np.int64)
         out = _Rows(int(firsts[-1]))
+        # Pieces of words that lie in two windows, by text and word.
         broken: dict[tuple[int, int], dict[int, Tensor]] = {}
         before = len(self._frame.before)
 
@@ -255,8 +269,10 @@ class Embedder:
             count = 0
             for row in rows:
                 text, part = passages.rows[row]
+                # The word of each piece, and where words stand in the text.
                 group_of, spans, _ = groups[text]
                 here = group_of[part.first : part.last]
+                # Pieces of a word that has a vector; -1 is between words.
                 places = np.flatnonzero((here >= 0) & (here < len(spans)))
                 # Their rows in the pack: after the texts before, and after the frame's first tokens.
                 at = places + (offset + before + part.first - part.start)
@@ -265,6 +281,7 @@ class Embedder:
                     continue
                 names = here[places]
                 begins = np.flatnonzero(np.diff(names, prepend=-1))  # the first piece of each
+                # Kept until the other window has been computed.
                 for name in torn(group_of, part.first, part.last, len(spans)):
                     mine = at[names == name]
                     broken.setdefault((text, name), {})[part.first] = vectors[torch.from_numpy(mine)]
@@ -281,9 +298,11 @@ class Embedder:
 
         self._run(passages, take, told)
         for (text, name), parts in broken.items():
+            # All pieces of the word, in order.
             rows = torch.cat([parts[first] for first in sorted(parts)])
             whole, start = torch.arange(len(rows)), torch.tensor([0])
             out.put(firsts[text : text + 1] + name, pool_words(self._kinds, rows.cpu(), whole, start))
+        # The text of each vector.
         owners = np.repeat(np.arange(len(texts), dtype=np.int64), np.diff(firsts))
         stored, report = self._stored(out, owners, passages)
         spans_of = [spans for _, spans, _ in groups]
@@ -320,6 +339,7 @@ class Embedder:
         here, ended = get_ident(), []
         lengths = [passages.length(row) for row in range(len(passages.rows))]
         most = self._request.batch_tokens
+        # Rows of like lengths run together.
         packs = pack(lengths, tokens=most, mixed=self._engine.mixed, alone=alone)
 
         def compute(one: Pack) -> None:
@@ -327,6 +347,7 @@ class Embedder:
             ids = torch.from_numpy(np.fromiter(chain.from_iterable(map(passages.ids, rows)), np.int64))
             hidden = self._engine.hidden(ids, [(len(run.rows), run.length) for run in one])
             take(rows, self._arranged(dict(zip(self._unique, hidden, strict=True))))
+            # A text is done with its last part.
             ended.append(sum(passages.rows[row][1] is passages.last(row) for row in rows))
             if told is not None and get_ident() == here:  # a notebook shows nothing from another thread
                 told(sum(ended))
@@ -337,6 +358,7 @@ class Embedder:
 
     def _arranged(self, hidden: dict[int, Tensor]) -> Tensor:
         """(tokens, layers, width): in the order asked for, or mixed."""
+        # (tokens, width) each
         chosen = [hidden[layer] for layer in self._layers]
         if len({each.shape[1] for each in chosen}) > 1:
             raise InputError(
@@ -345,6 +367,7 @@ class Embedder:
             )
         if isinstance(self._request.layer, Mix):
             shares = self._request.layer.shares
+            # A weighted sum of layers, as one layer.
             return sum(share * each for share, each in zip(shares, chosen, strict=True))[:, None]  # type: ignore[index]
         return chosen[0][:, None] if len(chosen) == 1 else torch.stack(chosen, dim=1)
 
@@ -357,6 +380,7 @@ class Embedder:
         frame = passages.texts[text].frame
         before, after = len(frame.before), len(frame.after)
         count = len(passages.texts[text].ids)
+        # The first part keeps the frame's first tokens, the last part its last ones.
         start = 0 if part.first == 0 else before + part.first - part.start
         stop = length if part.last == count else length - after - (part.stop - part.last)
         first = 0 if part.first == 0 else before + part.first
@@ -377,6 +401,7 @@ class Embedder:
             error.places = np.unique(rows[error.places])  # texts
             raise
         # Of signs alone all may be negative.
+        # A vector of zeros has no direction: it is counted.
         kept = done.numpy() if self._request.storage == "ubinary" else stored.vectors
         zero = ~kept.any(axis=-1)
         zero_of = np.bincount(rows, zero.sum(axis=tuple(range(1, zero.ndim))), len(passages.texts))

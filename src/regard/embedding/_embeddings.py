@@ -29,6 +29,7 @@ class Loss(NamedTuple):
     mean_cosine: float
 
     def __str__(self) -> str:
+        # Four digits would round a very small loss to none.
         digits = 4 if self.smallest_cosine < 0.9999 else 7
         return f"smallest cosine to float32 {self.smallest_cosine:.{digits}f}"
 
@@ -91,6 +92,7 @@ class Report:
     @classmethod
     def joined(cls, reports: "list[Self]") -> Self:
         """Reports of texts that follow each other, at least one."""
+        # All fields that are arrays over texts.
         arrays: dict[str, Any] = {
             name: np.concatenate([getattr(each, name) for each in reports]) for name in cls._of_texts()
         }
@@ -157,6 +159,7 @@ class SentenceVectors(Displayable, np.ndarray[Any, np.dtype[Any]]):
         scales: NDArray[np.float32] | None = None,
     ) -> Self:
         """The array, seen with its report."""
+        # The same memory, with attributes.
         seen = vectors.view(cls)
         seen.report, seen.layers, seen.scales = report, layers, scales
         return seen
@@ -201,6 +204,7 @@ class SentenceVectors(Displayable, np.ndarray[Any, np.dtype[Any]]):
         assert self.report is not None, "else it is shown as an array"
         vectors = np.asarray(self)
         yield from _told(vectors, self.report)
+        # The first layer stands for all.
         ((name, values), *_) = by_layer(vectors[:_FIRST], None, self.layers)
         rows = [
             (f"{row}", f"{self.report.tokens[row]}", _beginning(vector)) for row, vector in enumerate(values)
@@ -243,6 +247,7 @@ class Embeddings(Displayable):
     @classmethod
     def joined(cls, parts: "list[Embeddings]") -> Self:
         """Embeddings of texts that follow each other, at least one."""
+        # Rows count on from the parts before.
         before = np.cumsum([0, *(len(part.report.tokens) for part in parts)])
         scales = [part.scales for part in parts if part.scales is not None]
         return cls(
@@ -266,6 +271,7 @@ class Embeddings(Displayable):
         if not -count <= row < count:
             raise IndexError(f"row must be from {-count} to {count - 1}; got {row}.")
         row %= count
+        # `rows` never falls, so that a text's vectors lie together.
         start, stop = np.searchsorted(self.rows, [row, row + 1])
         here = slice(start, stop)
         return replace(
@@ -325,6 +331,7 @@ def by_layer(
     """Vectors, and scales where there are any, of each layer, with the names of their columns."""
     for place, layer in enumerate([None] if layers is None else layers):
         suffix = "" if layer is None else f"_{layer}"
+        # One column for each layer: tables have no third axis.
         yield f"vector{suffix}", vectors if layer is None else vectors[:, place]
         if scales is not None:
             yield f"scale{suffix}", scales if layer is None else scales[:, place]
@@ -333,6 +340,7 @@ def by_layer(
 def arrow(values: NDArray[Any]) -> Any:
     """Numbers (n,) as an Arrow array; vectors (n, width) as one of lists of fixed size."""
     pa, _ = pyarrow()
+    # Without a copy where the numbers lie in order.
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))
     return pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if values.ndim > 1 else flat
 

@@ -77,6 +77,7 @@ class SideBySide:
     def into(self, out: Tensor, x: Tensor) -> Tensor:
         """See `Projection`."""
         at = self._first.width
+        # Each product writes its own columns.
         self._first.into(out[:, :at], x)
         self._second.into(out[:, at:], x)
         return out
@@ -95,9 +96,12 @@ class AttentionBackend:
         """
         _, _, heads, head_dim = qkv.shape
         start = 0
+        # Texts of one length at a time: no padding, no mask.
         for rows, length in shape:
             here = slice(start, start + rows * length)
+            # (3, rows, heads, length, head_dim)
             q, k, v = qkv[here].view(rows, length, 3, heads, head_dim).permute(2, 0, 3, 1, 4)
+            # scale=1: the queries' weights have the scale in them.
             joined = F.scaled_dot_product_attention(q, k, v, scale=1.0).transpose(1, 2)
             context[here].view(rows, length, heads, head_dim).copy_(joined)
             start += rows * length
@@ -141,11 +145,13 @@ class NetworkEngine:
         kind = stack_of(network)
         depth = network.depth(kind)
         prefix = network.prefixes[kind]
+        # Taps where the layers' vectors are offered.
         self._points = [prefix + _point(layer, depth) for layer in layers]
         order = {name: place for place, name in enumerate(network.tap_names())}
         missing = [name for name in self._points if name not in order]
         if missing:
             raise InputError(f"this model has no point {missing[0]}, where a layer's vectors are read.")
+        # The last in the order of the forward pass: nothing after it is computed.
         self._last = max(self._points, key=order.__getitem__)
         self._two_stacks = len(network.prefixes) == 2
 
@@ -159,6 +165,7 @@ class NetworkEngine:
 
         def keep(point: str, value: Tensor) -> None:
             seen[point] = value
+            # The exception leaves the forward pass.
             if point == self._last:
                 raise _Reached
 
@@ -167,6 +174,7 @@ class NetworkEngine:
         target = ids[:, :1] if self._two_stacks else None
         with suppress(_Reached):
             self._network(ids, decoder_token_ids=target, logits=False, taps=taps)
+        # Fixed tables may have one row for all texts.
         return [seen[point].expand(rows, length, -1).reshape(rows * length, -1) for point in self._points]
 
 

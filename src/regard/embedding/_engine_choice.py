@@ -81,11 +81,12 @@ def choose_engine(
     """
     network = loaded.network
     device = next(network.parameters()).device
+    # A GPU gets one pack after the other.
     threads = (request.threads or cores()) if device.type == "cpu" else 1
     if request.precision == "fast":
         chosen = _fastest(network, layers, averaged)
     else:
-        chosen = _of(network, layers, request.precision)
+        chosen = _in_precision(network, layers, request.precision)
     record = {
         "kernel": chosen.kernel,
         "precision": chosen.computed.precision,
@@ -95,8 +96,9 @@ def choose_engine(
     return EngineChoice(chosen.engine, threads, chosen.computed, record)
 
 
-def _of(network: Network, layers: Sequence[int], precision: Precision) -> _Choice:
+def _in_precision(network: Network, layers: Sequence[int], precision: Precision) -> _Choice:
     """The network in one precision, or an error that says why it cannot be had here."""
+    # Weights that are converted; below, engines of whole numbers.
     if precision in _FLOATS:
         own = _as(network, _FLOATS[precision], precision)
         narrow, kernel = _in_floats(own, layers, precision)
@@ -112,6 +114,7 @@ def _of(network: Network, layers: Sequence[int], precision: Precision) -> _Choic
             )
         narrow = _WHOLE_NUMBERS[precision](_as(network, torch.float32, precision), layers)
         kernel = kernel_of(precision)
+    # What the narrow one is compared with.
     wide = NetworkEngine(_as(network, torch.float32, precision), layers)
     return _Choice(narrow, kernel, Computed(precision, _loss(network, wide, narrow)))
 
@@ -138,6 +141,7 @@ def _fastest(network: Network, layers: Sequence[int], averaged: bool) -> _Choice
     if not isinstance(network, Transformer):
         return _as_it_is(network, layers)
     device = next(network.parameters()).device
+    # From the fastest; each with the cosine it must reach.
     may: list[tuple[Precision, float, bool]] = [
         ("int8", _OF_AVERAGES, averaged and PostNormEngine.takes(network) and int8_is_best()),
         ("int16", _WITH_A_MARGIN, device.type == "cpu" and int16_is_best()),
@@ -146,16 +150,18 @@ def _fastest(network: Network, layers: Sequence[int], averaged: bool) -> _Choice
     tried = []
     for precision, least, is_faster in may:
         if is_faster:
-            chosen = _of(network, layers, precision)
+            chosen = _in_precision(network, layers, precision)
             loss = chosen.computed.loss
             assert loss is not None, "measured"
+            # The first that loses little enough.
             if loss.smallest_cosine >= least:
                 return chosen
             tried.append(f"{precision}, {loss}")
+    # Said in the report, so that nobody wonders.
     why = "nothing installed is faster on this processor"
     if tried:
         why = f"not good enough: {'; '.join(tried)}"
-    exact = _of(network, layers, "float32")
+    exact = _in_precision(network, layers, "float32")
     return replace(exact, computed=Computed("float32", note=why))
 
 
@@ -174,11 +180,13 @@ def _as(network: Network, dtype: torch.dtype, precision: str) -> Any:
             f"run as it is; this one is in {next(network.parameters()).dtype}. Convert it first, or give "
             "precision='fast'."
         )
+    # The caller's model stays as it is.
     return copy.deepcopy(network).to(dtype)
 
 
 def _loss(network: Network, wide: Engine, narrow: Engine) -> Loss:
     """What the narrow engine loses against the wide one, over all vectors of a few rows of random ids."""
+    # The same probe each time: the same model gets the same choice.
     generator = torch.Generator().manual_seed(0)
     limit = network.limit(stack_of(network))
     rows, length = 4, 24 if limit is None else min(24, limit)

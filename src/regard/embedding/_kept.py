@@ -24,24 +24,26 @@ class KeptEmbedder:
     Example:
         >>> from regard.models import load_checkpoint
         >>> loaded, kept = load_checkpoint(), KeptEmbedder()
-        >>> first = kept.of(loaded, Request())
-        >>> kept.of(loaded, Request()) is first
+        >>> first = kept.embedder_for(loaded, Request())
+        >>> kept.embedder_for(loaded, Request()) is first
         True
-        >>> kept.of(loaded, Request(layer=2)) is first
+        >>> kept.embedder_for(loaded, Request(layer=2)) is first
         False
     """
 
     def __init__(self) -> None:
         self._last: tuple[Loaded, Request, _State, Embedder] | None = None
 
-    def of(self, loaded: Loaded, request: Request) -> Embedder:
+    def embedder_for(self, loaded: Loaded, request: Request) -> Embedder:
         """The embedder of a request."""
         last = self._last  # other threads may put theirs there
+        # The same object; an equal request.
         is_same = last is not None and last[0] is loaded and last[1] == request
         if last is not None and is_same and last[2].is_as_it_was(loaded.network):
             return last[3]
         state = _State(loaded.network)
         embedder = Embedder(loaded, request)
+        # One tuple, so that other threads see all of it or nothing.
         self._last = (loaded, request, state, embedder)
         return embedder
 
@@ -65,6 +67,7 @@ class _State:
         """Whether nothing has changed since."""
         return (
             network is self._network
+            # Most collections were empty, and must still be.
             and not any(self._empty)
             and all(
                 _size(each) == len(held) and all(map(is_, _parts(each), held)) for each, held in self._held
@@ -75,6 +78,7 @@ class _State:
     def _add(self, value: Any) -> None:
         if isinstance(value, Tensor):
             self._tensors.append((value, _facts(value)))
+            # A tensor on the same memory keeps it from being used again.
             self._memory.append(value.detach())
         elif isinstance(value, dict | list | tuple | set):
             parts = tuple(_parts(value))
@@ -84,6 +88,7 @@ class _State:
                     self._add(each)
             else:
                 self._empty.append(value)
+        # A module once, however often it is referred to.
         elif isinstance(value, nn.Module) and id(value) not in self._seen:
             self._seen.add(id(value))
             self._add(vars(value))
@@ -98,4 +103,5 @@ def _size(of: Any) -> int:
 
 
 def _facts(tensor: Tensor) -> tuple[Any, ...]:
+    # torch counts up the version with each change in place.
     return tensor.data_ptr(), tensor._version, tensor.dtype, tensor.shape

@@ -52,17 +52,21 @@ def pack(
     packs: list[Pack] = []
     runs: list[Run] = []
     rows: list[int] = []
+    # Tokens in the pack, and their squares.
     held = scores = 0
+    # Beside other threads every pack may be full: nobody waits at the end.
     left = math.inf if alone else sum(lengths)
     share, last = _share(left, tokens, 0)
     # sorted is stable: rows of equal length stay in the order of the texts.
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         length = lengths[row]
         other = bool(rows) and lengths[rows[0]] != length
+        # Half of a row more is as near to the share as half of one less.
         full = held + length / 2 > share or held + length > tokens or scores + length * length > _MOST_SCORES
         if rows and (full or other):
             runs.append(Run(tuple(rows), lengths[rows[0]]))
             rows = []
+            # Some engines take one length at a time.
             if full or not mixed:
                 packs.append(tuple(runs))
                 left -= held
@@ -83,11 +87,13 @@ def _share(left: float, tokens: int, last: int) -> tuple[float, int]:
 
     `last` is that number of the pack before; 0 while packs are an eighth of what is left.
     """
+    # Far from the end: a part of what is left.
     if left >= _PART * _LAST_TOKENS:
         return min(tokens, left / _PART), 0
     if last:
         last = max(1, last - 1)
     else:
+        # An even number of them, for two cores or four.
         last = 2 * math.ceil(left / (2 * _LAST_TOKENS)) if left >= _FEWEST_TOKENS else 1
     return left / last, last
 
@@ -110,8 +116,10 @@ class _OneThread:
         global _users, _before
         with _settings:
             if not _users:
+                # The first to enter notes it, the last to leave restores it.
                 _before = torch.get_num_threads()
             _users += 1
+            # Each thread sets it for itself: torch keeps the number by thread.
             torch.set_num_threads(1)
 
     def __exit__(self, *_: object) -> None:
@@ -131,6 +139,7 @@ def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int
         with _OneThread(), torch.inference_mode():
             while not failed:
                 with lock:
+                    # Packs are taken, not dealt out: a slow core takes fewer.
                     one = next(todo, None)
                 if one is None:
                     return
@@ -139,6 +148,7 @@ def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int
                 except BaseException as error:  # an interrupt too: the other threads stop where one failed
                     failed.append(error)
 
+    # This thread works too.
     helpers = [threading.Thread(target=work, daemon=True) for _ in range(min(threads, len(packs)) - 1)]
     for helper in helpers:
         helper.start()
@@ -155,6 +165,7 @@ def over(packs: Sequence[Pack], compute: Callable[[Pack], None], *, threads: int
 def cores(root: Path = _CGROUP) -> int:
     """How many cores the process may run on and its control group grants time on; at least 1."""
     try:
+        # Cores that the process may run on.
         allowed = len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
         allowed = os.cpu_count() or 1
@@ -164,6 +175,7 @@ def cores(root: Path = _CGROUP) -> int:
 
 def _granted(root: Path) -> float | None:
     try:
+        # Microseconds of computing in each period.
         quota, period = (root / "cpu.max").read_text().split()
         share = int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):  # no group, or "max": no limit

@@ -78,9 +78,13 @@ Part(start=3, stop=7, first=4, last=7)]
         if length <= room:
             return [Part(0, length, 0, length)]
         self.check(room)
+        # Half a window, unless it is said.
         overlap = room // 2 if self.overlap is None else self.overlap
+        # Rounded up: windows enough to cover the text.
         count = -(-(length - overlap) // (room - overlap))
+        # Evenly from the first piece to the last.
         begins = [index * (length - room) // (count - 1) for index in range(count)]
+        # The middle of an overlap is where both windows have as much context.
         middles = [(left + room + right) // 2 for left, right in pairwise(begins)]
         borders = [0]
         for index, middle in enumerate(middles):
@@ -89,6 +93,7 @@ Part(start=3, stop=7, first=4, last=7)]
             most = begins[index] + room
             if index + 1 < len(middles):
                 most = min(most, (middle + middles[index + 1]) // 2)
+            # Moved to the start of a word near by, so that no word is divided.
             borders.append(_nearest(middle, starts, least, min(most, length - 1)))
         borders.append(length)
         return [
@@ -121,6 +126,7 @@ class Truncate(Limited):
 
 def _nearest(middle: int, starts: Sequence[int], least: int, most: int) -> int:
     """The start of a word in least..most that is nearest to the middle; the middle where there is none."""
+    # The starts on either side.
     place = bisect_left(starts, middle)
     near = [starts[i] for i in (place - 1, place) if 0 <= i < len(starts) and least <= starts[i] <= most]
     return min(near, key=lambda start: (abs(start - middle), start), default=middle)
@@ -176,7 +182,7 @@ class Passages:
     rows: list[tuple[int, Part]]
 
     @classmethod
-    def of(cls, texts: Sequence[Passage]) -> Self:
+    def with_rows(cls, texts: Sequence[Passage]) -> Self:
         """Texts with all their rows."""
         return cls(texts, [(text, part) for text, passage in enumerate(texts) for part in passage.parts])
 
@@ -184,6 +190,7 @@ class Passages:
         """What the model reads in a row."""
         text, part = self.rows[row]
         frame = self.texts[text].frame
+        # Each part gets the frame around it.
         return [*frame.before, *self.texts[text].ids[part.start : part.stop], *frame.after]
 
     def length(self, row: int) -> int:
@@ -199,6 +206,7 @@ class Passages:
         self, computed: Computed, unknown: int | None, *, zero: NDArray[np.int64], pooling: tuple[str, ...]
     ) -> Report:
         """What becomes of each text; `unknown` is the id of what the vocabulary cannot spell."""
+        # Words that the tokenizer gave no pieces, and those that were cut off.
         without = [
             0 if each.aligned is None else each.aligned.without_pieces + _cut_words(each)
             for each in self.texts
@@ -229,6 +237,7 @@ def read(
 
     `spans` asks for the places of words and pieces; `first` is the number of the first text, for messages.
     """
+    # Ids alone are quicker than ids with their places.
     if not spans:
         pieces = bulk.pieces(texts, first=first)
         return [Passage(ids, parts_of(window, len(ids), room, ()), frame) for ids in pieces]
@@ -246,6 +255,7 @@ def room_of(window: Window, frame: Frame, *, limit: int | None, most: int | None
     The window's own size counts where it has one, else `limit`; never more than the `most` that the model can
     take, the frame around each row included.
     """
+    # The caller's size, or the model's limit.
     size = limit if window.size is None else window.size
     if size is None:
         return None
@@ -277,10 +287,12 @@ def groups_of(
     And of the words or pieces that get a vector their spans, and whether they are unknown to the model.
     """
     assert aligned is not None, "asked for"
+    # Every piece is a group of its own.
     if level == "token":
         ids = np.array(aligned.ids)
         return np.arange(len(ids)), aligned.spans[:stop], ids[:stop] == unknown
     group_of = np.array(aligned.word_of, dtype=np.int64)
+    # A word that was cut anywhere has no vector.
     beyond = group_of[stop:]
     beyond = beyond[beyond >= 0]
     words = aligned.words[: int(beyond.min()) if len(beyond) else None]
@@ -290,6 +302,7 @@ def groups_of(
 def torn(group_of: NDArray[np.int64], first: int, last: int, count: int) -> list[int]:
     """The words, at most two, that lie only in part between two pieces."""
     torn = []
+    # A word that begins before this part, and one that goes on after it.
     if first > 0 and 0 <= group_of[first] < count and group_of[first - 1] == group_of[first]:
         torn.append(int(group_of[first]))
     if last < len(group_of) and 0 <= group_of[last] < count and group_of[last - 1] == group_of[last]:

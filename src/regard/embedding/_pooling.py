@@ -94,28 +94,36 @@ def pool_rows(kinds: Sequence[Kind], vectors: Tensor, rows: Sequence[Row], *, sk
     From the rows' vectors end to end, (tokens, ...), without the first `skip` tokens of each text, to
     (rows, ..., d) for `added`; d times as many as there are poolings.
     """
+    # Nothing would be left to average.
     if any(row.total <= skip for row in rows):
         raise InputError(
             f"a text has {min(row.total for row in rows)} tokens, and the first {skip} are the prompt's: "
             "none is left to pool. Give a longer text or a shorter prompt."
         )
     flat = _flat(vectors)
+    # (rows, 5): the fields of `Row`
     numbers = torch.tensor(rows, dtype=torch.int64, device=flat.device).view(-1, 5)
     lengths = numbers[:, 0]
+    # Where each row begins among all tokens.
     starts = lengths.cumsum(0) - lengths
     index = torch.arange(len(flat), device=flat.device)
+    # Of each token, those of its row: (tokens,).
     _, start, stop, first, total = numbers.repeat_interleave(lengths, dim=0).unbind(1)
+    # The place of a token in its row,
     within = index - starts.repeat_interleave(lengths)
+    # and in its text, from 1.
     places = within - start + first + 1
     taken = (within >= start) & (within < stop) & (places > skip)
     pooled = []
     for kind in kinds:
         if kind == "max":
+            # Tokens that do not take part must not be the largest.
             masked = flat.masked_fill(~taken[:, None], -torch.inf)
             parts = torch.split(masked, lengths.tolist()) if rows else ()
             made = torch.stack([part.amax(0) for part in parts]) if parts else flat[:0]
         else:
             shares = _shares(kind, places.to(flat.dtype), total.to(flat.dtype), skip)
+            # Every other pooling is a weighted sum.
             made = _sums(flat, index, starts, shares * taken)
         pooled.append(made.view(len(rows), *vectors.shape[1:]))
     return torch.cat(pooled, dim=-1)
@@ -123,6 +131,7 @@ def pool_rows(kinds: Sequence[Kind], vectors: Tensor, rows: Sequence[Row], *, sk
 
 def added(kinds: Sequence[Kind], parts: Sequence[Tensor]) -> Tensor:
     """The vector of one text, (..., d), from what `pool_rows` gave of each of its rows."""
+    # (parts, .., d) for each pooling.
     by_kind = torch.stack(list(parts)).chunk(len(kinds), dim=-1)
     return torch.cat(
         [each.amax(0) if kind == "max" else each.sum(0) for kind, each in zip(kinds, by_kind, strict=True)],
@@ -132,6 +141,7 @@ def added(kinds: Sequence[Kind], parts: Sequence[Tensor]) -> Tensor:
 
 def _shares(kind: Kind, places: Tensor, lengths: Tensor, skip: int) -> Tensor:
     """What each token is multiplied by before a text's are added: of any pooling but the largest entries."""
+    # Tokens that take part.
     counts = lengths - skip
     match kind:
         case "mean":
@@ -139,6 +149,7 @@ def _shares(kind: Kind, places: Tensor, lengths: Tensor, skip: int) -> Tensor:
         case "mean_sqrt_len":
             return counts.rsqrt()
         case "weighted_mean":
+            # Over the sum of the places from skip + 1 to n.
             return places / ((lengths * (lengths + 1) - skip * (skip + 1)) / 2)
         case "cls":
             return (places == skip + 1).to(places.dtype)
@@ -172,9 +183,11 @@ def pool_words(kinds: Sequence[WordKind], vectors: Tensor, rows: Tensor, starts:
     Source: the first piece stands for a word in Devlin et al. 2019, arXiv 1810.04805, section 5.3.
     """
     flat = _flat(vectors)
+    # Where the next word begins.
     ends = torch.cat([starts, starts.new_tensor([len(rows)])])[1:]
     pooled = []
     for kind in kinds:
+        # x_1 .. x_n are rows[start:end]
         if kind == "mean":
             made = _sums(flat, rows, starts).div_((ends - starts)[:, None])
         elif kind == "max":

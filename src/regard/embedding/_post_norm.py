@@ -77,9 +77,12 @@ class PostNormEngine:
         assert stack is not None, "asked for a network that it takes"
         self._asked = tuple(layers)
         self._scratch, self._arithmetic = _Scratch(), arithmetic or AttentionBackend()
+        # None after the highest that is asked for.
         kept = [layer for layer in stack.layers if isinstance(layer, SelfAttentionLayer)][: max(layers)]
+        # Each is added before its layer, in the norm that comes first.
         biases = [_output_bias(attention_of(layer)) for layer in kept]
         self._entrance = PackedEmbeddings(stack, biases[0] if biases else None)
+        # A layer gets its own bias, and hands on that of the next.
         self._layers = [
             _folded(layer, bias, following, product, of_values if number >= len(kept) // 2 else None)
             for number, (layer, bias, following) in enumerate(
@@ -95,16 +98,18 @@ class PostNormEngine:
     @torch.inference_mode()
     def hidden(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> list[Tensor]:
         """See `Engine.hidden`."""
-        made: dict[int, Tensor] = {}
+        states: dict[int, Tensor] = {}
+        # Layer 0 is the table itself.
         if 0 in self._asked:
-            made[0] = self._entrance.learned(token_ids)
+            states[0] = self._entrance.learned(token_ids)
         if self._layers:
             x = self._entrance(token_ids, shape)
             for number, layer in enumerate(self._layers, start=1):
                 x = _run(layer, x, shape, self._arithmetic, self._scratch)
                 if number in self._asked:
-                    made[number] = x - layer.ahead
-        return [made[layer] for layer in self._asked]
+                    # Without what was added for the layer after it.
+                    states[number] = x - layer.ahead
+        return [states[layer] for layer in self._asked]
 
 
 def _stack(network: Network) -> Stack | None:
@@ -112,6 +117,7 @@ def _stack(network: Network) -> Stack | None:
     if type(network) is not Transformer or network.encoder is None or network.decoder is not None:
         return None
     stack = network.encoder
+    # What the folding does not know: masks, rotations, other norms, other types.
     plain = stack.norm is None and stack.bias is None and stack.dropout is None
     open_to_all = all(pattern.mask is None and pattern.rotary is None for pattern in stack.patterns)
     parameters = list(network.parameters())
@@ -174,12 +180,16 @@ def _folded(
     attention, ffn = attention_of(layer), layer.ffn
     assert isinstance(ffn, FeedForward)
     head_dim = attention.q.out_features // attention.num_heads
+    # Put into the queries' weights: then scores need no scaling.
     scale = head_dim**-0.5 if attention.scale is None else attention.scale
+    # (3 d, d), in float64 until all is folded.
     qkv = torch.cat([_wide(attention.q.weight) * scale, _wide(attention.k.weight), _wide(attention.v.weight)])
+    # W (x + b) + c = W x + (W b + c): what x has more is taken off here.
     of_q = _wide(attention.q.bias) * scale - qkv[: attention.q.out_features] @ bias
     others = torch.zeros(2 * attention.q.out_features, dtype=torch.float64)
     others -= qkv[attention.q.out_features :] @ bias
     # The keys' share is a number for each row of scores; the values' is needed: their own bias is folded.
+    # q . (k + c) = q . k + q . c, the same for all keys: the softmax does not see it.
     others[: attention.q.out_features] = 0.0
     ffn_bias = _wide(ffn.output.bias)
     norms = norm_of(layer.attention_residual), norm_of(layer.ffn_residual)
@@ -189,6 +199,7 @@ def _folded(
         qkv=_joined(qkv.to(dtype), torch.cat([of_q, others]).to(dtype), product, of_values),
         output=product(attention.output.weight.detach(), None),
         attention_norm=norms[0],
+        # The second linear map's bias is added here, with the norm's.
         attention_shift=(_wide(norms[0].bias) + ffn_bias).to(dtype),
         hidden=product(
             ffn.hidden.weight.detach(),
@@ -207,6 +218,7 @@ def _joined(weight: Tensor, bias: Tensor, product: MakeProduct, of_values: MakeP
     """Queries, keys and values: one product, or two where the values have their own kind."""
     if of_values is None:
         return product(weight, bias)
+    # Behind queries and keys.
     values = len(weight) // 3 * 2
     return SideBySide(product(weight[:values], bias[:values]), of_values(weight[values:], bias[values:]))
 
@@ -220,6 +232,7 @@ class _Scratch(threading.local):
     def __call__(self, name: str, rows: int, width: int, like: Tensor) -> Tensor:
         """(rows, width) of a type, with anything in it."""
         held = self._held.get(name)
+        # It only grows.
         if held is None or held.numel() < rows * width:
             held = self._held[name] = like.new_empty(rows * width)
         return held[: rows * width].view(rows, width)
@@ -234,10 +247,13 @@ def _run(
 ) -> Tensor:
     """x is (tokens, d_model) and is written over."""
     tokens = len(x)
+    # (tokens, 3, heads, head_dim)
     qkv = layer.qkv.into(scratch("wide", tokens, layer.qkv.width, x), x).view(tokens, 3, layer.num_heads, -1)
     context = arithmetic.attend(qkv, scratch("context", tokens, layer.qkv.width // 3, x), shape)
+    # x is the residual stream: the sum is made in its memory.
     layer.output.add_to(x, context)
     norm = layer.attention_norm
+    # Normed, with the bias of the feed-forward network in it.
     x = F.layer_norm(x, x.shape[-1:], norm.weight, layer.attention_shift, norm.eps)
     hidden = scratch("wide", tokens, layer.hidden.width, x)  # over q, k and v, which are no longer needed
     if layer.activation is None:
@@ -263,6 +279,7 @@ class PackedEmbeddings:
         assert isinstance(own.norm, nn.LayerNorm), "only such are taken"
         self._norm, self._projection = own.norm, own.projection
         shift = own.norm.bias.detach()
+        # Before a projection nothing can be added for the layers: it comes after.
         self._shift = shift if added is None or own.projection else (shift.double() + added).to(shift.dtype)
         self._added = added.to(shift.dtype) if added is not None and own.projection else None
 
@@ -276,6 +293,7 @@ class PackedEmbeddings:
         """(tokens, d_model), of rows as `Engine.hidden` gets them."""
         x: Tensor = self.learned(token_ids)
         if self._positions is not None:
+            # Positions of rows of several lengths, end to end.
             x += self._positions(self._numbers(token_ids, shape))
         if self._type is not None:
             x += self._type
@@ -286,6 +304,7 @@ class PackedEmbeddings:
 
     def _numbers(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> Tensor:
         numbers, start = [], 0
+        # Numbered as the network numbers a batch of its own.
         for rows, length in shape:
             ids = token_ids[start : start + rows * length].view(rows, length)
             numbers.append(self._numbering(ids).expand(rows, length).reshape(-1))

@@ -37,6 +37,7 @@ def int16_is_best() -> bool:
     AVX-512 doubles float32 as well, and they are faster there by VNNI only. A processor with AMX is faster in
     bfloat16.
     """
+    # Where AMX is there, bfloat16 is faster.
     return _has_kernels() and (_capability() == "AVX2" or _has_vnni()) and not _has_amx()
 
 
@@ -87,6 +88,7 @@ def in_int8(network: Transformer, layers: Sequence[int]) -> Engine:
       what is wrong with each does not average out: of 8,000 single words and all sentences of Brown those
       nearest to 0.999, and the one below it, were such.
     """
+    # Short texts in 16 bits: _SHORT says up to which length.
     long = _engine("int8", network, layers, of_values="int16")
     if not isinstance(long, PostNormEngine):
         return long
@@ -111,7 +113,9 @@ def _engine(
             "precision must not be 'int8' on this machine: its products need a processor with VNNI. Give "
             "'int16', which loses less, or 'fast'."
         )
+    # The class of products of that type.
     kind = _product(precision)
+    # BERT's kind has an engine of its own; others get other linear maps.
     if PostNormEngine.takes(network):
         values = None if of_values is None else _fitting(_product(of_values))
         attentions = (INT8, FLOAT32) if precision == "int8" else (FLOAT32,)
@@ -120,6 +124,7 @@ def _engine(
     network = copy.deepcopy(network).float()
     for module in list(network.stack(stack_of(network)).layers.modules()):
         for name, child in list(module.named_children()):
+            # Sizes that the kernel does not take stay torch's.
             if isinstance(child, nn.Linear) and kind.takes(child.weight):
                 setattr(module, name, ProductLinear(child, kind))
     return NetworkEngine(network, layers)
@@ -177,6 +182,7 @@ class KernelAttention(AttentionBackend):
             return next((each for each in self._attentions if each.takes(target, head_dim, run[1])), None)
 
         start = 0
+        # Runs that the same kernel takes go in one call.
         for attention, group in groupby(shape, key=chosen):
             runs = list(group)
             tokens = slice(start, start + sum(rows * length for rows, length in runs))
@@ -184,6 +190,7 @@ class KernelAttention(AttentionBackend):
             if attention is None:
                 super().attend(qkv[tokens], context[tokens], runs)
                 continue
+            # One piece of memory for the longest.
             room = max(attention.scratch(target, head_dim, length) for _, length in runs)
             scratch, pairs = torch.empty(room, dtype=torch.uint8), torch.tensor(runs)
             addresses = (each.data_ptr() for each in (qkv[tokens], context[tokens], pairs))
@@ -219,11 +226,12 @@ class ByLength:
 
     def hidden(self, token_ids: Tensor, shape: Sequence[tuple[int, int]]) -> list[Tensor]:
         """See `Engine.hidden`."""
-        made, start = [], 0
+        states, start = [], 0
+        # Neighbours of one kind together; the order stays.
         for is_short, group in groupby(shape, key=lambda run: run[1] <= self._most):
             runs = list(group)
             stop = start + sum(rows * length for rows, length in runs)
             engine = self._short if is_short else self._long
-            made.append(engine.hidden(token_ids[start:stop], runs))
+            states.append(engine.hidden(token_ids[start:stop], runs))
             start = stop
-        return made[0] if len(made) == 1 else [torch.cat(parts) for parts in zip(*made, strict=True)]
+        return states[0] if len(states) == 1 else [torch.cat(parts) for parts in zip(*states, strict=True)]

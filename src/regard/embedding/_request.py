@@ -89,6 +89,7 @@ class Request:
 
     def __post_init__(self) -> None:
         _keep(self, "layer", "pooling")
+        # Limits of single fields, then what must fit together.
         check_fields(self)
         if self.poolings == ():
             raise InputError("pooling must name at least one; got none.")
@@ -98,6 +99,7 @@ class Request:
             raise InputError(
                 f"window must be regard.Windows(..) or regard.Truncate(..); got {self.window!r}."
             )
+        # A token is one vector, and only sentences have prompts.
         no_pooling = ("pooling",) if self.level == "token" else ()
         for name in () if self.level == "sentence" else (*no_pooling, "prompt", "prompt_name"):
             if getattr(self, name) is not None:
@@ -125,6 +127,7 @@ class Request:
         chosen = (asked,) if isinstance(asked, int) else tuple(asked)
         if not chosen:
             raise InputError("layer must name at least one layer; got none.")
+        # Negative ones count from the last.
         numbers = tuple(_layer(each, depth) for each in chosen)
         if len(set(numbers)) < len(numbers):
             raise InputError(f"layer must name each layer once; got {', '.join(map(str, numbers))}.")

@@ -89,6 +89,7 @@ class SentenceSettings:
     def plain_pooling(self) -> Literal["mean", "cls", "last"] | None:
         """How a page makes one vector of a text; None where the checkpoint asks for more than it has."""
         plain = all(isinstance(step, Unit) for step in self.steps) and not self.lowercases
+        # Pages know one pooling and the length 1.
         if len(self.pooling) > 1 or not plain or self.prompt():
             return None
         match self.pooling[0]:
@@ -104,6 +105,7 @@ class SentenceSettings:
         """
         size = d_model * len(self.pooling)
         for step in self.steps:
+            # Each step must take what the one before gives.
             takes, gives = _sizes(step)
             if takes not in (None, size):
                 raise InputError(
@@ -129,6 +131,7 @@ class SentenceSettings:
         if prompt is not None:
             return prompt
         name = self.default_prompt_name if name is None else name
+        # No prompt anywhere.
         if name is None:
             return ""
         if name not in self.prompts:
@@ -173,6 +176,7 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
         (('mean',), (Unit(),), 256)
     """
     folder = Path(folder)
+    # A GGUF file says it itself.
     if folder.is_file():
         return _of_gguf(folder)
     if not (folder / MODULES).exists():
@@ -180,6 +184,7 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
         return SentenceSettings(pooling=(pooling,), max_seq_length=_tokenizer_limit(folder))
     modules = [_Module.read(config, folder) for config in read_config_list(folder, MODULES)]
     kinds = [module.kind for module in modules]
+    # The network, then the pooling, then any known steps.
     if not (_FIRST & set(kinds[:1]) and kinds[1:2] == ["Pooling"]):
         found = ", ".join(kinds) or "none"
         raise CheckpointError(
@@ -215,6 +220,7 @@ def _of_gguf(file: Path) -> SentenceSettings:
     """The settings of a GGUF file: the pooling that it names, or that of a folder that names none."""
     fields = open_gguf(file).fields
     start = fields.get("general.architecture")
+    # 0 is "none": then as llama.cpp's models are used.
     number = fields.get(f"{start}.pooling_type", 0)
     if number not in (0, *_GGUF_POOLINGS):
         raise CheckpointError(
@@ -248,6 +254,7 @@ class _Module:
         path, kind = config.require("path", str), config.require("type", str)
         arguments = config.get("kwargs", list, [])
         config.done(inert=("idx", "name"))
+        # sentence_transformers.models.Pooling, in any of its spellings.
         package, _, name = kind.rpartition(".")
         if package.split(".")[0] != "sentence_transformers":
             raise CheckpointError(
@@ -266,6 +273,7 @@ class _Module:
 
 def _read_pooling(config: Fields) -> tuple[tuple[Kind, ...], bool]:
     """The poolings, and whether the prompt takes part."""
+    # Several flags join several poolings.
     flags = {flag: config.get(flag, bool, False) for flag in _FLAGS}
     kinds: tuple[Kind, ...] = tuple(_FLAGS[flag] for flag, is_on in flags.items() if is_on) or ("mean",)
     if "pooling_mode" in config.values:  # then the flags are void
@@ -286,6 +294,7 @@ def _read_pooling(config: Fields) -> tuple[tuple[Kind, ...], bool]:
 
 def _read_transformer(folder: Path) -> tuple[int | None, bool]:
     """The most tokens of a text, and whether it is put into lower case."""
+    # Each kind of network has its own file name.
     name = next((name for name in SENTENCE if (folder / name).exists()), None)
     if name is None:
         return _tokenizer_limit(folder), False
@@ -294,6 +303,7 @@ def _read_transformer(folder: Path) -> tuple[int | None, bool]:
     lowercases = config.get("do_lower_case", bool, None) or False
     config.expect("transformer_task", ("feature-extraction",), "feature-extraction")
     config.expect("module_output_name", ("token_embeddings", None), None)
+    # Of models that read pictures too: the text's part must be the usual one.
     modalities = config.sub("modality_config")
     if modalities is not None and (text := modalities.sub("text")) is not None:
         text.expect("method", ("forward",), "forward")
@@ -343,6 +353,7 @@ def _trained_sizes(folder: Path) -> tuple[int, ...]:
     """Those that every `matryoshka_dims` of the model card names: one stands there for each data set."""
     card = folder / "README.md"
     text = read_small(card).decode("utf-8", "replace") if card.is_file() else ""
+    # From the card's code, as sentence-transformers writes it.
     found = re.findall(r"""["']matryoshka_dims["']: *\[([\d,\s]+)\]""", text)
     sizes = [{int(number) for number in re.findall(r"\d+", each)} for each in found]
     return tuple(sorted(set.intersection(*sizes))) if sizes else ()
@@ -362,6 +373,7 @@ def _tokenizer_limit(folder: Path) -> int | None:
         return None
     config = read_config(folder, _TOKENIZER)
     limit = config.values.get("model_max_length")
+    # 1e30 in some files.
     if isinstance(limit, float) and limit >= _LONGEST:
         return None
     number = _positive(config, "model_max_length")
@@ -373,5 +385,6 @@ def _is_language_model(folder: Path) -> bool:
     if not (folder / "config.json").exists():
         return False
     config = read_config(folder)
+    # The class says it, unless the file says that all tokens see each other.
     architectures = config.list_of("architectures", str, None) or [""]
     return architectures[0].endswith("ForCausalLM") and config.values.get("is_causal", True) is True

@@ -62,6 +62,7 @@ class Dense:
         """(..., d_in) -> (..., d_out), in the type of the vectors."""
         weight, bias = self._as(vectors, self.weight), self._as(vectors, self.bias)
         assert weight is not None
+        # (.., d_in) -> (.., d_out)
         output = ACTIVATIONS[self.activation](functional.linear(vectors, weight, bias))
         if not self.adds_input:
             return output
@@ -124,6 +125,7 @@ def read_dense(folder: Path) -> Dense:
     activation = _activation(config)
     _of_sentences(config)
     config.done(inert=())
+    # What must be stored, by what the config says.
     shapes: dict[str, tuple[int, ...]] = {"linear_weight": (d_out, d_in)}
     if has_bias:
         shapes["linear_bias"] = (d_out,)
@@ -180,6 +182,7 @@ def _weights(folder: Path, config: Fields, **shapes: tuple[int, ...]) -> dict[st
     reader = read_tensors(folder)
     wanted = {name.replace("_", "."): shape for name, shape in shapes.items()}
     found = {name: reader.shape(name) for name in reader.names()}
+    # A tensor more or less means another module.
     if found != wanted:
         raise CheckpointError(
             f"{folder}: by {config.file.name} the tensors must be {_told(wanted)}; got {_told(found)}"
@@ -231,6 +234,7 @@ def finished(
     2022, arXiv 2205.13147.
     """
     steps = tuple(steps)
+    # Explicitly unnormed: the checkpoint's own last step goes too.
     if normalize is False:
         while steps and isinstance(steps[-1], Unit):
             steps = steps[:-1]
@@ -242,6 +246,7 @@ def finished(
                 f"truncate_dim must be from 1 to {vectors.shape[-1]}, the size of the vectors; "
                 f"got {truncate_dim}."
             )
+        # The first entries, of models that were trained for it.
         vectors = vectors[..., :truncate_dim]
     return unit(vectors) if normalize else vectors
 
@@ -298,6 +303,7 @@ def packed(vectors: Tensor | NDArray[Any], storage: Storage) -> Packed:
     """
     wide = vectors.detach().cpu().float().numpy() if isinstance(vectors, Tensor) else vectors
     wide = np.asarray(wide, dtype=np.float32)
+    # Rows with an entry that is no number.
     odd = np.flatnonzero(~np.isfinite(wide).all(axis=tuple(range(1, wide.ndim))))
     if len(odd):
         raise NotFiniteError(
@@ -317,6 +323,7 @@ def packed(vectors: Tensor | NDArray[Any], storage: Storage) -> Packed:
             return Packed(vectors=wide.astype(np.float16))
         case "int8":
             largest = np.abs(wide).max(axis=-1, keepdims=True, initial=0.0)
+            # One for each vector: entry = code * scale.
             scales = largest / np.float32(_INT8)
             # A vector of zeros, or of numbers so small that their scale is none.
             steps = np.divide(wide, scales, out=np.zeros_like(wide), where=scales > 0)

@@ -149,7 +149,7 @@ class Embedding(HasNetwork):
         check_names(options, Request.__dataclass_fields__)
         request = Request(**options)
         check_function("progress", progress, "of what is done and what there is", optional=True)
-        embedder = self._embedder.of(self.loaded, request)
+        embedder = self._embedder.embedder_for(self.loaded, request)
         # Portions of 8,192 texts, each with the number of its first.
         portions = ((n * _AT_ONCE, each) for n, each in enumerate(_portions(texts)))
         with Bar("texts", patience=3.0) as bar:

@@ -109,24 +109,24 @@ CHANGES = [
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_changes_is_noticed(loaded: Loaded, change: Callable[[Loaded], None]) -> None:
     kept, request = KeptEmbedder(), Request()
-    first = kept.of(loaded, request)
-    assert kept.of(loaded, Request()) is first
+    first = kept.embedder_for(loaded, request)
+    assert kept.embedder_for(loaded, Request()) is first
     change(loaded)
-    second = kept.of(loaded, request)
+    second = kept.embedder_for(loaded, request)
     assert second is not first
-    assert kept.of(loaded, request) is second
+    assert kept.embedder_for(loaded, request) is second
 
 
 def test_another_request_or_model_is_noticed(loaded: Loaded, untouched: Loaded) -> None:
     kept, layers = KeptEmbedder(), [1, 2]
-    first = kept.of(loaded, Request(layer=layers))
-    assert kept.of(loaded, Request(layer=[1, 2])) is first
+    first = kept.embedder_for(loaded, Request(layer=layers))
+    assert kept.embedder_for(loaded, Request(layer=[1, 2])) is first
     layers.append(3)  # the request that is kept has this very list
-    second = kept.of(loaded, Request(layer=layers))
+    second = kept.embedder_for(loaded, Request(layer=layers))
     assert second is not first
-    assert kept.of(untouched, Request(layer=layers)) is not second
-    mixed = kept.of(loaded, Request(layer=Mix([1, 2], [0.25, 0.75])))
-    assert kept.of(loaded, Request(layer=Mix([1, 2], [0.25, 0.75 + 1e-9]))) is not mixed
+    assert kept.embedder_for(untouched, Request(layer=layers)) is not second
+    mixed = kept.embedder_for(loaded, Request(layer=Mix([1, 2], [0.25, 0.75])))
+    assert kept.embedder_for(loaded, Request(layer=Mix([1, 2], [0.25, 0.75 + 1e-9]))) is not mixed
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "modernbert", "llama"])
@@ -135,9 +135,9 @@ def test_a_pass_leaves_the_network_as_it_was(family: str, untouched: Loaded) -> 
     network = folders.network(family, vocab_size=untouched.require_tokenizer().vocab_size)
     loaded = dataclasses.replace(untouched, network=network, family=family)
     kept, request = KeptEmbedder(), Request(level="word")
-    first = kept.of(loaded, request)
+    first = kept.embedder_for(loaded, request)
     first.spans(["a river bank", "by the river"])
-    assert kept.of(loaded, request) is first
+    assert kept.embedder_for(loaded, request) is first
 
 
 def test_a_model_embeds_with_the_weights_that_it_has(loaded: Loaded) -> None:
