@@ -101,7 +101,7 @@ def page_record(
         check: whether, with the story, it has what more runs of the model say: what becomes of the tokens
             without the head that the page opens on, or without its word; what wrote the words that this head
             looks at, and other words in the place of one; words beside themselves in another sentence. A page
-            that can ask its model needs none.
+            that can ask its model needs none, and a notebook (`measures` is None) not the first two.
 
     Raises:
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
@@ -123,27 +123,30 @@ def page_record(
         return record
     start = find_start(record, every_head(record))
     record = replace(record, start=start, story=_stories(trace, start, check))
-    return replace(record, **_without(trace, start)) if check else record
+    return replace(record, **_without(trace, start, measures is not None)) if check else record
 
 
 _Start = Mapping[str, Any] | None
 
 
-def _without(trace: Trace, start: _Start) -> dict[str, Any]:
+def _without(trace: Trace, start: _Start, with_edits: bool) -> dict[str, Any]:
     """What is left without the head that the page opens on, and when no other word may look at the word that
     it opens on; what this head gives to others in the place of that word; only where that costs little.
+
+    Without `with_edits` the former two are left out: a notebook asks its model for them.
     """
     if start is None or trace.loaded is None or len(trace.kinds) > 1 or len(trace.tokens) > MOST_TOKENS:
         return {}
     kind, layer, head, query, key = (start[name] for name in ("kind", "layer", "head", "pin", "key"))
-    edit = Zero("head", layer=layer, head=head, kind=kind)
     here = {"kind": kind, "layer": layer, "head": head}
-    without, why, instead = [here | left_by(trace, edit)], None, None
-    with suppress(InputError):  # of a model whose scores are no sums
-        why = here | pairs_of_head(trace, layer, head, kind)
-    if (apart := words_apart(trace)) is not None:
+    apart, without, why, instead = words_apart(trace), list[dict[str, Any]](), None, None
+    if with_edits:
+        without.append(here | left_by(trace, Zero("head", layer=layer, head=head, kind=kind)))
+    if with_edits and apart is not None:
         with suppress(InputError):  # of a model whose scores cannot be written
             without.append({"kind": kind, "unseen": key} | left_by(trace, unseen_word(trace, key)))
+    with suppress(InputError):  # of a model whose scores are no sums
+        why = here | pairs_of_head(trace, layer, head, kind)
     with suppress(InputError):  # of a pair, of a lens, or of a word that looks most at itself
         instead = here | {"from": query, "to": key, "words": instead_of(trace, layer, head, query, key)}
     return {"without": without, "apart": apart, "why": why, "instead": instead}

@@ -1,7 +1,7 @@
 """The pages of a trace, of how two differ, of one word in several sentences; and its widget in a notebook."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike
 from typing import Any, TypedDict, Unpack
 
@@ -324,17 +324,17 @@ def _live(trace: Trace, of: Scalar | None = None, reads: Reads | None = None) ->
         if "pairs" in of:
             return pairs_of_head(trace, layer, head, kind)
         found = ablation(trace, layer, head, kind=kind)
-        edit = Zero("head", layer=layer, head=head, kind=kind)
-        left = left_by(trace, edit) if len(trace.kinds) == 1 else {}
-        tops = {
-            name: None
-            if of is None
-            else [{"token": each.token, "probability": each.probability} for each in of]
-            for name, of in (("before", found.before), ("after", found.after))
+        told = {
+            "tokens": list(found.tokens),
+            "moved": found.moved.tolist(),
+            "cosine": found.cosine.tolist(),
+            "apart": words_apart(trace),
+            "before": found.before and [asdict(each) for each in found.before],
+            "after": found.after and [asdict(each) for each in found.after],
         }
-        moved, cosine = found.moved.tolist(), found.cosine.tolist()
-        apart = words_apart(trace)
-        return left | {"tokens": list(found.tokens), "moved": moved, "cosine": cosine, "apart": apart, **tops}
+        # A decoder alone also says what comes next, of which an ablation has the likeliest.
+        edit = Zero("head", layer=layer, head=head, kind=kind)
+        return (left_by(trace, edit) if trace.kinds == ("decoder",) else {}) | told
 
     loaded = trace.loaded
     one = loaded is not None and len(trace.kinds) == 1 and len(trace.stack(None).encoding.texts) == 1

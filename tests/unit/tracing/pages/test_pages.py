@@ -113,6 +113,25 @@ def test_a_widget_of_two_traces_knows_how_they_differ() -> None:
         one.widget(against=trace_text(loaded, "money"))
 
 
+def test_a_head_is_left_out_in_one_pass_beside_another_with_it() -> None:
+    loaded = make_loaded()
+    trace = trace_text(loaded, TEXT)
+    passes: list[None] = []
+    loaded.network.encoder.register_forward_hook(lambda *_: passes.append(None))
+    widget = trace.widget()
+    # The words beside themselves, and other words in the place of one: what a head and a word leave is asked.
+    assert len(passes) == 2
+    [run] = json.loads(widget.facts)["runs"]
+    assert run["facts"]["without"] == []
+    passes.clear()
+    said, _ = _answer(widget, what="check", layer=1, head=2)
+    assert len(passes) == 2
+    found = trace_text(loaded, TEXT).ablation(1, 2)
+    assert said["check"]["moved"] == found.moved.tolist()
+    assert (said["check"]["before"], said["check"]["after"]) == (None, None)
+    assert "next" not in said["check"]
+
+
 def test_no_measure_is_worked_out_before_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise AssertionError("nobody has asked")
