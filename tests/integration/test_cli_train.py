@@ -100,13 +100,13 @@ def test_a_mistake_leaves_no_run_that_stands_in_the_way(
 def test_ctrl_c_says_how_to_go_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from regard.cli.train import TrainingProgress
+    from regard.cli.train import TrainingBar
 
     def stop(self: object, report: dict[str, object]) -> None:
         if report["step"] == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(TrainingProgress, "report", stop)
+    monkeypatch.setattr(TrainingBar, "report", stop)
     line = f"clm a.txt -o run --steps 3 --set save_every=1 {SMALL}"
     assert run(line, monkeypatch) == 130
     assert capsys.readouterr().err.splitlines()[-1] == (

@@ -105,7 +105,7 @@ def status(message: str) -> AbstractContextManager[Any]:
     return Console(stderr=True).status(Text(ascii(message)[1:-1]))
 
 
-class Progress(Bar):
+class BarOrLines(Bar):
     """The bar, or where stderr is no terminal a line now and then."""
 
     def __init__(self, unit: str = "texts") -> None:

@@ -14,7 +14,7 @@ import typer
 from regard.cli._input import load_model, open_index
 from regard.cli._options import DELIMITER, ESCAPE, JSON, MODEL, NO_HEADER, argument, flag, option
 from regard.cli._output import (
-    Progress,
+    BarOrLines,
     check_outputs,
     check_table,
     console,
@@ -106,7 +106,7 @@ def index(
             csv=Csv(delimiter=delimiter, escape=escape, header=not no_header),
             encoding=encoding,
         )
-    with stoppable(), Progress() as progress:
+    with stoppable(), BarOrLines() as progress:
         found = build_index(
             corpus, output, reading, progress=lambda texts, file: progress.show(texts, None, file)
         )
@@ -178,7 +178,7 @@ def find(
         say(f"--where @{save_where} stands for {', '.join(where or ())} from now on")
         if word is None and sentence is None:
             return
-    with stoppable(), Progress("uses") as progress:
+    with stoppable(), BarOrLines("uses") as progress:
         found = concordance.find(
             word,
             sentence=sentence,
@@ -308,7 +308,7 @@ def senses(
         raise InputError("--teach must have a --file, where the answers go, and no --groups.")
     corpus = open_index(index, model)
     condition = where or []
-    with Progress("uses") as progress:
+    with BarOrLines("uses") as progress:
         if teach and file is not None:
             count = corpus.teach(word, file, _ask, where=condition, most=most, progress=progress.show)
             say(f"{count} line{'s' * (count != 1)} labelled, in {file}")
@@ -367,7 +367,7 @@ def drift(
     the lines are shown that set each apart most.
     """
     dates = [] if bins is None else [each for each in bins.split(",") if each.strip()]
-    with Progress("uses") as progress:
+    with BarOrLines("uses") as progress:
         found = open_index(index, model).drift(
             word,
             by,
@@ -410,7 +410,7 @@ def tune_layer(
         use_settings(index, None)
     judged = list(map(read_judged, data))
     loaded = load_model(model)
-    with Progress("uses") as progress:
+    with BarOrLines("uses") as progress:
         tuning = tune_layers(loaded, judged, progress=progress.show)
     if output is not None:
         from regard.core.files import write_whole

@@ -23,7 +23,7 @@ from regard.cli._options import (
     flag,
     option,
 )
-from regard.cli._output import PassedOver, Progress, check_outputs, print_json, say, size, status, stoppable
+from regard.cli._output import BarOrLines, PassedOver, check_outputs, print_json, say, size, status, stoppable
 from regard.cli._usage import Command
 from regard.core.arguments import Count, Natural
 from regard.core.errors import InputError, RegardError
@@ -196,15 +196,15 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
     return open_work
 
 
-class JobProgress(Progress):
+class JobBar(BarOrLines):
     """Texts, tokens a second, and the time left."""
 
-    def report(self, progress: "job.Progress") -> None:
+    def report(self, progress: "job.JobState") -> None:
         """Shows it."""
         self.show(progress.rows, progress.of, speed(progress))
 
 
-def speed(progress: "job.Progress") -> str:
+def speed(progress: "job.JobState") -> str:
     """Tokens a second, and how long the rest takes by the rows done here."""
     rate = f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} tokens/s"
     rest = None if progress.of is None else progress.of - progress.rows + progress.here
@@ -251,7 +251,7 @@ def written(
     from regard.embedding.job import run, run_to_array
 
     call = run_to_array if output.suffix == ".npy" else partial(run, share=share)
-    with stoppable(), JobProgress() as progress, spread(progress.tell) as workers:
+    with stoppable(), JobBar() as progress, spread(progress.tell) as workers:
         summary = call(
             rows, output, open_work, shard_rows=shard_rows, on_progress=progress.report, spread=workers
         )

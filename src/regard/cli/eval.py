@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli._options import JSON, argument, option, read_by_settings
-from regard.cli._output import Progress, console, print_json
+from regard.cli._output import BarOrLines, console, print_json
 from regard.core.wording import printable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def eval(
     """
     from regard.training import score
 
-    with read_by_settings(), Progress("tokens") as progress:
+    with read_by_settings(), BarOrLines("tokens") as progress:
         found = score(
             model,
             data,

@@ -9,7 +9,7 @@ import typer
 
 from regard.cli._input import as_typed, count_lines, load_model, read_lines, read_texts
 from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
-from regard.cli._output import PassedOver, Progress, check_table, console, print_json, say
+from regard.cli._output import BarOrLines, PassedOver, check_table, console, print_json, say
 from regard.cli._usage import typed_names
 from regard.core.arguments import BelowOne, Natural
 from regard.core.errors import InputError
@@ -75,7 +75,7 @@ def heads(
         from regard.tracing import repeated_tokens
 
         texts = repeated_tokens(loaded.loaded, repeat, seed=seed)
-    with Progress() as progress:
+    with BarOrLines() as progress:
         table = loaded.heads(
             texts if text is not None else _counted(texts, total, progress),
             targets=targets,
@@ -153,7 +153,7 @@ class _Numbered:
             yield text
 
 
-def _counted(texts: Any, total: int | None, progress: Progress) -> Iterator[Any]:
+def _counted(texts: Any, total: int | None, progress: BarOrLines) -> Iterator[Any]:
     """The texts, counted as they go by."""
     for count, text in enumerate(texts, start=1):
         yield text

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli._options import JSON, flag, option
-from regard.cli._output import Progress, check_outputs, console, print_json, print_path
+from regard.cli._output import BarOrLines, check_outputs, console, print_json, print_path
 from regard.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def scaling(
 
     if output is not None:
         check_format(output)
-    with Progress("measurements") as progress:
+    with BarOrLines("measurements") as progress:
         found = measured(
             attention or None,
             asked or LENGTHS,

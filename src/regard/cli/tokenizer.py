@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from regard.cli._options import DELIMITER, ENCODING, ESCAPE, JSON, NO_HEADER, argument, flag, option
-from regard.cli._output import Progress, check_new, check_outputs, print_json, print_path
+from regard.cli._output import BarOrLines, check_new, check_outputs, print_json, print_path
 from regard.cli._usage import Command
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
@@ -67,7 +67,7 @@ def train(
     columns = tuple(text or ("text",))
     csv = Csv(delimiter=delimiter, escape=escape, header=not no_header)
     rows = Rows(texts, columns, unit=cast("Unit", unit), format=format, csv=csv, encoding=encoding)
-    with Progress() as progress:
+    with BarOrLines() as progress:
         learned = train_tokenizer(
             (row.text(column) for row in rows for column in columns),
             kind=cast("TokenizerKind", kind),

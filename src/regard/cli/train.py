@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from regard.cli._options import JSON, argument, flag, option, read_by_settings
-from regard.cli._output import Progress, check_outputs, console, print_json, print_path, say
+from regard.cli._output import BarOrLines, check_outputs, console, print_json, print_path, say
 from regard.cli._usage import Command
 from regard.core.arguments import Count, Natural, Positive
 from regard.core.errors import InputError
@@ -29,7 +29,7 @@ SEED = option("--seed N", "The seed of all random draws.")
 SHOW = flag("--print-settings", "Print all settings as TOML for --config, and end.")
 
 
-class TrainingProgress(Progress):
+class TrainingBar(BarOrLines):
     """Loss, speed and the time left; each score is a line of its own."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ def run(
         return
 
     try:
-        with read_by_settings(), TrainingProgress() as progress:
+        with read_by_settings(), TrainingBar() as progress:
             result = train(settings, folder, on_report=progress.report, on_message=progress.tell)
     except KeyboardInterrupt:
         if is_first_process():

@@ -14,7 +14,7 @@ import typer
 from regard.cli import generate as writing
 from regard.cli._input import as_typed, check_lines, count_lines, read_lines
 from regard.cli._options import OTHER_MODEL, argument, flag, option
-from regard.cli._output import Progress, check_new, check_outputs, say
+from regard.cli._output import BarOrLines, check_new, check_outputs, say
 from regard.core.arguments import Count, Natural, Positive
 from regard.core.errors import InputError, OutputError
 from regard.core.files import locked, write_whole
@@ -128,7 +128,7 @@ class Lines:
             **parts,
         }
 
-    def records(self, progress: Progress, earlier: Iterable[_Line] = ()) -> Iterator[list[Record]]:
+    def records(self, progress: BarOrLines, earlier: Iterable[_Line] = ()) -> Iterator[list[Record]]:
         """Portions of what was written, for each line its source and ways; without the earlier lines."""
         sources = iter(earlier)
         lines = self._lines()
@@ -192,7 +192,7 @@ def _line(record: Record, as_json: bool) -> str:
 
 def to_stdout(lines: Lines, as_json: bool) -> None:
     """Print each portion as soon as it is there."""
-    with Progress() as progress:
+    with BarOrLines() as progress:
         for records in lines.records(progress):
             typer.echo("\n".join(_line(record, as_json) for record in records))
 
@@ -208,7 +208,7 @@ def to_file(lines: Lines, output: Path, as_json: bool) -> None:
         raise OutputError(f"{str(output)!r} cannot be written: there is no folder {str(path.parent)!r}.")
     with locked(output.absolute().parent, f".{output.name}.lock"):
         try:
-            with Progress() as progress:
+            with BarOrLines() as progress:
                 done = _begun(path, lines.about())
                 for records in lines.records(progress, _lines_of(path, done)):
                     if done:

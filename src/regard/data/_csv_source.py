@@ -29,11 +29,13 @@ class CsvSource:
         self.opened, self._form = opened, opened.files.csv
         form = self._form
         self._delimiter = form.delimiter or ("\t" if opened.format == "tsv" else ",")
+        # The first record is read now, so that a wrong column is an error before work begins.
         first = self._read_first(opened)
         self._header = first if form.header else [str(place + 1) for place in range(len(first))]
 
     def check(self, names: Sequence[str], hint: str = "") -> None:
         """Refuse columns that the header does not name."""
+        # One column whose name holds another sign: most likely that one parts the fields.
         other = next((each for each in ";\t|," if each in "".join(self._header[:1])), None)
         if len(self._header) == 1 and other is not None:
             hint = f"{hint} Or do fields end at {other!r}? Then give delimiter (--delimiter).".lstrip()
@@ -48,12 +50,14 @@ class CsvSource:
     def _escaped(self, line: str) -> str:
         """The line as Python's csv reads it, which would leave out an escape that stands for itself."""
         sign, own = str(self._form.escape), re.escape(f'{self._form.escape}{self._delimiter}"\n')
+        # An escaped line end may be of two characters.
         line = line.replace(f"{sign}\r\n", f"{sign}\n")
         return re.sub(rf"{re.escape(sign)}([{own}])?", lambda found: found[0] if found[1] else 2 * sign, line)
 
     def _read_first(self, opened: Opened) -> list[str]:
         head = opened.head.removeprefix(BOM).decode(opened.files.encoding, "surrogateescape")
         try:
+            # Records of any length that is read at all.
             with _long_fields():
                 rows = self._reader(f"{line}\n" for line in head.split("\n"))
                 return next(row for row in rows if row)
@@ -65,14 +69,17 @@ class CsvSource:
 
     def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
         """All records but a header; an empty field is an empty text."""
+        # Columns by number, looked up once.
         places = [self._header.index(name) for name in (*names, *also)]
         with self.opened.reading() as file:
             feed = _Feed(lines(file), self.opened.files.encoding)
-            found = self._records(feed)
+            read = self._records(feed)
+            # The header was checked when the file was opened.
             if self._form.header:
-                next(found, None)
+                next(read, None)
+            # \N, as databases write a null beside an escape.
             null = self._form.escape and f"{self._form.escape}N"
-            for record, reason in found:
+            for record, reason in read:
                 values: list[object] = [None] * len(places)
                 if len(record) == len(self._header):
                     # What could not be decoded is no value.
@@ -86,6 +93,7 @@ class CsvSource:
         """Each record, the header too, and why it is rejected."""
         reader = self._reader(feed)
         while True:
+            # One record, of as many lines as csv takes.
             feed.begin()
             record: list[str] = []
             reason: str | None = None
@@ -96,11 +104,13 @@ class CsvSource:
                 return
             except csv.Error as error:
                 reason = f"the record is not valid CSV ({_told(error)})"
+            # csv gives [] for a blank line.
             if not record and reason is None and feed.reason is None:
                 continue  # a line with nothing in it
             if reason is None and len(record) != len(self._header):
                 other = "header" if self._form.header else "first"
                 reason = f"the record has {len(record)} fields, the {other} {len(self._header)}"
+            # One stray quotation mark must cost one line, not the rest of the file.
             if len(feed.taken) > 1 and (reason is not None or self._swallows(feed)):
                 feed.put_back()
                 record, reason = [], _STRAY
@@ -112,6 +122,7 @@ class CsvSource:
         """Whether a record of many lines is more likely many records between two stray quotation marks."""
         if len(feed.taken) <= _LINES or len(self._header) == 1:
             return False
+        # Each line read by itself: do they look like records?
         lines = [line for line in map(feed.decoded, feed.taken[1:]) if line.strip()]
         with _long_fields():
             records = [next(self._reader([line], strict=False)) for line in lines]
@@ -142,6 +153,7 @@ class _Feed:
 
     def put_back(self) -> None:
         """Has all lines of the record but the first read again."""
+        # In front of what has not been read yet, in order.
         self._again.extendleft(reversed(self.taken[1:]))
         self._next = self.line + 1
         self.reason = None
@@ -153,11 +165,13 @@ class _Feed:
         return self
 
     def __next__(self) -> str:
+        # Lines that were put back come first.
         line = self._again.popleft() if self._again else next(self._lines)
         self.taken.append(line)
         self._next += 1
         if len(line) > LONGEST:
             self.reason = too_long("a line")
+            # csv needs something; the reason rejects the record.
             return "\n"
         try:
             return line.decode(self._encoding)

@@ -38,6 +38,7 @@ class Csv:
     def __post_init__(self) -> None:
         for name in ("delimiter", "escape"):
             value = getattr(self, name)
+            # From a command line a tab comes as two characters.
             value = {r"\t": "\t", r"\\": "\\"}.get(value, value)  # as they are typed
             object.__setattr__(self, name, value)
             if value is not None and (len(value) != 1 or value in '"\r\n'):
@@ -79,6 +80,7 @@ class Files:
     copies: Path | None = None
 
     def __post_init__(self) -> None:
+        # One file for a list of one.
         if isinstance(self.paths, str | Path):
             self.paths = [self.paths]
         if not self.paths:
@@ -97,6 +99,7 @@ class Files:
 
 def _has_lines(encoding: str) -> bool:
     try:
+        # UTF-16, for one, has other bytes: its lines would be cut in the middle.
         return b"a\n".decode(encoding) == "a\n"
     except (LookupError, UnicodeError):
         return False

@@ -86,6 +86,7 @@ class Opened:
     def reading(self, *, raw: bool = False) -> Iterator[IO[bytes]]:
         """Its bytes from the beginning on, buffered: unpacked, or as they lie there."""
         try:
+            # A copy of a pipe is read again from its start.
             with _from_start(self.path, self.copy) as file:
                 yield file if raw else unpacked(file, self.packed)
         except BROKEN as error:
@@ -94,7 +95,8 @@ class Opened:
 
 def paths_of(files: Files) -> list[Path]:
     """The files that paths stand for: those of a folder, and those that fit a pattern, by name."""
-    found: list[Path] = []
+    paths: list[Path] = []
+    # Folders and patterns become files, in the order of their names.
     for path in map(Path, files.paths):
         name = str(path)
         if path.is_dir():
@@ -105,6 +107,7 @@ def paths_of(files: Files) -> list[Path]:
                 raise unreadable(name, error) from error
             if not here:
                 raise InputError(f"{name!r} is a folder without files of texts.")
+            # A folder of several formats is most likely not meant as a whole.
             kinds = {each.name: _named(each) for each in here}
             if files.format is None and len(set(kinds.values())) > 1:
                 one, other = next((a, b) for a, b in pairwise(kinds) if kinds[a] != kinds[b])
@@ -112,24 +115,26 @@ def paths_of(files: Files) -> list[Path]:
                     f"{name!r} holds files of several formats, such as {one!r} and {other!r}; name the files "
                     "that are meant, or give --format."
                 )
-            found += here
+            paths += here
         elif any(each in name for each in "*?[") and not path.exists():  # a file may be called so
             fitting = sorted(Path(each) for each in glob(name, recursive=True))
             if not fitting:
                 raise InputError(f"no file fits {name!r}.")
-            found += fitting
+            paths += fitting
         else:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def look_into(path: Path, files: Files) -> Opened:
     """Finds out what an input is."""
     if str(path) == "-":
+        # As under pythonw, and in services.
         if sys.stdin is None:
             raise InputError("- reads stdin, but stdin is closed.")
         return _copied("stdin", sys.stdin.buffer, files)
     try:
+        # A file is read where it lies; a pipe is copied first.
         if stat.S_ISREG(path.stat().st_mode):
             return _looked(str(path), path, None, files)
         with path.open("rb") as pipe:
@@ -174,6 +179,7 @@ def _from_start(path: Path | None, copy: IO[bytes] | None) -> Iterator[IO[bytes]
 def _looked(name: str, path: Path | None, copy: IO[bytes] | None, files: Files) -> Opened:
     try:
         with _from_start(path, copy) as file:
+            # By what it holds, not by its name, which may be wrong.
             packed = _packing(file.read(16))
             file.seek(0)
             head = unpacked(file, packed).read(_HEAD)
@@ -181,15 +187,16 @@ def _looked(name: str, path: Path | None, copy: IO[bytes] | None, files: Files) 
         raise unreadable(name, error) from error
     if not head:
         raise InputError(f"{name} is empty; give a file with texts.")
-    found = files.format or _format(path, head)
-    if found == "parquet":
+    # What the caller says counts; then what the beginning looks like.
+    format = files.format or _format(path, head)
+    if format == "parquet":
         _check_parquet(name, packed, head, files.format)
     else:
-        _check_text(name, found, head)
+        _check_text(name, format, head)
     return Opened(
         name=name,
         path=path,
-        format=found,
+        format=format,
         files=files,
         packed=packed,
         head=head,
@@ -206,6 +213,7 @@ def unpacked(file: IO[bytes], packed: str | None) -> IO[bytes]:
         return cast(IO[bytes], io.BufferedReader(bz2.BZ2File(file), _BUFFER))
     if packed == "xz":
         return cast(IO[bytes], io.BufferedReader(lzma.LZMAFile(file), _BUFFER))
+    # Python has no module for it before 3.14; Arrow has.
     if packed == "zstd":
         pa, _ = pyarrow()
         stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
@@ -227,6 +235,7 @@ def _packing(first: bytes) -> str | None:
 
 
 def _format(path: Path | None, head: bytes) -> str:
+    # The mark alone might begin a text; a NUL hardly stands in one.
     if head[:4] == b"PAR1" and b"\0" in head:
         return "parquet"
     named = None if path is None else _named(path)
@@ -237,6 +246,7 @@ def _format(path: Path | None, head: bytes) -> str:
 
 def _named(path: Path) -> str | None:
     """What a file is by its name."""
+    # a.jsonl.gz is JSON lines.
     plain = path.with_suffix("") if path.suffix.lower() in _PACKED else path
     return _NAMED.get(plain.suffix.lower())
 
@@ -252,6 +262,7 @@ def _check_parquet(name: str, packed: str | None, head: bytes, said: str | None)
 
 def _check_text(name: str, format: str, head: bytes) -> None:
     called = _CALLED[format]
+    # Faults that are common enough to be told with their way out.
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{name} is UTF-16; convert it, for example with iconv -f utf-16 -t utf-8.")
     if b"\0" in head[:65536]:
@@ -260,6 +271,7 @@ def _check_text(name: str, format: str, head: bytes) -> None:
         raise InputError(f"{name} ends its lines in CR alone; convert it, for example with tr '\\r' '\\n'.")
     if format != "jsonl":
         return
+    # Nothing can be said of it.
     if len(head) == _HEAD and b"\n" not in head:
         return  # one long line
     lines = [line for line in _lines(head) if line.strip()]

@@ -25,6 +25,7 @@ class ParquetSource:
         self.opened = opened
         with _file(opened) as file:
             self._schema = file.schema_arrow
+            # Columns within columns, for dotted names.
             self._tree = {field.name: _tree(field.type) for field in self._schema}
             self.rows = int(file.metadata.num_rows)
 
@@ -34,6 +35,7 @@ class ParquetSource:
         Raises:
             InputError: it has no such column.
         """
+        # Only in the message: what could have been meant.
         inner = [name for name in dict.fromkeys(names_in(self._tree)) if name not in self._tree]
         check_columns(self.opened.name, [*self._schema.names, *inner], names, hint)
 
@@ -51,6 +53,7 @@ class ParquetSource:
         paths = {name: self._path(name) for name in names}
         try:
             with _file(self.opened) as file:
+                # Columns that are not asked for are not read.
                 for batch in file.iter_batches(batch_size=ROWS, columns=list(paths)):
                     yield {name: _decoded(_inner(batch, path)) for name, path in paths.items()}
         except (OSError, pa.ArrowException) as error:
@@ -67,6 +70,7 @@ class ParquetSource:
         for batch in self.batches(wanted):
             columns = [column_values(batch[name]) for name in wanted]
             for line, row in enumerate(zip(*columns, strict=True), first):
+                # Bytes in a column of texts: not UTF-8.
                 bad = [place for place, value in enumerate(row) if _broken(value, batch[wanted[place]])]
                 values = [None if place in bad else value for place, value in enumerate(row)]
                 yield Record(values, f"column {wanted[bad[0]]!r} is not UTF-8" if bad else None, line)
@@ -132,6 +136,7 @@ def _decoded(array: Any) -> Any:
 def column_values(array: Any) -> list[object]:
     """The values of an Arrow column; bytes where one holds a text that is not UTF-8."""
     try:
+        # All at once; one by one only where one cannot be decoded.
         return list(array.to_pylist())
     except UnicodeDecodeError:
         return [_value(each) for each in array]

@@ -18,6 +18,7 @@ def path_to(name: str, record: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The keys that lead to a column: its name, or where no column has it, the parts of a dotted path."""
     if name in record:
         return (name,)
+    # From the longest name to the shortest: "a.b" before "a".
     for end in (place for place in range(len(name) - 1, 0, -1) if name[place] == "."):
         inner = record.get(name[:end])
         if isinstance(inner, Mapping) and (rest := path_to(name[end + 1 :], inner)):
@@ -27,6 +28,7 @@ def path_to(name: str, record: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def value_at(name: str, record: Mapping[str, Any]) -> Any:
     """The value of a column in a row; None where it has none."""
+    # None all along where there is no such column.
     value: Any = record if (path := path_to(name, record)) else None
     for key in path or ():
         value = value[key]
@@ -77,6 +79,7 @@ def lines(file: IO[bytes]) -> Iterator[bytes]:
     while line := file.readline(LONGEST + 1):
         if len(line) > LONGEST and not line.endswith(b"\n"):
             # Read over in pieces, which are not kept: the line may be the rest of the file.
+            # To the end of the line, in constant memory.
             while (more := file.readline(1 << 20)) and not more.endswith(b"\n"):
                 pass
         yield line.removeprefix(BOM) if first else line
@@ -115,9 +118,11 @@ def no_text(what: str, value: object) -> str | None:
         return f"{what} is null"
     if not isinstance(value, str):
         return f"{what} is {_a(value)}, not a string"
+    # The quick way: no surrogate can be in it.
     if value.isascii():
         return None
     try:
+        # Half of a surrogate pair is a character to Python, and to no file.
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         return f"{what} holds half of a surrogate pair at character {error.start}"
@@ -160,6 +165,7 @@ class TextSource:
 
     def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
         """All rows: lines, paragraphs, or the whole of it, as `Files.unit` says."""
+        # The three units of plain text.
         read = {"line": self.lines, "paragraph": self._paragraphs, "file": self._whole}
         for text, reason, line in read[self.opened.files.unit]():
             yield Record([*[text] * len(names), *[None] * len(also)], reason, line)
@@ -170,12 +176,14 @@ class TextSource:
             for number, line in enumerate(lines(file), 1):
                 text, reason = decoded(line, self.opened.files.encoding)
                 if text is not None and "\0" in text:
+                    # A binary file without an ending that says so.
                     text, reason = None, "the line holds a NUL"
                 yield None if text is None else text.rstrip("\r\n"), reason, number
 
     def _paragraphs(self) -> _Texts:
         """Lines joined up to a blank one, with the number of the first; broken lines as they are."""
         held, first = list[str](), 1
+        # One blank line more, which ends the last paragraph.
         for text, reason, number in chain(self.lines(), [("", None, 0)]):
             if text is None:
                 yield text, reason, number
@@ -194,6 +202,7 @@ class TextSource:
         try:
             yield data.decode(encoding), None, 1
         except UnicodeDecodeError as error:
+            # The line of the fault, for the message.
             start, line = data.rfind(b"\n", 0, error.start) + 1, data.count(b"\n", 0, error.start) + 1
             _, reason = decoded(data[start : start + LONGEST].split(b"\n", 1)[0], encoding)
             yield None, reason or str(error), line
@@ -219,6 +228,7 @@ class JsonSource:
             InputError: one has no such column.
         """
         if self.sample or tuple(names) != (TEXT,):
+            # Of the first objects; a later one may have more.
             there = list(dict.fromkeys(name for each in self.sample for name in names_in(each)))
             check_columns(self.opened.name, there, names, hint)
 
@@ -242,17 +252,19 @@ class JsonSource:
         if not text.strip():
             return none, "the line is empty"
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except json.JSONDecodeError as error:
             return none, f"the line is not valid JSON ({error.msg} at character {error.pos})"
         except (ValueError, RecursionError) as error:
             return none, f"the line is not valid JSON ({error})"
-        if isinstance(found, str) and tuple(names) == (TEXT,) and not also:
-            return [found], None
-        if not isinstance(found, dict):
+        # A string is the text itself.
+        if isinstance(value, str) and tuple(names) == (TEXT,) and not also:
+            return [value], None
+        if not isinstance(value, dict):
             return none, "the line is JSON but not an object"
-        absent = next((name for name in names if path_to(name, found) is None), None)
-        values = {name: value_at(name, found) for name in (*names, *also)}
+        absent = next((name for name in names if path_to(name, value) is None), None)
+        values = {name: value_at(name, value) for name in (*names, *also)}
+        # JSON can escape half of a pair, which no file of ours can hold.
         halves = (no_text(f"column {name!r}", each) for name, each in values.items() if isinstance(each, str))
         reason = next(filter(None, halves), None) if absent is None else f"there is no column {absent!r}"
         return [values[name] for name in (*names, *also)], reason
@@ -260,6 +272,7 @@ class JsonSource:
 
 def _first_objects(opened: Opened) -> Iterator[dict[str, Any]]:
     head = opened.head.removeprefix(BOM).split(b"\n", _SAMPLE)
+    # The sample ended within a line.
     if not opened.whole and len(head) <= _SAMPLE:
         del head[-1]  # cut off
     for line in head[:_SAMPLE]:

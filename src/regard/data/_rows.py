@@ -41,6 +41,7 @@ def open_sources(files: Files) -> list[Source]:
         InputError: one cannot be read, or is not what its name says.
         MissingExtraError: pyarrow is needed and not installed.
     """
+    # All are looked into before the first is read.
     opened = [look_into(path, files) for path in paths_of(files)]
     return [_KINDS.get(each.format, CsvSource)(each) for each in opened]
 
@@ -110,6 +111,7 @@ class Rows(Files):
         self._sources = open_sources(self)
         for source in self._sources:
             source.check(self.columns)
+            # Only plain text has no rows of its own.
             if self.unit != "line" and not isinstance(source, TextSource):
                 raise InputError(
                     f"unit must be 'line' except for plain text: {source.opened.name} has rows of its own; "
@@ -129,6 +131,7 @@ class Rows(Files):
                 if record.reason is not None:
                     raise InputError(f"{place}: {record.reason}.")
                 values = dict(zip(self.columns, record.values, strict=True))
+                # A whole file needs no number.
                 yield Row(values, source.opened.name if self.unit == "file" else place)
 
 
@@ -161,21 +164,24 @@ class ParallelRows:
         self._sides = dict(sides)
 
     def __iter__(self) -> Iterator[Row]:
+        # Row by row beside each other, in constant memory.
         running = [iter(rows) for rows in self._sides.values()]
         for number in count():
             rows = [next(each, None) for each in running]
-            there = [row for row in rows if row is not None]
-            if not there:
+            present = [row for row in rows if row is not None]
+            if not present:
                 return
-            if len(there) < len(rows):
+            # One side has ended: the texts do not belong together.
+            if len(present) < len(rows):
                 raise self._unequal(number, rows, running)
             values = {
                 column: next(iter(row.values.values()))
-                for column, row in zip(self.columns, there, strict=True)
+                for column, row in zip(self.columns, present, strict=True)
             }
-            yield Row(values, " and ".join(row.place for row in there))
+            yield Row(values, " and ".join(row.place for row in present))
 
     def _unequal(self, number: int, rows: list[Row | None], running: list[Iterator[Row]]) -> InputError:
+        # The rest is counted, so that the message names both numbers.
         counts = [
             number + (row is not None) + sum(1 for _ in rest) for row, rest in zip(rows, running, strict=True)
         ]

@@ -52,13 +52,16 @@ def conllu(lines: Iterator[str], date: str = "date") -> Iterator[Tagged]:
 
     Source: https://universaldependencies.org/format.html
     """
+    # Comments of this sentence, and of its document.
     about: dict[str, str] = {}
     of_document: dict[str, str] = {}
     tokens: list[list[str]] = []
     first = count = 0
+    # One blank line more, which ends the last sentence.
     for number, line in enumerate(chain(lines, [""]), 1):
         if line.startswith("#"):
             name, _, value = (part.strip() for part in line[1:].partition("="))
+            # A document without a name gets its number.
             if name.startswith("newdoc"):
                 count += 1
                 of_document = {"document": value or str(count)}
@@ -70,6 +73,7 @@ def conllu(lines: Iterator[str], date: str = "date") -> Iterator[Tagged]:
                 about[name] = value
         elif line.strip():
             first = first or number
+            # id, form, lemma, part of speech, and six more.
             fields = line.split("\t")
             if len(fields) < 4 or not _NUMBER.fullmatch(fields[0]):
                 raise InputError(
@@ -77,6 +81,7 @@ def conllu(lines: Iterator[str], date: str = "date") -> Iterator[Tagged]:
                 )
             tokens.append(fields)
         elif tokens:
+            # The text as it stands, if the file has it.
             text = about.pop("text", None)
             known = {**of_document, **about}
             yield Tagged(*_sentence(tokens, text), f"line {first}", known.pop(date, None), known)
@@ -92,13 +97,17 @@ def _sentence(tokens: list[list[str]], text: str | None) -> tuple[str, list[Word
     inside = 0  # the last number that a multiword token covers
     for fields in tokens:
         number, form, lemma, pos = fields[:4]
+        # The last column says that no blank follows.
         glued = len(fields) > 9 and "SpaceAfter=No" in fields[9]
         lemma, pos = ("" if value == "_" and form != "_" else value for value in (lemma, pos))
+        # An empty node, which no text has.
         if "." in number:
             continue
+        # 3-4: one form for the words 3 and 4, which follow.
         if "-" in number:
             inside = int(number.partition("-")[2])
             surface.append((form, "", "", not glued, ()))
+        # A word within it gives its lemma and part of speech, joined by "+".
         elif int(number) <= inside:
             whole, lemmas, kinds, after, parts = surface[-1]
             lemmas, kinds = (f"{all}+{own}".strip("+") for all, own in ((lemmas, lemma), (kinds, pos)))
@@ -107,6 +116,7 @@ def _sentence(tokens: list[list[str]], text: str | None) -> tuple[str, list[Word
             surface.append((form, lemma, pos, not glued, ()))
     words, at, blank = [], 0, False
     body, agrees = "" if text is None else text, text is not None
+    # Each word is looked for behind the one before; only blanks may lie between.
     if agrees:
         for form, lemma, pos, _, parts in surface:
             start = body.find(form, at)
@@ -115,6 +125,7 @@ def _sentence(tokens: list[list[str]], text: str | None) -> tuple[str, list[Word
                 break
             at = start + len(form)
             words.append(Word(start, at, lemma, pos, parts))
+    # The text is put together from the words.
     if not agrees:
         body, words = "", []
         for form, lemma, pos, after, parts in surface:
@@ -144,6 +155,7 @@ def vrt(lines: Iterator[str], columns: Sequence[str], date: str = "date") -> Ite
     def made() -> Tagged:
         known: dict[str, str] = {"document": str(count)} if count else {}
         for tag, attributes in open_tags.items():
+            # Of two attributes with one name the inner one gets its tag before it.
             known |= {f"{tag}_{name}" if name in known else name: each for name, each in attributes.items()}
         return Tagged(body, words, f"line {first}", known.pop(date, None), known)
 
@@ -151,9 +163,11 @@ def vrt(lines: Iterator[str], columns: Sequence[str], date: str = "date") -> Ite
         bare = line.strip()
         if not bare or bare.startswith(("<?", "<!--")):
             continue
+        # A tag without content, such as <g/>.
         empty = bare.endswith("/>")
         tag = _TAG.fullmatch(f"{bare[:-2]}>" if empty else bare)
         if tag is None:
+            # A line that is no tag is a word.
             fields = dict(zip(columns, map(_entities, line.rstrip("\r\n").split("\t")), strict=False))
             form = fields.get("word", "")
             if not form:
@@ -166,11 +180,13 @@ def vrt(lines: Iterator[str], columns: Sequence[str], date: str = "date") -> Ite
             glue = False
             continue
         closes, name, rest = tag.groups()
+        # No blank before the next word.
         if name == "g":
             glue = True
         elif words and name in ("s", "p", "text", "doc"):
             yield made()
             body, words, first = "", [], 0
+        # What a closed tag said no longer holds.
         if closes:
             open_tags.pop(name, None)
         elif not empty:

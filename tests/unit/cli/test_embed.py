@@ -9,9 +9,9 @@ import typer
 
 from regard.cli import _output
 from regard.cli._app import app
-from regard.cli.embed import JobProgress, Limit, ray_workers, speed, with_address
+from regard.cli.embed import JobBar, Limit, ray_workers, speed, with_address
 from regard.core.errors import InputError, RegardError
-from regard.embedding.job import Progress
+from regard.embedding.job import JobState
 
 
 @pytest.mark.parametrize(
@@ -42,17 +42,17 @@ def test_what_is_no_limit(words: str) -> None:
         Limit(words)
 
 
-HALF = Progress(rows=6000, of=10_000, here=2000, tokens=50_000, seconds=20.0)
+HALF = JobState(rows=6000, of=10_000, here=2000, tokens=50_000, seconds=20.0)
 
 
 def test_speed() -> None:
     assert speed(HALF) == "2,500 tokens/s, 40 s left"
-    assert speed(Progress(rows=6000, of=None, here=2000, tokens=50_000, seconds=20.0)) == "2,500 tokens/s"
-    assert speed(Progress(rows=0, of=5, here=0, tokens=0, seconds=0.0)) == "0 tokens/s"
+    assert speed(JobState(rows=6000, of=None, here=2000, tokens=50_000, seconds=20.0)) == "2,500 tokens/s"
+    assert speed(JobState(rows=0, of=5, here=0, tokens=0, seconds=0.0)) == "0 tokens/s"
 
 
 def test_lines_now_and_then(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with JobProgress() as progress:
+    with JobBar() as progress:
         progress.report(HALF)
         assert capsys.readouterr().err == ""
         monkeypatch.setattr(_output, "_EVERY", 0.0)
@@ -64,7 +64,7 @@ def test_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: py
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "100")
-    with JobProgress() as progress:
+    with JobBar() as progress:
         progress.report(HALF)
     shown = capsys.readouterr().err
     assert "6,000 of 10,000 texts" in shown

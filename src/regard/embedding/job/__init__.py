@@ -8,7 +8,7 @@ The job knows the model only as a `Work`.
 
 from regard.embedding.job._forms import estimate, json_lines, run_to_array
 from regard.embedding.job._inputs import Inputs
-from regard.embedding.job._job import SHARD_ROWS, Progress, Summary, run
+from regard.embedding.job._job import SHARD_ROWS, JobState, Summary, run
 from regard.embedding.job._ray import RayWorkers
 from regard.embedding.job._reading import Columns
 from regard.embedding.job._work import ModelWork, Piece, Work, open_model
@@ -16,7 +16,7 @@ from regard.embedding.job._work import ModelWork, Piece, Work, open_model
 __all__ = [
     "Columns",
     "Inputs",
-    "Progress",
+    "JobState",
     "RayWorkers",
     "Summary",
     "Work",

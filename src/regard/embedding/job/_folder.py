@@ -40,7 +40,9 @@ class Folder:
     @contextmanager
     def locked(path: Path, ending: str = ".parquet") -> Iterator["Folder"]:
         """Makes the folder where there is none, and locks it: the lock dies with the process."""
-        made = not path.exists()
+        # What was made and stays empty is removed again.
+        is_new = not path.exists()
+        # A folder with other files is not touched.
         _check_names(path)
         try:
             with ExitStack() as held:
@@ -51,12 +53,13 @@ class Folder:
                 folder._begin()
                 yield folder
         finally:
-            for left in (path / _PROGRESS, *([path] if made else [])):
+            for left in (path / _PROGRESS, *([path] if is_new else [])):
                 with suppress(OSError):
                     left.rmdir()  # if nothing was written
 
     def _begin(self) -> None:
         with _written(self.path):
+            # Under the lock: whoever began these is dead.
             for file in [*self.path.iterdir(), *self._progress.glob("*")]:
                 if _UNFINISHED.fullmatch(file.name):
                     file.unlink()
@@ -70,8 +73,9 @@ class Folder:
         """The manifest; None where there is none yet."""
         path = self.path / MANIFEST
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            manifest = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
+            # Shards without a manifest belong to nobody.
             parts = [each.name for each in self.path.iterdir() if _PART.fullmatch(each.name)]
             if parts:
                 raise InputError(
@@ -80,9 +84,9 @@ class Folder:
             return None
         except (OSError, ValueError) as error:
             raise InputError(f"{str(path)!r} cannot be read ({error}); choose a new folder.") from error
-        if not isinstance(found, dict) or not isinstance(found.get("shards", []), list):
+        if not isinstance(manifest, dict) or not isinstance(manifest.get("shards", []), list):
             raise InputError(f"{str(path)!r} is not the manifest of a job; choose a new folder.")
-        return found
+        return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Writes the manifest, whole or not at all."""
@@ -99,6 +103,7 @@ class Folder:
 
     def record(self, shard: int, record: Mapping[str, Any]) -> None:
         """Records that a shard is done, once it is in its place."""
+        # From now on the shard is not made again.
         write_whole(self._record(shard), json.dumps(record).encode())
 
     def records(self) -> dict[int, dict[str, Any]]:
@@ -119,6 +124,7 @@ class Folder:
     def is_there(self, shard: int, size: int) -> bool:
         """Whether a shard is in its place, as long as it should be."""
         try:
+            # By its size alone: reading all shards would take as long as some of the work.
             return self.part(shard).stat().st_size == size
         except OSError:
             return False
@@ -132,6 +138,7 @@ class Folder:
                 for _, record in self._read_records():
                     file.writelines(json.dumps(row) + "\n" for row in record["rejected"])
 
+        # Read twice, so that no list of all rows is held.
         if any(record["rejected"] for _, record in self._read_records()):
             write_whole(self.path / QUARANTINE, write)
 
@@ -188,16 +195,18 @@ def _check_names(path: Path) -> None:
 
 def check_same(folder: str, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Refuse to go on in a folder that was made with other settings; the error lists the differences."""
-    found = differences(there, here)
-    if found:
-        told = "; ".join(each.removeprefix("embedding.") for each in found)
+    # Every setting that the vectors depend on.
+    different = differences(there, here)
+    if different:
+        listed = "; ".join(each.removeprefix("embedding.") for each in different)
         way_out = "Give the same ones to go on, or choose a new folder."
-        if any(each.startswith(f"{_KERNEL} ") for each in found):
+        # Nobody gave it: the message says where it comes from.
+        if any(each.startswith(f"{_KERNEL} ") for each in different):
             way_out = (
                 "The kernel follows from the processor: go on with one of the first kind, or begin a new "
                 "folder with --precision float32, which any processor can go on with."
             )
-        raise InputError(f"{folder!r} was made with other settings: {told}. {way_out}")
+        raise InputError(f"{folder!r} was made with other settings: {listed}. {way_out}")
 
 
 _KERNEL = "embedding.kernel"
@@ -205,6 +214,7 @@ _KERNEL = "embedding.kernel"
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """The settings in which two jobs differ, in words."""
+    # Sections become dotted names.
     before, now = _flat(there), _flat(here)
     names = [name for name in (before | now) if before.get(name, _UNSET) != now.get(name, _UNSET)]
     return [f"{name} is {_told(before, name)} there and {_told(now, name)} here" for name in names]
@@ -219,6 +229,7 @@ def check_inputs(folder: str, there: Sequence[Mapping[str, Any]], here: Sequence
             "folder."
         )
     for before, now in zip(there, here, strict=True):
+        # The name may change: a file may have been moved.
         for what in ("format", "bytes", "sha256"):
             if before[what] != now[what]:
                 raise InputError(
@@ -234,13 +245,13 @@ _HASH = re.compile(r"([0-9a-f]{12})[0-9a-f]{28,}")
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{name}.")
+            flat |= _flat(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = value
-    return found
+            flat[prefix + name] = value
+    return flat
 
 
 def _told(settings: Mapping[str, Any], name: str) -> str:

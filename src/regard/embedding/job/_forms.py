@@ -15,7 +15,7 @@ from regard.core.extras import pyarrow
 from regard.core.files import write_whole
 from regard.embedding.job._folder import QUARANTINE, Folder
 from regard.embedding.job._inputs import Block, Inputs
-from regard.embedding.job._job import SHARD_ROWS, OpenWork, Progress, Spread, Summary, run
+from regard.embedding.job._job import SHARD_ROWS, JobState, OpenWork, Spread, Summary, run
 from regard.embedding.job._reading import Batch
 from regard.embedding.job._shards import (
     Arrays,
@@ -35,7 +35,7 @@ def run_to_array(
     open_work: OpenWork,
     *,
     shard_rows: int = SHARD_ROWS,
-    on_progress: Callable[[Progress], object] | None = None,
+    on_progress: Callable[[JobState], object] | None = None,
     spread: Spread | None = None,
 ) -> Summary:
     """As `run`, into one `.npy` file: vector n is that of row n, NaN where the row was rejected.
@@ -49,11 +49,13 @@ def run_to_array(
             vectors, or they are whole numbers.
         OutputError: as `run`.
     """
+    # Shards first, so that it can go on; one file at the end.
     parts = out.with_name(out.name + ".parts")
     if out.exists() and not parts.exists():
         raise InputError(f"{str(out)!r} is there already; remove it, or choose another name.")
 
     def checked(earlier: Any) -> Work:
+        # Checked as soon as the columns are known, before anything is written.
         work = open_work(earlier)
         _check(inputs, work)
         return work
@@ -87,6 +89,7 @@ def _check(inputs: Inputs, work: Work) -> None:
 
 
 def _write(path: Path, shards: list[Path], shard_rows: int, rows: int) -> None:
+    # Any block tells the type and the shape.
     _, some = next(block for shard in shards for block in read_arrays(shard))
     shape, dtype, descr = some.shape[1:], some.dtype, np.lib.format.dtype_to_descr(some.dtype)
     with path.open("wb") as file:
@@ -94,6 +97,7 @@ def _write(path: Path, shards: list[Path], shard_rows: int, rows: int) -> None:
         np.lib.format.write_array_header_1_0(file, header)
         for number, shard in enumerate(shards):
             first = number * shard_rows
+            # A shard at a time; rows without a vector stay NaN.
             full = np.full((min(shard_rows, rows - first), *shape), np.nan, dtype)
             for there, vectors in read_arrays(shard):
                 full[there - first] = vectors
@@ -120,6 +124,7 @@ def json_lines(
     Raises:
         InputError: an input cannot be read, or there are no rows.
     """
+    # As for shards: no two columns of one name.
     check_names(inputs, work)
     names = ["row", *carried_names(inputs), *work.sample]
     for block in inputs.blocks(shard_rows=shard_rows, characters=work.characters):
@@ -127,6 +132,7 @@ def json_lines(
         if block.texts:
             piece = work.embed(block.texts)
             reasons = piece.rejected
+            # A row's number, what is carried along, what was computed.
             numbers, carried = block.take(piece.rows)
             computed = map(_plain, piece.columns.values())
             for values in zip(numbers.tolist(), *map(_values, carried), *computed, strict=True):
@@ -154,6 +160,7 @@ def _plain(column: Column) -> list[Any]:
 def _number(value: Any) -> float | int:
     if isinstance(value, np.bool_):
         return bool(value)
+    # By its text: float32 0.1 is written 0.1, not 0.10000000149.
     return int(value) if isinstance(value, np.integer) else float(str(value))
 
 
@@ -201,6 +208,7 @@ def estimate(inputs: Inputs, work: Work, *, sample: int = 256) -> Estimate:
     _, parquet = pyarrow()
     schema = result_schema(inputs, work)
     draw = random.Random(0)
+    # The sample, drawn while all rows are read once.
     kept: list[Batch] = []
     rows = texts = weight = 0
     for block in inputs.blocks(shard_rows=SHARD_ROWS, characters=work.characters):
@@ -216,6 +224,7 @@ def estimate(inputs: Inputs, work: Work, *, sample: int = 256) -> Estimate:
         return Estimate(
             rows=rows, texts=0, rejected=rows, sample=0, exact=True, tokens=0, vectors=0, seconds=0.0, bytes=0
         )
+    # The sample as one block.
     drawn = Block(0, Batch.joined(kept), True)
     work.embed(drawn.texts[:4])  # the first call is slow
     began = time.perf_counter()
@@ -223,6 +232,7 @@ def estimate(inputs: Inputs, work: Work, *, sample: int = 256) -> Estimate:
     seconds = time.perf_counter() - began
     file = io.BytesIO()
     with parquet.ParquetWriter(file, schema, **writing(schema)) as writer:
+        # What a file has without rows.
         empty = file.tell()
         writer.write_table(table(schema, drawn, piece))
     # By characters: the sample's texts may be longer or shorter than all are.

@@ -44,6 +44,7 @@ class Block:
     def take(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Any]]:
         """Of rows by their places in `texts`: the numbers, and the columns that are carried along."""
         at = self.good[places]
+        # From places among the good rows to rows of the block.
         return np.array(self.rows.numbers, np.int64)[at], [each.take(at) for each in self.rows.carried]
 
     def without(self, reasons: Mapping[int, str]) -> list[dict[str, Any]]:
@@ -51,6 +52,7 @@ class Block:
 
         They are those rejected, and those that the model refuses: for `reasons`, by their places in `texts`.
         """
+        # Rejected while they were read, and while they were embedded.
         why = {place: reason for place, reason in enumerate(self.rows.reasons) if reason is not None}
         why |= {self.good[place]: reason for place, reason in reasons.items()}
         numbers, origins = self.rows.numbers, self.rows.origins
@@ -69,7 +71,9 @@ def blocks(read: Iterable[Batch], *, shard_rows: int, characters: int) -> Iterat
         begin = 0
         for place, (number, text) in enumerate(zip(batch.numbers, batch.texts, strict=True)):
             more = 0 if text is None else _weight(text)
+            # A new shard begins with this row.
             closes = count > 0 and number % shard_rows == 0
+            # Cut before this row. A single long text is a block by itself.
             if closes or count == BLOCK_ROWS or (weight and weight + more > characters):
                 yield _block([*held, batch.take(range(begin, place))], shard_rows, closes)
                 held, begin, count, weight = [], place, 0, 0
@@ -123,6 +127,7 @@ class Inputs(Files):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._sources = open_sources(self)
+        # Columns must mean the same in all files.
         self.fields = self._shared_fields()
         self._identities = [_identity(each.opened) for each in self._sources]
 
@@ -132,12 +137,13 @@ class Inputs(Files):
         It reads every file once, at more than a gigabyte a second; the rows are counted on the way where a
         line is a row, else None.
         """
-        found: list[dict[str, Any]] = []
+        files: list[dict[str, Any]] = []
         rows: list[int | None] = []
         for source in self._sources:
             opened = source.opened
+            # Read once over, which takes far less time than embedding.
             size, digest, lines = _digest(opened)
-            found.append(
+            files.append(
                 {
                     "name": opened.label,
                     "format": opened.format,
@@ -146,9 +152,10 @@ class Inputs(Files):
                     "sha256": digest,
                 }
             )
+            # Where lines are rows, their number is known now.
             by_lines = opened.packed is None and opened.format in ("text", "jsonl") and self.unit == "line"
             rows.append(lines if by_lines else getattr(source, "rows", None))
-        return found, None if None in rows else sum(filter(None, rows))
+        return files, None if None in rows else sum(filter(None, rows))
 
     def blocks(self, *, shard_rows: int, characters: int) -> Iterator[Block]:
         """All rows in blocks, which are cut as `blocks` says.
@@ -159,6 +166,7 @@ class Inputs(Files):
         block = None
         rows = read(self._sources, self.columns, self.fields)
         for block in blocks(rows, shard_rows=shard_rows, characters=characters):
+            # Once a shard: a file that changes underneath gives vectors of nothing.
             if block.closes:
                 self.check_unchanged()
             yield block
@@ -173,19 +181,20 @@ class Inputs(Files):
 
     def _shared_fields(self) -> list[Carried]:
         """The columns that are carried along, of the same type in every source."""
-        found = [fields(source, self.columns) for source in self._sources]
+        by_source = [fields(source, self.columns) for source in self._sources]
         first = self._sources[0]
-        for other, theirs in zip(self._sources[1:], found[1:], strict=True):
-            for here, there in zip(found[0], theirs, strict=True):
+        for other, theirs in zip(self._sources[1:], by_source[1:], strict=True):
+            for here, their in zip(by_source[0], theirs, strict=True):
                 # A value of JSON lines that does not fit is a row's affair, not the file's.
+                # Each of its values is checked anyway.
                 if other.opened.format == "jsonl" and (here.as_json or str(here.type) in _OF_JSON):
                     continue
-                if (here.type, here.as_json) != (there.type, there.as_json):
+                if (here.type, here.as_json) != (their.type, their.as_json):
                     raise InputError(
                         f"column {here.name!r} must have one type: it is {here.stated} in "
-                        f"{first.opened.name} and {there.stated} in {other.opened.name}."
+                        f"{first.opened.name} and {their.stated} in {other.opened.name}."
                     )
-        return found[0]
+        return by_source[0]
 
 
 _OF_JSON = ("bool", "int64", "double", "string")
@@ -210,6 +219,7 @@ def _digest(opened: Opened) -> tuple[int, str, int]:
         while data := file.read(1 << 20):
             digest.update(data)
             size += len(data)
+            # A last line without an end counts too.
             lines += data.count(b"\n")
             last = data[-1:]
     return size, digest.hexdigest(), lines + (last != b"\n")

@@ -31,11 +31,13 @@ def ahead(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
 
     def taken() -> Iterator[T]:
         # Lists, the last one empty: a StopIteration from `result()` would be an error in this generator.
+        # `depth` items under way, always.
         waiting = deque(pool.submit(list, islice(items, 1)) for _ in range(depth))
         while found := waiting.popleft().result():
             waiting.append(pool.submit(list, islice(items, 1)))
             yield found[0]
 
+    # One thread: a generator cannot be asked by two.
     with ThreadPoolExecutor(1, "regard-reader") as pool:
         try:
             yield taken()
@@ -56,6 +58,7 @@ def behind(call: Callable[[T], object], depth: int) -> Iterator[Callable[[T], No
 
     def guarded(item: T) -> None:
         nonlocal failed
+        # After an error nothing more is written.
         if not failed:
             failed = True  # and stays so where the call raises
             call(item)
@@ -63,6 +66,7 @@ def behind(call: Callable[[T], object], depth: int) -> Iterator[Callable[[T], No
 
     def put(item: T) -> None:
         waiting.append(pool.submit(guarded, item))
+        # No more than `depth` wait: the caller is held back.
         while waiting and (len(waiting) > depth or waiting[0].done()):  # an error is raised soon
             waiting.popleft().result()
 
@@ -92,7 +96,7 @@ _DEPTH = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class JobState:
     """How far a job is.
 
     Args:
@@ -146,7 +150,7 @@ def run(
     *,
     shard_rows: int = SHARD_ROWS,
     share: tuple[int, int] = (0, 1),
-    on_progress: Callable[[Progress], object] | None = None,
+    on_progress: Callable[[JobState], object] | None = None,
     spread: Spread | None = None,
     form: Form | None = None,
 ) -> Summary:
@@ -176,16 +180,21 @@ def run(
         OutputError: another job holds the folder, or a file cannot be written. What was done is kept.
     """
     shard_rows = whole("rows per shard", shard_rows, least=1)
+    # Process n of m takes the shards that leave n when divided by m.
     whole("share", share[0], least=0, most=share[1] - 1)
     form = Parquet() if form is None else form
     with _system_memory(), Folder.locked(out, form.ending) as folder:
+        # From here: what the folder holds, what is asked for, and whether both agree.
         manifest = folder.manifest()
         if manifest is not None and manifest.get("vectors") == 0 < manifest["rows"]:
             folder.remove()  # nobody has any use for it: the corrected command may have its place
             manifest = None
+        # An earlier run has settled precision and kernel.
         work = open_work(None if manifest is None else _earlier(manifest, folder))
+        # What the inputs hold, by hash: other inputs are refused.
         stated, rows = inputs.fingerprint()
         settings = {**_settings(inputs, work, shard_rows, form), "share": list(share)}
+        # Columns that cannot be written are refused before the first row.
         form.prepare(inputs, work)
         begun = manifest is not None
         if manifest is None:
@@ -198,6 +207,7 @@ def run(
             }
             folder.write_manifest(manifest)
         else:
+            # Settings first: they explain more than a hash does.
             check_same(str(out), manifest["settings"], settings)
             check_inputs(str(out), manifest["inputs"], stated)
         job = _Job(
@@ -208,6 +218,7 @@ def run(
             manifest=manifest,
             shard_rows=shard_rows,
             share=share,
+            # Of a share of the shards the number of rows is not known.
             of=rows if share == (0, 1) else None,
             on_progress=on_progress,
             spread=spread or _here,
@@ -227,6 +238,7 @@ def _system_memory() -> Iterator[None]:
     if pa is None:
         yield
         return
+    # Put back afterwards: it is of the whole process.
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -275,17 +287,19 @@ class _Job:
     shard_rows: int
     share: tuple[int, int]
     of: int | None
-    on_progress: Callable[[Progress], object] | None
+    on_progress: Callable[[JobState], object] | None
     spread: Spread
 
     def run(self) -> Summary:
         began = time.perf_counter()
         records = self._records()
+        # Recorded, and still there with its size.
         done = {
             shard: record for shard, record in records.items() if self.folder.is_there(shard, record["bytes"])
         }
         before = sum(record["rows"] for record in done.values())
         try:
+            # A complete job has nothing to do, unless a shard was lost.
             if not self.manifest["complete"] or len(done) < len(records):
                 self._embed(done, before, began)
         except OutputError as error:
@@ -297,6 +311,7 @@ class _Job:
 
     def _records(self) -> dict[int, dict[str, Any]]:
         """What is recorded of the shards: in the manifest at the end, before that in files of their own."""
+        # Records of their own count more: they are younger.
         stated = {each["shard"]: each for each in self.manifest.get("shards", [])}
         return stated | self.folder.records()
 
@@ -306,10 +321,12 @@ class _Job:
         here = tokens = 0
         rows = self.inputs.blocks(shard_rows=self.shard_rows, characters=self.work.characters)
         first, step = self.share
+        # All rows are read, to know their numbers; only these are embedded.
         mine = (block for block in rows if block.shard % step == first)
         wanted = (block for block in mine if block.shard not in done)
         writer = _Writer(self.folder, self.form)
         try:
+            # Reading, computing and writing at the same time, each in its thread.
             with ahead(wanted, _DEPTH) as blocks, behind(writer.take, _DEPTH) as write:
                 for block, piece in self.spread(self.work, blocks):
                     write((block, piece))
@@ -317,19 +334,22 @@ class _Job:
                     tokens += 0 if piece is None else piece.counts.get("tokens", 0)
                     self._tell(before + here, here, tokens, began)
         finally:
+            # A shard that is not whole is made again.
             writer.abandon()
 
     def _tell(self, rows: int, here: int, tokens: int, began: float) -> None:
         if self.on_progress is not None:
             seconds = time.perf_counter() - began
-            self.on_progress(Progress(rows=rows, of=self.of, here=here, tokens=tokens, seconds=seconds))
+            self.on_progress(JobState(rows=rows, of=self.of, here=here, tokens=tokens, seconds=seconds))
 
     def _finish(self, before: int, seconds: float) -> Summary:
         records = list(self._records().values())
+        # Written once, when all shards are there.
         if not self.manifest["complete"]:
             self.folder.write_quarantine()
         totals = _totals(records)
         manifest = {**self.manifest, "complete": True, **totals, "shards": records}
+        # Nothing new: the file keeps its date.
         if manifest != self.manifest:
             self.folder.write_manifest(manifest)
         self.folder.finish()
@@ -359,6 +379,7 @@ class _Writer:
             unfinished, place = self._folder.unfinished(block.shard), self._folder.part(block.shard)
             self._shard = Shard(unfinished, place, self._form)
         self._shard.add(block, piece)
+        # Its last block: the shard is whole.
         if block.closes:
             full, self._shard = self._shard, None
             self._folder.record(block.shard, {"shard": block.shard, **full.finish()})

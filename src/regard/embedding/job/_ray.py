@@ -59,11 +59,13 @@ class Worker:
         self._threads = threads
         self._work: Work | None = None
         # Read when the tokenizer is first used. Else each worker of a node would take all its cores.
+        # See the class: one worker must not take a node's cores.
         os.environ["RAYON_NUM_THREADS"] = str(threads)
 
     def embed(self, texts: Sequence[str]) -> tuple[dict[str, Any], Piece | None]:
         """Where this is, with why it is `refused` (None where it obeys), and the piece; none of no texts."""
         about = {"host": socket.gethostname(), "process": os.getpid(), "processor": _processor()}
+        # The model is loaded in the actor, with its first call.
         if self._work is None:
             try:
                 self._work = self._opened()
@@ -72,15 +74,17 @@ class Worker:
         return {**about, "refused": None}, self._work.embed(texts) if texts else None
 
     def _opened(self) -> Work:
-        if found := differences(_versions(), self._stated):
-            raise RegardError(f"{'; '.join(found)}. Install the same versions on all nodes")
+        # Other versions would give other numbers.
+        if different := differences(_versions(), self._stated):
+            raise RegardError(f"{'; '.join(different)}. Install the same versions on all nodes")
         if cores() < self._threads:
             raise RegardError(f"threads is {self._threads}, and it may use {cores()} cores")
         if self._settled.get("precision") == "bfloat16" and not is_native(torch.bfloat16):
             raise RegardError("its processor has no arithmetic for bfloat16; give --precision float32")
         work = self._open_work({**self._settled, "threads": self._threads})
-        if found := differences(work.settled, self._settled):
-            raise RegardError("; ".join(found))
+        # What the folder was begun with must come out again.
+        if different := differences(work.settled, self._settled):
+            raise RegardError("; ".join(different))
         return work
 
 
@@ -154,6 +158,7 @@ class RayWorkers:
         self._work: Work | None = None
         self._connected = False
         self._members: list[_Member] = []
+        # By host, so that each is told once.
         self._refused: dict[str, str] = {}
         self._others: set[str] = set()
 
@@ -172,10 +177,12 @@ class RayWorkers:
         """Each block with its piece, in order; see `Spread`. Ray is started for the first one."""
         waiting: deque[_Task] = deque()
         for block in blocks:
+            # With the first block: a job with nothing to do starts no Ray.
             if self._work is None:
                 self._begin(work)
             waiting.append(_Task(block, is_done=not block.texts))
             self._listen(waiting, 0.0)
+            # In order: the first block holds up those behind it.
             while waiting and (waiting[0].is_done or len(waiting) >= _UNDER_WAY * len(self._members)):
                 yield self._taken(waiting)
         while waiting:
@@ -184,6 +191,7 @@ class RayWorkers:
     def _begin(self, work: Work) -> None:
         threads = work.threads
         if self._address == "local":
+            # As many workers as fit on this machine.
             count = self._workers or cores() // threads
             if not count:
                 raise InputError(
@@ -195,9 +203,11 @@ class RayWorkers:
             self._connect()
             count = self._workers or self._room(threads)
         self._work = work
+        # Ray starts a worker again that died, and repeats its calls.
         kind = self._ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=_DEATHS - 1)(Worker)
         for _ in range(count):
             actor = kind.remote(self._open_work, dict(work.settled), threads, _versions())
+            # An empty call tells when the worker is ready.
             self._members.append(_Member(actor, ready=actor.embed.remote([])))
         self._tell(f"{_some(count, 'worker')} on Ray, with {_some(threads, 'core')} each")
 
@@ -208,6 +218,7 @@ class RayWorkers:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         _check_address(self._address)
         in_main = threading.current_thread() is threading.main_thread()
+        # Only the main thread may set handlers.
         handler = signal.getsignal(signal.SIGTERM)
         try:
             self._ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR, **options)
@@ -226,6 +237,7 @@ class RayWorkers:
     def _room(self, threads: int) -> int:
         """How many workers find room on the nodes that there are."""
         nodes = [node["Resources"].get("CPU", 0) for node in self._ray.nodes() if node["Alive"]]
+        # A worker's cores must be on one node.
         count = sum(int(cpus // threads) for cpus in nodes)
         if not count:
             raise RegardError(
@@ -243,6 +255,7 @@ class RayWorkers:
         """The first block and its piece, as soon as that is there."""
         first = waiting[0]
         piece: Piece | None = None
+        # Handed out again where a worker turned out to be refused.
         while first.block.texts and piece is None:
             while not first.is_done:
                 self._listen(waiting, _SILENCE)
@@ -255,6 +268,7 @@ class RayWorkers:
         member = next(each for each in self._members if task in each.tasks)
         piece: Piece | None
         try:
+            # An error of ours is raised as it was there.
             about, piece = self._ray.get(task.result)
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, RegardError):
@@ -275,6 +289,7 @@ class RayWorkers:
     def _listen(self, waiting: deque[_Task], seconds: float) -> None:
         """Hands out blocks, and waits until a worker is ready, or done with one."""
         self._hand_out(waiting)
+        # By reference: workers that are not ready, and blocks under way.
         starting = {member.ready: member for member in self._members if member.about is None}
         running = {each.result: each for member in self._members for each in member.tasks if not each.is_done}
         refs = [*starting, *running]
@@ -288,6 +303,7 @@ class RayWorkers:
             else:
                 running[ref].is_done = True
             self._hand_out(waiting)
+        # Nothing happens: the cluster has no room yet.
         if not heard and seconds and not running:
             assert self._work is not None
             free = _some(self._work.threads, "free core")
@@ -299,7 +315,9 @@ class RayWorkers:
         for task in waiting:
             if task.is_done or task.result is not None:
                 continue
+            # The worker with the least to do.
             member = min(ready, key=lambda each: at_work[id(each)], default=None)
+            # All have enough; the rest waits here.
             if member is None or at_work[id(member)] >= _HANDED:
                 return
             task.result = member.actor.embed.remote(task.block.texts)
@@ -320,6 +338,7 @@ class RayWorkers:
     def _hear(self, member: _Member, about: dict[str, Any]) -> None:
         """Notes what a worker says of itself: it may be refused, or be another process than before."""
         host, before = about["host"], member.about
+        # Ray has started it anew, perhaps elsewhere.
         if before is not None and before["process"] != about["process"]:
             self._tell(
                 f"the worker with process {before['process']} on {before['host']} died; its rows are "
@@ -329,6 +348,7 @@ class RayWorkers:
             self._refuse(member, host, about["refused"])
             return
         member.about = about
+        # Told once for each host.
         if about["processor"] != _processor() and host not in self._others:
             self._others.add(host)
             self._tell(
@@ -340,6 +360,7 @@ class RayWorkers:
         self._members.remove(member)
         self._end(member)
         for task in member.tasks:
+            # Its blocks go to others.
             task.is_done, task.result = False, None
         if host not in self._refused:
             self._refused[host] = reason
@@ -356,6 +377,7 @@ def _some(count: int, what: str) -> str:
 def _check_address(address: str) -> None:
     """Whether anybody answers there: Ray itself would ask for ever."""
     host, _, port = address.removeprefix("ray://").strip("[]").rpartition(":")
+    # "auto", or a name without a port: nothing to ask.
     if not port.isdecimal():
         return
     try:

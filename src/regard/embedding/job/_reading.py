@@ -41,6 +41,7 @@ class Columns:
     keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        # An empty tuple names nothing; None is the default.
         if self.text == ():
             raise InputError("--text-column must name a column.")
         if len(set(self.keep)) < len(self.keep):
@@ -96,6 +97,7 @@ def infer(name: str, values: Iterable[object]) -> Carried:
     """
     pa, _ = pyarrow()
     there = [value for value in values if value is not None]
+    # From the narrowest type to the widest that all values fit.
     for type in (pa.bool_(), pa.int64(), pa.float64(), pa.string()):
         if there and all(_fits(value, type) for value in there):
             return Carried(name, type)
@@ -104,6 +106,7 @@ def infer(name: str, values: Iterable[object]) -> Carried:
 
 def _fits(value: object, type: Any) -> bool:
     pa, _ = pyarrow()
+    # A bool fits no other type.
     if type == pa.bool_() or isinstance(value, bool):  # which is an int to Python
         return type == pa.bool_() and isinstance(value, bool)
     if type == pa.int64():
@@ -166,10 +169,12 @@ def fields(source: Source, columns: Columns) -> list[Carried]:
             f"{name} is plain text, which has no columns, and so no {named[0]!r}; a row of it is known by "
             "its number."
         )
+    # Each error names the option that would mend it.
     source.check(columns.texts, "Name one of them with --text-column.")
     if columns.id is not None:
         source.check((columns.id,), "Name one of them with --id-column.")
     source.check(columns.keep, "Name one of them with --keep.")
+    # Parquet has types; JSON lines show them; all else is text.
     if isinstance(source, ParquetSource):
         return _parquet_fields(source, columns)
     if isinstance(source, JsonSource):
@@ -200,8 +205,10 @@ def read(sources: Iterable[Source], columns: Columns, fields: list[Carried]) -> 
     number = 0
     for source in sources:
         name, begin = source.opened.label, number
+        # Four things for each batch: texts, and what is wrong with rows.
         for rows, broken, unfit, carried in _read(source, columns, fields):
             pairs = [_joined(values) for values in rows]
+            # The first fault counts: unreadable, then the text, then the other columns.
             reasons = [broken.get(n) or reason or unfit.get(n) for n, (_, reason) in enumerate(pairs)]
             texts = [None if reason else text for (text, _), reason in zip(pairs, reasons, strict=True)]
             numbers = range(number, number + len(rows))
@@ -221,6 +228,7 @@ def _read(source: Source, columns: Columns, fields: list[Carried]) -> _Rows:
         yield from _arrow(source, columns)
         return
     records, split = source.records(columns.texts, columns.carried), len(columns.texts)
+    # What stands for no id differs by format.
     no_id, told = (None, "null or missing") if isinstance(source, JsonSource) else ("", "empty")
     while batch := list(islice(records, ROWS)):
         unfit: dict[int, str] = {}
@@ -241,6 +249,7 @@ def _read(source: Source, columns: Columns, fields: list[Carried]) -> _Rows:
 def _arrow(source: ParquetSource, columns: Columns) -> _Rows:
     """From Parquet: columns that are carried along stay Arrow's, and no value is converted."""
     for batch in source.batches((*columns.texts, *columns.carried)):
+        # Only the texts become Python's.
         parts = [column_values(batch[name]) for name in columns.texts]
         broken = dict.fromkeys((n for part in parts for n in _bytes_in(part)), "the text is not UTF-8")
         unfit: dict[int, str] = {}
@@ -259,6 +268,7 @@ def _sound(array: Any) -> tuple[Any, list[int]]:
     """A column with null in place of texts that are not UTF-8, and the rows of these."""
     if not (is_text(array.type) or is_words(array.type)):
         return array, []
+    # Converted only to find what cannot be decoded.
     values = column_values(array)
     broken = _bytes_in(values)
     if broken:
@@ -287,6 +297,7 @@ def _joined(parts: Sequence[object]) -> tuple[str | None, str | None]:
 
     A column alone may hold lists of words.
     """
+    # One column may hold lists of words; several are texts.
     if len(parts) == 1:
         try:
             text = Words.of(parts[0])
@@ -294,6 +305,7 @@ def _joined(parts: Sequence[object]) -> tuple[str | None, str | None]:
             return None, str(error).rstrip(".")
         reason = "the text is empty" if text == [] else _problem(text)
         return (None, reason) if reason is not None else (text, None)
+    # A null column is left out of the joined text.
     there = [part for part in parts if part is not None]
     odd = next((part for part in there if not isinstance(part, str)), None)
     reason = _problem(odd) if odd is not None else _problem("\n".join(map(str, there)) if there else None)

@@ -21,6 +21,7 @@ from regard.embedding.job._work import Column, Piece, Work
 def check_names(inputs: Inputs, work: Work) -> None:
     """Refuse columns that are carried along under a name that the result uses itself."""
     own = {"row", "id", *work.sample}
+    # The result's own names.
     taken = next((name for name in inputs.columns.keep if name in own), None)
     if taken is not None:
         raise InputError(
@@ -39,6 +40,7 @@ def result_schema(inputs: Inputs, work: Work) -> Any:
     """The columns of the result: a row's number, its id, what is carried along, and what is computed."""
     check_names(inputs, work)
     pa, _ = pyarrow()
+    # In the order: number, id and columns along, then what was computed.
     carried = [
         pa.field(name, field.type) for name, field in zip(carried_names(inputs), inputs.fields, strict=True)
     ]
@@ -64,6 +66,7 @@ def writing(schema: Any) -> dict[str, Any]:
     # Floats have hardly a value twice, and compress only byte by byte of the same place in each.
     leaves = {leaf: _is_float(type) for field in schema for leaf, type in _leaf(field)}
     return {
+        # Everything that changes the bytes is fixed here.
         "version": "2.6",
         "data_page_version": "1.0",
         "compression": "zstd",
@@ -109,6 +112,7 @@ class Parquet(Form):
         self.library, self.errors = ("pyarrow", str(pa.__version__)), (OSError, pa.ArrowException)
 
     def prepare(self, inputs: Inputs, work: Work) -> None:
+        # One for all shards, so that they have the same columns.
         self._schema = result_schema(inputs, work)
 
     def open(self, path: Path) -> Any:
@@ -137,6 +141,7 @@ class Arrays(Form):
 def read_arrays(path: Path) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """The row numbers and the vectors of a shard, block by block."""
     with path.open("rb") as file:
+        # Two arrays for each block, to the end of the file.
         while file.peek(1):
             yield np.load(file), np.load(file)
 
@@ -148,6 +153,7 @@ class Shard:
         self._unfinished, self._place, self._form = unfinished, place, form
         self._rows = self._vectors = 0
         self._rejected: list[dict[str, Any]] = []
+        # Summed over the blocks, for the record.
         self._counts: Counter[str] = Counter()
         self._file: Any = None
         with self._writing():
@@ -170,10 +176,12 @@ class Shard:
         with self._writing():
             self._file.close()
             self._file = None
+            # Read once more: the hash is of what is on the disk.
             with self._unfinished.open("rb+") as file:
                 while data := file.read(1 << 20):
                     digest.update(data)
                     size += len(data)
+                # On disk before it gets its name.
                 os.fsync(file.fileno())
             self._unfinished.replace(self._place)
         return {
@@ -200,6 +208,7 @@ class Shard:
         try:
             yield
         except self._form.errors as error:
+            # The file goes, the error stays.
             self.abandon()
             code = getattr(error, "errno", None)
             reason = os.strerror(code) if code else str(error)
@@ -210,6 +219,7 @@ def _leaf(field: Any) -> list[tuple[str, Any]]:
     """Parquet's names for the values of a column, with their types; nothing nested deeper than a list."""
     pa, _ = pyarrow()
     name, type = field.name, field.type
+    # Vectors and lists: their numbers are what is compressed.
     if pa.types.is_fixed_size_list(type) or pa.types.is_list(type) or pa.types.is_large_list(type):
         name, type = f"{name}.list.element", type.value_type
     return [] if pa.types.is_nested(type) else [(name, type)]

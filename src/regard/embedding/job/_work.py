@@ -97,14 +97,18 @@ class ModelWork:
 
     def __init__(self, loaded: Loaded, request: Request, earlier: Mapping[str, Any] | None = None) -> None:
         self._embedder = Embedder(loaded, request)
+        # The other level is tokens.
         self._of_sentences, self._of_words = request.level == "sentence", request.level == "word"
         settled = dict(self._embedder.settled)
         # Not what bytes depend on: a job may go on with more cores, or fewer.
         self.threads = int(settled.pop("threads"))
+        # Numbers of a vector: width times layers.
         layers = 1 if request.is_single else len(settled["layers"])
         width = loaded.network.config.d_model * layers * np.dtype(np.float32).itemsize
+        # Bytes of text whose vectors fill the memory set aside.
         room = 4 * (_SENTENCES if self._of_sentences else _VECTORS) // width
         self.characters = int((earlier or {}).get("bytes_at_a_time", max(room, 1 << 14)))
+        # The manifest keeps it: other values would give other bytes.
         self.settled = {
             "model": loaded.mark(),
             "tokenizer": loaded.require_tokenizer().mark(),
@@ -132,39 +136,43 @@ class ModelWork:
         trim_malloc()
         good, rejected = list(range(len(texts))), dict[int, str]()
         infinite = 0
+        # Until all that is left can be embedded.
         while True:
             try:
-                found = self._compute([texts[place] for place in good])
+                computed = self._compute([texts[place] for place in good])
                 break
             except NotFiniteError as error:
+                # Texts whose vectors are no numbers.
                 rejected |= dict.fromkeys([good[place] for place in error.places], _NOT_FINITE)
                 infinite += len(error.places)
             except InputError:
+                # Which texts it was is looked for one by one.
                 if not (refused := self._refused([texts[place] for place in good])):
                     raise
                 rejected |= {good[place]: why for place, why in refused.items()}
             good = [place for place in good if place not in rejected]
-        rows = np.arange(len(good)) if isinstance(found, Sentences) else found.rows
+        rows = np.arange(len(good)) if isinstance(computed, Sentences) else computed.rows
+        # Good texts without any row in the result.
         for place in np.setdiff1d(np.arange(len(good)), rows):
             rejected[good[place]] = "no word of the text has a vector"
         return Piece(
             rows=np.array(good, np.int64)[rows],
-            columns=self._columns(found, [texts[place] for place in good]),
+            columns=self._columns(computed, [texts[place] for place in good]),
             rejected=rejected,
-            counts={**_counts(found.report), "infinite": infinite},
+            counts={**_counts(computed.report), "infinite": infinite},
         )
 
     def _compute(self, texts: Sequence[str]) -> Sentences | Embeddings:
         return self._embedder.sentences(texts) if self._of_sentences else self._embedder.spans(texts)
 
     def _refused(self, texts: Sequence[str]) -> dict[int, str]:
-        found = {}
+        reasons = {}
         for place, text in enumerate(texts):
             try:
                 self._embedder.read([text])
             except InputError as error:
-                found[place] = str(error).removeprefix("texts[0] ")
-        return found
+                reasons[place] = str(error).removeprefix("texts[0] ")
+        return reasons
 
     def _columns(self, found: Sentences | Embeddings, texts: Sequence[str]) -> dict[str, Column]:
         columns: dict[str, Column] = {}
@@ -232,14 +240,14 @@ def open_model(name: str, wanted: Mapping[str, Any], earlier: Mapping[str, Any] 
         CheckpointError: as `regard.load`.
     """
     earlier = earlier or {}
-    given = {each: earlier[each] for each in ("batch_tokens", "threads", "device") if each in earlier}
-    given |= {each: value for each, value in wanted.items() if value is not None}
-    if given.get("precision") == "fast":
-        given["precision"] = earlier.get("precision", "fast")
-    given["layer"] = _layer(given)
-    given["window"] = _window(given)
-    request = Request(**{each.name: given[each.name] for each in fields(Request) if each.name in given})
-    return ModelWork(lenses.load(name, device=given.get("device")), request, earlier)
+    settings = {each: earlier[each] for each in ("batch_tokens", "threads", "device") if each in earlier}
+    settings |= {each: value for each, value in wanted.items() if value is not None}
+    if settings.get("precision") == "fast":
+        settings["precision"] = earlier.get("precision", "fast")
+    settings["layer"] = _layer(settings)
+    settings["window"] = _window(settings)
+    request = Request(**{each.name: settings[each.name] for each in fields(Request) if each.name in settings})
+    return ModelWork(lenses.load(name, device=settings.get("device")), request, earlier)
 
 
 def _layer(given: Mapping[str, Any]) -> int | list[int] | Mix:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from regard.core.errors import InputError
-from regard.embedding.job import Columns, Inputs, Piece, Progress, estimate, json_lines, run, run_to_array
+from regard.embedding.job import Columns, Inputs, JobState, Piece, estimate, json_lines, run, run_to_array
 from unit.embedding.job.works import WIDTH, Hashed, Worded, vector
 
 
@@ -71,7 +71,7 @@ def test_no_vector_no_file(tmp_path: Path) -> None:
 
 
 def test_going_on(texts: Path, tmp_path: Path) -> None:
-    def stop(progress: Progress) -> None:
+    def stop(progress: JobState) -> None:
         if progress.here >= 12:
             raise KeyboardInterrupt
 

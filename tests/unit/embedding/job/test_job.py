@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from regard.core.errors import InputError, OutputError
-from regard.embedding.job import Columns, Inputs, Piece, Progress, Summary, run
+from regard.embedding.job import Columns, Inputs, JobState, Piece, Summary, run
 from regard.embedding.job._job import ahead, behind
 from unit.embedding.job.works import Hashed, Worded, vector
 from unit.on_disk import Disk
@@ -55,7 +55,7 @@ def interrupted(texts: Path, out: Path, after: int, **options: Any) -> None:
     class Stopped(Exception):
         pass
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: JobState) -> None:
         if progress.here >= after:
             raise Stopped
 
@@ -64,7 +64,7 @@ def interrupted(texts: Path, out: Path, after: int, **options: Any) -> None:
 
 
 def test_the_result(texts: Path, tmp_path: Path) -> None:
-    told: list[Progress] = []
+    told: list[JobState] = []
     summary = embed(texts, tmp_path / "out", on_progress=told.append)
     assert (summary.rows, summary.texts, summary.vectors, summary.rejected) == (ROWS, ROWS - 3, ROWS - 3, 3)
     assert (summary.shards, summary.before) == (7, 0)
@@ -311,7 +311,7 @@ def test_stdin_has_to_come_again(texts: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def _stop_after(rows: int) -> Any:
-    def stop(progress: Progress) -> None:
+    def stop(progress: JobState) -> None:
         if progress.here >= rows:
             raise KeyboardInterrupt
 
