@@ -43,6 +43,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of --help: first what shows attention, then what uses it.
+# Each command with what the list of commands says of it, and an example.
 _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
     look.look: ("Draw every head's attention: one page.", '"He sat by the river bank." -o bank.html'),
     explain.explain: (
@@ -102,6 +103,7 @@ _COMMANDS: dict[Callable[..., None], tuple[str, str]] = {
         "wic/train.data.txt -m bert-base-uncased -o layers.json",
     ),
 }
+# Names are those of the functions, with - for _.
 for _run, (_does, _example) in _COMMANDS.items():
     app.command(
         (_name := _run.__name__.replace("_", "-")),
@@ -135,11 +137,13 @@ def main() -> None:
     2 is for a wrong command line, for a file or model to read that is not there, and for a new folder that
     is. REGARD_TRACEBACK=1 shows where an error came from.
     """
+    # None under pythonw, and where it was closed.
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             # A terminal that cannot show a character must not end the program.
             stream.reconfigure(errors=_PLAINLY)  # type: ignore[union-attr]
     try:
+        # Nothing could be printed: said at once, not after the work.
         if sys.stdout is None:
             raise OSError(None, "it is closed")
         sys.exit(app(prog_name="regard", standalone_mode=False) or 0)
@@ -151,6 +155,7 @@ def main() -> None:
     except OtherProcessError:  # which says why
         _fail(None, 1)
     except RegardError as error:
+        # 2 is what the user can correct by typing something else.
         _fail(str(error), 2 if isinstance(error, InputError | ModelNotFoundError) else 1)
     except OSError as error:
         # Not a file of regard's own, whose errors are OutputErrors, nor a reader that went away (`| head`),
@@ -163,6 +168,7 @@ def main() -> None:
 
 def _fail(message: str | None, code: int) -> None:
     if os.environ.get("REGARD_TRACEBACK"):
+        # Within an except clause: Python prints the traceback of the error.
         raise  # the error that is being handled
     if message is not None:
         say(message)
@@ -177,6 +183,7 @@ def _plainly(error: UnicodeError) -> tuple[str, int]:
     """A replacement for characters that a stream's encoding lacks: plain signs, or escapes."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
+    # Sign by sign: what is known has a plain form.
     missing = error.object[error.start : error.end]
     plain = (_PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode() for char in missing)
     return "".join(plain), error.end

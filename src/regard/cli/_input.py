@@ -25,6 +25,7 @@ _STDIN_AT_MOST = 4_000_000
 def load_model(name: str) -> "Model":
     """Load a model with a spinner on a terminal: importing torch takes seconds."""
     with status(f"loading {name}"):
+        # Here and not above: `regard --help` must not wait for torch.
         from regard.model import load
 
         model = load(name)
@@ -44,6 +45,7 @@ def open_index(path: Path, model: str | None = None) -> "Concordance":
 
 def read_texts(arguments: Sequence[str]) -> list[str]:
     """The arguments themselves, or what stdin holds where one is "-"."""
+    # The second - would get nothing.
     if list(arguments).count("-") > 1:
         raise InputError("- can stand for one text only: stdin is read once.")
     return [_read_stdin() if each == "-" else as_typed(each) for each in arguments]
@@ -52,11 +54,13 @@ def read_texts(arguments: Sequence[str]) -> list[str]:
 def _read_stdin() -> str:
     if sys.stdin is None:
         raise InputError("- reads the text from stdin, but stdin is closed.")
+    # One byte more than is taken, to know that there is more.
     data = sys.stdin.buffer.read(_STDIN_AT_MOST + 1)
     if len(data) > _STDIN_AT_MOST:
         raise InputError(
             f"stdin holds more than {_STDIN_AT_MOST} bytes, far over any model's limit; give a part."
         )
+    # Without the mark and the line end that editors and echo add.
     return decoded(data, "stdin").removeprefix("\ufeff").rstrip("\r\n")
 
 
@@ -76,6 +80,7 @@ def read_messages(path: Path) -> list[Any]:
 def as_typed(argument: str) -> str:
     """An argument as UTF-8: Python decodes by the locale, and keeps what does not fit as lone surrogates."""
     try:
+        # Lone surrogates are the bytes that the locale could not decode.
         argument.encode("utf-8")
     except UnicodeEncodeError:
         return decoded(os.fsencode(argument), "the text")
@@ -95,13 +100,13 @@ def parse_heads(option: str, words: str) -> list[Any]:
     """
     heads: list[Any] = []
     for word in words.split(","):
-        found = _HEAD.fullmatch(word.strip())
-        if found is None:
+        match = _HEAD.fullmatch(word.strip())
+        if match is None:
             raise InputError(
                 f"{option} must be layers and heads such as 3.5,4.1, with the kind of attention before them "
                 f"where a model has several (cross.3.5); got {word!r}."
             )
-        kind, layer, head = found.groups()
+        kind, layer, head = match.groups()
         heads.append((int(layer), int(head)) if kind is None else (kind, int(layer), int(head)))
     return heads
 
@@ -134,14 +139,16 @@ def read_lines(path: Path, option: str, *, blank_too: bool = False) -> Iterator[
     Raises:
         InputError: it cannot be read, is not text in UTF-8, or holds no line with text.
     """
-    found = False
+    holds_text = False
     try:
         with _open(path, option) as file:
+            # Line by line, so that a pipe is read as it comes.
             for number in range(1, sys.maxsize):
                 line = file.readline(_LINE_AT_MOST + 1)
                 if not line:
                     break
                 where = f"line {number} of {option} {str(path)!r}"
+                # A whole file as one line is a file of the old Mac's line ends.
                 if number == 1 and line[-1:] != b"\n" and b"\r" in line.rstrip(b"\r"):
                     raise InputError(f"{where} ends in CR alone; convert them, as with tr '\\r' '\\n'.")
                 if len(line) > _LINE_AT_MOST:
@@ -150,12 +157,13 @@ def read_lines(path: Path, option: str, *, blank_too: bool = False) -> Iterator[
                         "text a line."
                     )
                 text = decoded(line, where)
-                found = found or bool(text.strip())
+                # A file of blank lines holds nothing to work on.
+                holds_text = holds_text or bool(text.strip())
                 if blank_too or text.strip():
                     yield number, (text.removeprefix("\ufeff") if number == 1 else text).rstrip("\r\n")
     except OSError as error:
         raise InputError(f"{option} {str(path)!r} cannot be read ({error.strerror or error}).") from error
-    if not found:
+    if not holds_text:
         raise InputError(f"{option} {str(path)!r} holds no text; give a file with one text a line.")
 
 
@@ -172,6 +180,7 @@ def count_lines(path: Path) -> int | None:
     A file that cannot be read has none: `read_lines` says why.
     """
     try:
+        # Counting a pipe would use it up.
         if not path.is_file():
             return None
         with path.open("rb") as file:
@@ -189,6 +198,7 @@ def _open(path: Path, option: str) -> AbstractContextManager[IO[bytes]]:
             raise InputError(f"{option} {str(path)!r} cannot be read ({why}).") from error
     if sys.stdin is None:
         raise InputError(f"{option} - reads stdin, but stdin is closed.")
+    # stdin is not closed: it is not ours.
     return nullcontext(sys.stdin.buffer)
 
 

@@ -18,6 +18,7 @@ DEFAULT_DECODER = "smollm2"
 # Rows are defaults of parameters, not typer's `Annotated`: so each is a line, with its own default in it.
 def option(typed: str, help: str, default: Any = None, **limits: Any) -> Any:
     """An option that takes a value: `option("--layer -l N", "Which layer, from 0.", -1)`."""
+    # The last word says what is typed after the name.
     *names, metavar = typed.split()
     return typer.Option(default, *names, metavar=metavar, help=help, **limits)
 
@@ -69,10 +70,12 @@ def read_by_settings() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        told = str(error)
+        # Messages below name options; here settings have their place.
+        message = str(error)
         for option, setting in _AS_SETTINGS.items():
-            told = told.replace(option, setting)
-        column = re.search(r"has no column '(text|target|label)'", told)
-        if column and "delimiter" not in told:
-            told = f"{told} Is it another column? Then give --set data.{column[1]}=NAME."
-        raise type(error)(told) from error
+            message = message.replace(option, setting)
+        # The columns that settings name.
+        column = re.search(r"has no column '(text|target|label)'", message)
+        if column and "delimiter" not in message:
+            message = f"{message} Is it another column? Then give --set data.{column[1]}=NAME."
+        raise type(error)(message) from error

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 def check_outputs(files: Mapping[str, Path | None]) -> None:
     """Refuse to write a file where stdout goes, which would lose what is printed, or two to one place."""
+    # Real paths with the option that named them.
     asked: dict[str, str] = {}
     for option, path in files.items():
         if path is None:
@@ -31,11 +32,13 @@ def check_outputs(files: Mapping[str, Path | None]) -> None:
         if str(path) == "-":
             raise InputError("- is not a file to write to; for a file of that name give ./-.")
         try:
+            # `-o out > out`: both would write to it.
             same = os.path.samestat(path.stat(), os.fstat(1))
         except OSError:
             same = False  # it is not there yet, or writing it will say what is wrong
         if same:
             raise OutputError(f"{str(path)!r} is where stdout goes; choose another file.")
+        # By real path: ./a and a are one file.
         earlier = asked.setdefault(os.path.realpath(path), option)
         if earlier != option:
             raise InputError(f"{earlier} and {option} name the same file, {str(path)!r}; choose two.")
@@ -50,6 +53,7 @@ def check_table(path: Path | None) -> None:
 
 def check_new(path: Path | None, *, force: bool | None = None) -> None:
     """Refuse to write over a file that took long to make; `force` is None where there is no --force."""
+    # An empty file is nobody's work.
     if path is not None and not force and path.is_file() and path.stat().st_size:
         way = "" if force is None else ", or --force to write over it"
         raise InputError(f"--output {str(path)!r} exists already; choose another file{way}.")
@@ -68,6 +72,7 @@ def print_path(path: Path) -> None:
 def print_table(found: Any, what: str, output: Path | None, facts: Mapping[str, Any] | None) -> None:
     """Write a result to its file, if it has one, and print it: as JSON, where it is, or drawn."""
     if output is not None:
+        # The file first: where it fails, nothing was printed.
         found.write(output)
     if facts is not None:
         print_json(facts)
@@ -81,6 +86,7 @@ def console(least: int = 0) -> "Console":
     """Where results are drawn: 80 columns in a pipe, the terminal's own width up to 100 on one; or more."""
     from rich.console import Console
 
+    # rich knows the terminal's width, and has 80 without one.
     drawn = Console(highlight=False)
     return Console(highlight=False, width=max(least, min(drawn.width, 100)))
 
@@ -115,6 +121,7 @@ class BarOrLines(Bar):
     def draw(self, words: str, done: int, of: int | None, rest: str) -> bool:
         """Show how far it is. The bar begins with the first call: before, a spinner may turn."""
         drawn = super().draw(words, done, of, rest)
+        # A log gets a line every so many seconds.
         if not drawn and sys.stderr is not None and time.monotonic() - self._last_line >= _EVERY:
             self._last_line = time.monotonic()
             say(", ".join(filter(None, (words, rest))))
@@ -138,6 +145,7 @@ def stoppable() -> Iterator[None]:
 
     def end(number: int, frame: FrameType | None) -> None:
         del number, frame
+        # A BaseException: `except Exception` on the way does not stop it.
         raise _TerminatedError
 
     before = signal.signal(signal.SIGTERM, end)
@@ -145,8 +153,10 @@ def stoppable() -> Iterator[None]:
         yield
     except (KeyboardInterrupt, _TerminatedError) as error:
         say("stopped; the same command goes on where it was")
+        # 128 + the signal's number, as shells have it.
         raise typer.Exit(143 if isinstance(error, _TerminatedError) else 130) from None
     finally:
+        # Only for the time of the work.
         signal.signal(signal.SIGTERM, before)
         if sys.stderr is not None:
             sys.stderr.flush()

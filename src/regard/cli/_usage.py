@@ -49,6 +49,7 @@ class Command(TyperCommand):
         """See `click.Command.get_help`."""
         kinds = get_type_hints(self.callback, include_extras=True)
         each: Any
+        # Limits stand in annotations of the function: --help says them too.
         for each in self.params:
             if limit := limit_of(kinds.get(each.name)):
                 stated = f"  [{limit.words}]"
@@ -60,6 +61,7 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except InputError as error:
+            # Errors of the Python below name its arguments.
             raise InputError(in_options(str(error), typed_names(self.params))) from error
 
 
@@ -77,7 +79,9 @@ def in_options(message: str, names: Mapping[str, str]) -> str:
         >>> in_options("target must be None: this model has no decoder.", {"target": "--target"})
         '--target must be left out: this model has no decoder.'
     """
+    # An alias only where the command has the option.
     known = dict(names) | {ours: names[theirs] for ours, theirs in _ALIASES.items() if theirs in names}
+    # The name that a message begins with, before its verb.
     begins = re.match(r"(\w+(?:\.\w+)*)(?=(?:\[.+?\])? (?:must|is|has|names)\b|: )", message)
     if begins is not None and begins[1] in known:
         message = known[begins[1]] + message[begins.end() :]
@@ -89,7 +93,9 @@ def usage(error: Any) -> str:
     message: str = error.format_message()
     wrong = re.fullmatch(r"Invalid value for (.+?): (.+)", message)
     if wrong is not None:
+        # The long one of "'--layer' / '-l'".
         name = max(re.findall(r"'(.+?)'", wrong[1]) or [wrong[1]], key=len)
+        # The first that fits.
         for pattern, words in _IN_WORDS:
             found = re.fullmatch(pattern, wrong[2])
             if found is not None:

@@ -36,6 +36,7 @@ def compare(
     Jensen-Shannon divergence of its rows, over the tokens that both have, 0 for the same and 1 for nothing
     in common. The interactive page of --page shows where.
     """
+    # Two commands in one: a word, or heads.
     if heads:
         if word or plot is not None:
             raise InputError("--word and --plot do not go with --heads.")
@@ -48,8 +49,10 @@ def compare(
     if len(texts) < 2:
         raise InputError("give two texts or more, to compare the word between them.")
     check_outputs({"--plot": plot, "--page": page})
+    # Checked and read before the model is loaded.
     texts = read_texts(texts)
     words = [as_typed(each) for each in word]
+    # One word for all texts, or one for each.
     chosen = words[0] if len(words) == 1 else words
     traces = load_model(model).trace(texts)
     from regard.tracing import compare as compare_traces
@@ -75,6 +78,7 @@ def _compare_heads(
         raise InputError("--heads compares two texts in one model, or one text in two, with --against.")
     check_outputs({"--page": page})
     texts = read_texts(texts)
+    # One model and two texts, or two models and one text.
     models = [load_model(name) for name in (model, against) if name is not None]
     # A page shows values and vectors too.
     traces = [each.trace(text, keep="qk" if page is None else "all") for each in models for text in texts]

@@ -88,10 +88,12 @@ def index(
     text are put aside and named. CoNLL-U and VRT keep their words, lemmas, parts of speech and attributes.
     """
     begun = time.monotonic()
+    # Importing and opening may take a moment.
     with status("looking at the input"):
         from regard.concordance import Reading, build_index, use_settings
         from regard.data import Csv
 
+        # All that says how the corpus is read.
         reading = Reading(
             text=text,
             date=date,
@@ -107,28 +109,29 @@ def index(
             encoding=encoding,
         )
     with stoppable(), BarOrLines() as progress:
-        found = build_index(
+        built = build_index(
             corpus, output, reading, progress=lambda texts, file: progress.show(texts, None, file)
         )
         if settings is not None:
             use_settings(output, settings)
         if everything:
             open_index(output, model).embed_all(progress.show)
-    told: dict[str, Any] = {"texts": found.texts, "words": found.words}
+    facts: dict[str, Any] = {"texts": built.texts, "words": built.words}
+    # Rows that were not taken, and those without a date.
     for name, rows, what in (
-        ("put_aside", found.put_aside, "put aside"),
-        ("undated", found.undated, "without a date"),
+        ("put_aside", built.put_aside, "put aside"),
+        ("undated", built.undated, "without a date"),
     ):
         for place, why in rows[:_NAMED]:
             say(f"{place} is {what}: {why}")
         if more := rows[_NAMED:]:
             say(f"{len(more):,} more rows are {what}, {len(rows):,} in all")
-        told[name] = [{"place": place, "reason": why} for place, why in rows]
+        facts[name] = [{"place": place, "reason": why} for place, why in rows]
     if as_json:
-        print_json(told)
+        print_json(facts)
         return
     texts, words = (
-        f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((found.texts, "text"), (found.words, "word"))
+        f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((built.texts, "text"), (built.words, "word"))
     )
     typer.echo(f"{texts}, {words} in {duration(time.monotonic() - begun)}")
 
@@ -164,25 +167,30 @@ def find(
     for each of its uses and keeps them in INDEX, so the next is quick. The number before a line is that of
     the use, for --more and --less.
     """
+    # WORD and --word are the same.
     word = _one_word(word, given)
+    # Options that say nothing without others.
     if sentence is None and not more and (less or why):
         raise InputError("--less and --why go with --in or --more.")
     if sort is not None and (sentence is not None or more):
         raise InputError("--sort does not go with --in or --more, which rank the lines.")
     if word is None and sentence is None and save_where is None:
         raise InputError('give WORD, or --in with the word marked, as in "on the *bank*".')
+    # The file's ending, before the search.
     check_table(output)
     concordance = open_index(index, model)
     if save_where is not None:
         concordance.save_subcorpus(save_where, where or ())
         say(f"--where @{save_where} stands for {', '.join(where or ())} from now on")
+        # Nothing to find: the conditions were to be kept.
         if word is None and sentence is None:
             return
     with stoppable(), BarOrLines("uses") as progress:
-        found = concordance.find(
+        uses = concordance.find(
             word,
             sentence=sentence,
             where=where or (),
+            # A terminal shows 20; a file holds all.
             k=k if k is not None or (output is not None and not any_word) else 20,
             sort=() if sort is None else sort.split(","),
             sample=sample,
@@ -195,9 +203,10 @@ def find(
             diacritics=not bare,
             progress=progress.show,
         )
-    found = replace(found, width=width, whole=whole)
-    facts = {"total": found.total, "about": found.about, "per_million": found.per_million}
-    print_table(found, "uses", output, facts | {"lines": found.to_rows()} if as_json else None)
+    # How it is drawn is no part of what was found.
+    uses = replace(uses, width=width, whole=whole)
+    facts = {"total": uses.total, "about": uses.about, "per_million": uses.per_million}
+    print_table(uses, "uses", output, facts | {"lines": uses.to_rows()} if as_json else None)
 
 
 def _one_word(word: str | None, given: str | None) -> str | None:
@@ -245,15 +254,18 @@ def count(
         raise InputError("give --lemmas or --by, not both.")
     check_table(output)
     unit = "lemma" if lemmas else by or ("source" if plot else "form")
+    # One number for both sides, or two.
     sides = re.fullmatch(r"(\d+)(?:,(\d+))?", "5" if span is None else span)
     if sides is None:
         raise InputError(f"--span must be a number of words, or two such as 0,3; got {span!r}.")
+    # A terminal shows 30; a file holds all.
     most = k if k is not None or output is not None else 30
     concordance = open_index(index)
+    # Two questions with their own arguments.
     if collocates:
         assert word is not None
         around = int(sides[1]), int(sides[2] or sides[1])
-        found = concordance.collocates(
+        table = concordance.collocates(
             word,
             span=around,
             by=unit,
@@ -265,7 +277,7 @@ def count(
             diacritics=not bare,
         )
     else:
-        found = concordance.count(
+        table = concordance.count(
             word,
             by=unit,
             where=where or (),
@@ -276,8 +288,8 @@ def count(
             case=case,
             diacritics=not bare,
         )
-    about = {"about": found.about, "total": found.total, "dispersion": found.dispersion}
-    print_table(found, "rows", output, about | {"rows": found.to_rows()} if as_json else None)
+    about = {"about": table.about, "total": table.total, "dispersion": table.dispersion}
+    print_table(table, "rows", output, about | {"rows": table.to_rows()} if as_json else None)
 
 
 def senses(
@@ -309,36 +321,40 @@ def senses(
     corpus = open_index(index, model)
     condition = where or []
     with BarOrLines("uses") as progress:
+        # Asking comes first: the groups then have names.
         if teach and file is not None:
             count = corpus.teach(word, file, _ask, where=condition, most=most, progress=progress.show)
             say(f"{count} line{'s' * (count != 1)} labelled, in {file}")
-        found = corpus.senses(
+        result = corpus.senses(
             word, where=condition, groups=groups, file=file, seed=seed, progress=progress.show
         )
     if page is not None:
-        found.page().write(page)
+        result.page().write(page)
     written = {} if page is None else {"page": str(page.resolve())}
     if as_json:
-        about: dict[str, Any] = {"word": found.word, "about": found.about, "stability": found.stability}
-        print_json({**about, "groups": found.to_rows(), "lines": found.lines.to_rows(), **written})
+        about: dict[str, Any] = {"word": result.word, "about": result.about, "stability": result.stability}
+        print_json({**about, "groups": result.to_rows(), "lines": result.lines.to_rows(), **written})
         return
-    console().print(found)
+    console().print(result)
     if page is not None:
         print_path(page.resolve())
 
 
 def _ask(line: "Line", names: Sequence[str]) -> str | None:
+    # What the senses so far would say.
     guess = "" if line.label is None else f"   [{line.label}? {100 * (line.probability or 0):.0f} %]"
     left, right = " ".join(line.left[-120:].split()), " ".join(line.right[:120].split())
     typer.echo("\n" + printable(f"{left} [[{line.place.node}]] {right}{guess}"), err=True)
     keys = [f"{number} {name}" for number, name in enumerate(names[:9], 1)]
     typer.echo(printable("   ".join([*keys, "n new", "s pass over", "q stop"])), err=True)
+    # A file of answers, one a line, or a person at the keys.
     if not sys.stdin.isatty():
         answer = sys.stdin.readline()
         typed = answer.strip() or ("s" if answer else "q")
     elif (typed := typer.getchar()) == "n":
         typed = typer.prompt("its name", err=True).strip()
         return str(typed)
+    # q, Escape and Ctrl-D.
     if typed in ("q", "\x1b", "\x04"):
         return None
     if typed.isdecimal() and 1 <= int(typed) <= len(names):
@@ -368,7 +384,7 @@ def drift(
     """
     dates = [] if bins is None else [each for each in bins.split(",") if each.strip()]
     with BarOrLines("uses") as progress:
-        found = open_index(index, model).drift(
+        result = open_index(index, model).drift(
             word,
             by,
             bins=dates,
@@ -380,11 +396,11 @@ def drift(
             progress=progress.show,
         )
     if as_json:
-        lines = [[each.to_rows() for each in change.lines] for change in found.changes]
-        facts = {"word": found.word, "left_out": found.left_out, "note": found.note}
-        print_json(facts | {"rows": found.to_rows(), "lines": lines})
+        lines = [[each.to_rows() for each in change.lines] for change in result.changes]
+        facts = {"word": result.word, "left_out": result.left_out, "note": result.note}
+        print_json(facts | {"rows": result.to_rows(), "lines": lines})
         return
-    console().print(found)
+    console().print(result)
 
 
 def tune_layer(
@@ -407,6 +423,7 @@ def tune_layer(
     from regard.concordance import read_judged, tune_layers, use_settings
 
     if index is not None:
+        # Refuses an index that has vectors, before minutes of work.
         use_settings(index, None)
     judged = list(map(read_judged, data))
     loaded = load_model(model)

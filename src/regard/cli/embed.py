@@ -112,6 +112,7 @@ def embed(
     on, and the result is that of one run. Rows that cannot be embedded are put aside, with the reason, in
     OUT/_quarantine.jsonl; _manifest.json says what the vectors were made with.
     """
+    # What contradicts itself, before anything is imported.
     if output is None and not dry_run:
         raise InputError("--output names where the vectors go: a folder, a .npy file, or -.")
     if output is not None and output.suffix == ".npz":
@@ -126,6 +127,7 @@ def embed(
         raise InputError("--ray writes files: leave it out with --dry-run and -o -.")
     if ray is not None and device not in (None, "cpu"):
         raise InputError(f"--ray spreads over processors; got --device {device}. Give one of the two.")
+    # Options that are a little language are read now.
     limit = Limit(max_rejected)
     share = _share(shard)
     to_stdout = output is not None and str(output) == "-"
@@ -141,6 +143,7 @@ def embed(
         from regard.data import Csv
         from regard.embedding.job import SHARD_ROWS, Columns, Inputs
 
+        # Files are opened and looked into; the model comes later.
         columns = Columns(
             text=None if not text_column else tuple(text_column), id=id_column, keep=tuple(keep or ())
         )
@@ -151,8 +154,10 @@ def embed(
             csv=Csv(delimiter=delimiter, escape=escape, header=not no_header),
             encoding=encoding,
             unit=cast("Unit", unit),
+            # A copy of a pipe lies where there is room for the result.
             copies=None if output is None or to_stdout else output.absolute().parent,
         )
+    # The model is loaded once the folder is known to be right.
     open_work = _opener(model, wanted)
     shard_rows = SHARD_ROWS if rows_per_shard is None else rows_per_shard
     if dry_run:
@@ -161,6 +166,7 @@ def embed(
         printed(rows, open_work, shard_rows, limit)
     else:
         assert output is not None
+        # Ray, if it is asked for; this process otherwise.
         spread = partial(ray_workers, ray, workers, model, wanted)
         written(rows, output, open_work, shard_rows, share, spread, limit, as_json)
 
@@ -173,6 +179,7 @@ def _numbers(option: str, words: str | None) -> list[int] | None:
 
 
 def _share(words: str) -> tuple[int, int]:
+    # I/N, such as 0/8.
     found = re.fullmatch(r"(\d+)/(\d+)", words)
     if found is None or not int(found[1]) < int(found[2]):
         raise InputError(f"--shard must be I/N with I from 0 to N - 1, such as 0/8; got {words!r}.")
@@ -186,6 +193,7 @@ def _opener(model: str, wanted: Mapping[str, Any]) -> "OpenWork":
         with status(f"loading {model}"):
             from regard.embedding.job import open_model
 
+            # What an earlier run has settled goes before what is typed.
             work = open_model(model, wanted, earlier)
         for note in work.about.get("notes", ()):
             say(f"note: {note}")
@@ -206,6 +214,7 @@ class JobBar(BarOrLines):
 
 def speed(progress: "job.JobState") -> str:
     """Tokens a second, and how long the rest takes by the rows done here."""
+    # Of the rows of this run alone.
     rate = f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} tokens/s"
     rest = None if progress.of is None else progress.of - progress.rows + progress.here
     return ", ".join(filter(None, (rate, left(progress.here, rest, progress.seconds))))
@@ -222,6 +231,7 @@ class Limit:
 
     def check(self, rows: int, rejected: int, reasons: Iterable[str]) -> None:
         """Ends the command with an error if more rows were put aside, or all of them, most for one reason."""
+        # Nothing at all: most likely a wrong column or encoding.
         if rows and rejected == rows:
             # Rows differ in numbers, such as the place of a byte: the first of the most frequent kind.
             first, kinds = dict[str, str](), Counter[str]()
@@ -231,6 +241,7 @@ class Limit:
             why = first[kinds.most_common(1)[0][0]]
             way = ", such as --encoding cp1252" if "encoding" in why else "; is it the right --text-column?"
             raise RegardError(f"none of the {rows:,} rows could be embedded: {why}{way}")
+        # A share, or a number.
         most = rows * float(self._share) / 100 if self._number is None else int(self._number)
         if rejected > most:
             raise RegardError(
@@ -250,6 +261,7 @@ def written(
 ) -> None:
     from regard.embedding.job import run, run_to_array
 
+    # One file or a folder.
     call = run_to_array if output.suffix == ".npy" else partial(run, share=share)
     with stoppable(), JobBar() as progress, spread(progress.tell) as workers:
         summary = call(
@@ -257,10 +269,12 @@ def written(
         )
     if as_json:
         print_json(asdict(summary))
+    # Where the rows went that got no vector.
     aside = output / "_quarantine.jsonl"
     if not output.is_dir():
         aside = output.with_name(f"{output.name}.quarantine.jsonl")
     _print_summary(summary, output, aside, as_json)
+    # Last: the result is written in any case.
     limit.check(summary.rows, summary.rejected, _reasons(aside))
 
 
@@ -280,6 +294,7 @@ def _print_summary(summary: "Summary", output: Path, aside: Path, as_json: bool)
     typer.echo(f"{summary.texts:,} texts, {counts.get('tokens', 0):,} tokens")
     if summary.vectors != summary.texts:
         typer.echo(f"{summary.vectors:,} vectors")
+    # Only what occurred is told.
     for name, what, fate in (
         ("windowed", "text", "in several windows"),
         ("cut", "text", "cut off"),
@@ -301,18 +316,19 @@ def _print_summary(summary: "Summary", output: Path, aside: Path, as_json: bool)
 def estimated(rows: "Inputs", open_work: "OpenWork", as_json: bool) -> None:
     from regard.embedding.job import estimate
 
+    # Nothing is kept: no folder to agree with.
     work = open_work(None)
     with status("reading all rows, and embedding a sample"):
-        found = estimate(rows, work)
+        guess = estimate(rows, work)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(guess))
         return
-    about = "" if found.exact else "about "
-    typer.echo(f"{found.rows:,} rows, {found.rejected:,} of them with no text")
-    typer.echo(f"{about}{found.tokens:,} tokens, {about}{found.vectors:,} vectors")
-    typer.echo(f"about {duration(found.seconds)} on this machine, {about}{size(found.bytes)}")
-    if not found.exact:
-        typer.echo(f"tokens, time and bytes are estimates, from {found.sample:,} texts drawn from all")
+    about = "" if guess.exact else "about "
+    typer.echo(f"{guess.rows:,} rows, {guess.rejected:,} of them with no text")
+    typer.echo(f"{about}{guess.tokens:,} tokens, {about}{guess.vectors:,} vectors")
+    typer.echo(f"about {duration(guess.seconds)} on this machine, {about}{size(guess.bytes)}")
+    if not guess.exact:
+        typer.echo(f"tokens, time and bytes are estimates, from {guess.sample:,} texts drawn from all")
 
 
 def printed(inputs: "Inputs", open_work: "OpenWork", shard_rows: int, limit: Limit) -> None:
@@ -354,15 +370,17 @@ def with_address(arguments: Sequence[str]) -> list[str]:
         >>> with_address(["--ray", "texts.txt"]), with_address(["--ray", "head:6379", "texts.txt"])
         (['--ray=', 'texts.txt'], ['--ray=head:6379', 'texts.txt'])
     """
-    found: list[str] = []
-    for place, each in enumerate(arguments):
-        if each == "--":
-            return [*found, *arguments[place:]]
-        if place and arguments[place - 1] == "--ray" and _ADDRESS.fullmatch(each):
-            found[-1] += each
+    words: list[str] = []
+    # Typer knows no option whose value may be missing: "--ray" becomes "--ray=" or "--ray=ADDRESS".
+    for place, word in enumerate(arguments):
+        # What follows are files, however they are called.
+        if word == "--":
+            return [*words, *arguments[place:]]
+        if place and arguments[place - 1] == "--ray" and _ADDRESS.fullmatch(word):
+            words[-1] += word
         else:
-            found.append(_BARE if each == "--ray" else each)
-    return found
+            words.append(_BARE if word == "--ray" else word)
+    return words
 
 
 def ray_workers(

@@ -28,7 +28,8 @@ def eval(
     from regard.training import score
 
     with read_by_settings(), BarOrLines("tokens") as progress:
-        found = score(
+        # The same scores as while the model was trained.
+        scored = score(
             model,
             data,
             target=target or (),
@@ -40,30 +41,32 @@ def eval(
     if as_json:
         print_json(
             {
-                "model": found.model,
-                "objective": found.objective,
-                "examples": found.examples,
-                "tokens": found.tokens,
-                "scores": dict(found.scores),
-                **found.details,
+                "model": scored.model,
+                "objective": scored.objective,
+                "examples": scored.examples,
+                "tokens": scored.tokens,
+                "scores": dict(scored.scores),
+                **scored.details,
             }
         )
         return
-    drawn, texts = console(), "text" if found.examples == 1 else "texts"
+    # Names come from outside: no markup is read in them.
+    drawn, texts = console(), "text" if scored.examples == 1 else "texts"
     drawn.print(
-        f"{found.model} as {found.objective}: {found.examples:,} {texts}, {found.tokens:,} tokens",
+        f"{scored.model} as {scored.objective}: {scored.examples:,} {texts}, {scored.tokens:,} tokens",
         markup=False,
         soft_wrap=True,
     )
-    drawn.print(_table({name: f"{value:.4f}" for name, value in found.scores.items()}))
-    if "confusion" in found.details:
+    drawn.print(_table({name: f"{value:.4f}" for name, value in scored.scores.items()}))
+    # What else an objective has to say.
+    if "confusion" in scored.details:
         drawn.print("\nWhat each label (row) was taken for (column):")
-        drawn.print(_confusion(found.details["labels"], found.details["confusion"]))
-    for name, signature in found.details.get("signatures", {}).items():
+        drawn.print(_confusion(scored.details["labels"], scored.details["confusion"]))
+    for name, signature in scored.details.get("signatures", {}).items():
         drawn.print(f"{name}: {signature}", markup=False, soft_wrap=True)
-    if found.details.get("kinds"):
+    if scored.details.get("kinds"):
         drawn.print("\nOf each kind of span:")
-        drawn.print(_kinds(found.details["kinds"]))
+        drawn.print(_kinds(scored.details["kinds"]))
 
 
 def _table(rows: dict[str, str]) -> "Table":

@@ -27,6 +27,7 @@ def explain(
     as_json: bool = JSON,
 ) -> None:
     """Work out one word's attention with real numbers, from token ids to the layer's output."""
+    # A text names a word, a number a token.
     selector = word if token is None else token
     if selector is None:
         raise InputError("give --word or --token, to say whose attention is worked out.")
@@ -38,17 +39,19 @@ def explain(
     selector = as_typed(selector) if isinstance(selector, str) else selector
     loaded = load_model(model)
     trace = loaded.trace(text, target=None if target is None else as_typed(target))
+    # The only kind, or the one that was named.
     meant = trace.kind(None if kind is None else kind.value)
     if len(loaded.network.prefixes) == 2 and meant != "encoder" and target is None:
         raise InputError(
             f'--target must be given for {meant} attention: the decoder reads it, as in --target "a river".'
         )
-    found: Any
+    explanation: Any
+    # One score taken apart, or one row worked out.
     if why is not None:
-        found = trace.why(layer, head, selector, as_typed(why), kind=meant, check=check)
+        explanation = trace.why(layer, head, selector, as_typed(why), kind=meant, check=check)
     else:
-        found = trace.explain(selector, layer, head, kind=meant)
+        explanation = trace.explain(selector, layer, head, kind=meant)
     if as_json:
-        print_json(found.to_json())
+        print_json(explanation.to_json())
         return
-    console().print(found)
+    console().print(explanation)

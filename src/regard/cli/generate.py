@@ -68,36 +68,42 @@ def generate(
     A single text is shown as it is written. An empty line separates several; with --beams each begins with
     its score. With --chat the answers of --json have `messages`, the answer included: a file for --messages.
     """
-    given = ctx.params
-    check_choice(given)
+    typed = ctx.params
+    # Options first: the model takes seconds.
+    check_choice(typed)
     prompts = read_texts(texts)
     if not all(prompt.strip() for prompt in prompts):
         raise InputError("TEXT is empty: there is nothing to go on with.")
+    # Messages in order: system, the earlier ones, then TEXT.
     before = [] if system is None else [{"role": "system", "content": as_typed(system)}]
     before += [] if turns is None else read_messages(turns)
-    loaded = model_of(given, DEFAULT_DECODER)
+    loaded = model_of(typed, DEFAULT_DECODER)
+    # Each text is the next message of its own chat.
     if chat or system is not None or turns is not None:
         said = [{"role": "user", "content": prompt} for prompt in prompts]
         prompts = [loaded.tokenizer.chat([*before, message]) for message in said]
-    choice, rules, stops = choice_of(loaded, given), rules_of(given), stop or ()
+    choice, rules, stops = choice_of(loaded, typed), rules_of(typed), stop or ()
     from regard.decoding import Beams
 
+    # One text is shown as it is written.
     if len(prompts) == 1 and count is None and not as_json and not isinstance(choice, Beams):
         # Beams have nothing to show before their end.
         for piece in loaded.stream(prompts[0], choice=choice, stop=stops, **rules):
+            # Pieces as they come, without line ends between.
             typer.echo(_shown(piece), nl=False)
         typer.echo()
         return
-    found = loaded.generate(
+    written = loaded.generate(
         prompts, choice=choice, count=1 if count is None else count, stop=stops, progress=_quiet, **rules
     )
     if as_json:
-        print_json({"model": loaded.name, "texts": [[way.to_json() for way in ways] for ways in found]})
+        print_json({"model": loaded.name, "texts": [[way.to_json() for way in ways] for ways in written]})
         return
+    # Several beams differ by their score.
     scored = isinstance(choice, Beams) and count is not None
     typer.echo(
         "\n\n".join(
-            (f"{way.score:.4f} " if scored else "") + _shown(way.text) for ways in found for way in ways
+            (f"{way.score:.4f} " if scored else "") + _shown(way.text) for ways in written for way in ways
         )
     )
 
@@ -154,6 +160,7 @@ def choice_of(model: "Model", given: Mapping[str, Any]) -> "Choice | Beams | Spe
     from regard.decoding import Beams, Draft, Lookup, Power, Sampling
 
     seed = {} if given.get("seed") is None else {"seed": given["seed"]}
+    # In the order in which `check_choice` lets them stand alone.
     if given["recommended"]:
         return model.recommended(**seed)
     if given["beams"] is not None:
@@ -163,6 +170,7 @@ def choice_of(model: "Model", given: Mapping[str, Any]) -> "Choice | Beams | Spe
         return Lookup()
     if given["draft"] is not None:
         return Draft(load_model(given["draft"]).loaded)
+    # One of these is enough to ask for sampling.
     drawn = {name: given[name] for name in _DRAWN if given.get(name) is not None}
     return Sampling(**drawn, **seed) if drawn or given.get("sample") else None
 
@@ -173,6 +181,7 @@ def check_choice(given: Mapping[str, Any]) -> None:
     def typed(*names: str) -> list[str]:
         return [f"--{name.replace('_', '-')}" for name in names if given.get(name) not in (None, False)]
 
+    # The three ways of choosing, each by its options.
     drawn, searched = typed("sample", *_DRAWN), typed("beams", "length_penalty")
     if given["recommended"] and (drawn or searched):
         raise InputError(f"--recommended takes the model's own way; leave {(drawn + searched)[0]} out.")
@@ -185,6 +194,7 @@ def check_choice(given: Mapping[str, Any]) -> None:
         raise InputError("--length-penalty goes with --beams.")
     if typed("seed") and not (drawn or given["recommended"]):
         raise InputError("--seed goes with --sample.")
+    # Greedy decoding writes one text.
     for several in typed("count", "best"):
         if not (drawn or searched or given["recommended"]):
             other = "--sample or --beams" if several == "--count" else "--beams"

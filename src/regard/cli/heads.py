@@ -44,9 +44,11 @@ def heads(
     With --statistics: means over the tokens of TEXT, such as the entropy, the distance, and the weight on the
     token before; -o writes all of them.
     """
+    # Another question, of one text.
     if statistics:
         _statistics(ctx, text, target, kind, layer, output, model, as_json)
         return
+    # The texts come from one place.
     if sum(each is not None for each in (text, file, repeat)) != 1:
         raise InputError("give a TEXT, a --file or --repeat, and one of them only.")
     if target is not None and text is None:
@@ -58,6 +60,7 @@ def heads(
     if repeat is not None and repeat < 1:
         raise InputError(f"--repeat must be at least 1; got {repeat}.")
     check_table(output)
+    # For the bar; None where nobody can know it.
     total = repeat if file is None else count_lines(file)
     texts: Any = None
     targets: Any = None
@@ -66,9 +69,11 @@ def heads(
         [texts] = read_texts([text])
         targets = None if target is None else as_typed(target)
     elif file is not None:
+        # Blank lines count where another file goes along line by line.
         texts = lines = _Numbered(file, blank_too=target_file is not None)
         if target_file is not None:
             targets = (line for _, line in read_lines(target_file, "--target-file", blank_too=True))
+    # After the checks and the opening of files.
     loaded = load_model(model)
     passed_over = PassedOver("line")
     if repeat is not None:
@@ -77,6 +82,7 @@ def heads(
         texts = repeated_tokens(loaded.loaded, repeat, seed=seed)
     with BarOrLines() as progress:
         table = loaded.heads(
+            # A single text shows no bar.
             texts if text is not None else _counted(texts, total, progress),
             targets=targets,
             kind=None if kind is None else kind.value,
@@ -84,9 +90,11 @@ def heads(
             head=head,
             threshold=threshold,
             seed=seed,
+            # A text that is too long is passed over, and told by its line.
             on_refused=None if lines is None else lambda _, error: passed_over.add(lines.line, error),
         )
     passed_over.end()
+    # Without targets the decoder reads nothing.
     if len(loaded.network.prefixes) == 2 and targets is None:
         say("the encoder's heads only; for the decoder's, give --target or --target-file")
     if output is not None:
@@ -122,17 +130,19 @@ def _statistics(
     [text] = read_texts([text])
     loaded = load_model(model)
     trace = loaded.trace(text, target=None if target is None else as_typed(target))
+    # A table for each kind.
     kinds = trace.kinds if kind is None else (trace.kind(kind.value),)
-    found = [trace.statistics(each, layers=layer) for each in kinds]
+    tables = [trace.statistics(each, layers=layer) for each in kinds]
     if output is not None:
-        if len(found) > 1:
+        if len(tables) > 1:
             raise InputError(f"--output takes one kind of attention; give --kind: {' or '.join(kinds)}.")
-        found[0].write(output)
+        tables[0].write(output)
     if as_json:
-        rows = ({"kind": each.kind, **row} for each in found for row in each.to_rows())
+        rows = ({"kind": each.kind, **row} for each in tables for row in each.to_rows())
+        # JSON has no NaN.
         print_json([{name: None if value != value else value for name, value in row.items()} for row in rows])
     elif output is None:
-        for each in found:
+        for each in tables:
             console().print(each)
 
 
@@ -145,6 +155,7 @@ class _Numbered:
     def __init__(self, file: Path, *, blank_too: bool) -> None:
         self.line = 0
         rest = read_lines(file, "--file", blank_too=blank_too)
+        # The first line is read now: an empty file is refused before the model is loaded.
         self._lines = chain(list(islice(rest, 1)), rest)
 
     def __iter__(self) -> Iterator[str]:

@@ -146,19 +146,23 @@ def look(
 
     For a paper, --svg, --png and --pdf write a picture of the head that --layer and --head choose.
     """
+    # Only a live page can do without: it has a text to open with.
     if text is None:
         if not live:
             raise UsageError("Missing argument 'TEXT'.", context)
         text = OPENING
+    # Pictures by their options.
     given = {"--svg": svg, "--png": png, "--pdf": pdf}
     files = {name: file for name, file in given.items() if file is not None}
     check_outputs({"--output": output, **files})
     _check_pictures(files)
     name = model or (DEFAULT_DECODER if generate else DEFAULT_MODEL)
+    # Which form of look it is: by --generate, by TEXT, by TEXT2.
     of_text = ("live" if live else "text") if other is None else ("beside" if live else "compared")
     form = "generate" if generate else "run" if _is_run(text) else of_text
     is_of_two = form in ("compared", "beside")
     _check_form(form, text, context)  # before seconds of loading
+    # Heads and layers in words, read before the model is loaded.
     held, alone, with_values = (
         [] if words is None else parse_heads_or_layers(name, words)
         for name, words in (("--heads", heads), ("--only", only), ("--values", values))
@@ -173,27 +177,31 @@ def look(
     from regard.views import check_measures
 
     check_measures(measured)
+    # Each form has its page, and what --json tells of it.
     if form == "generate":
-        made, facts = _written(texts[0], name, max_length, beams, held, max_mb)
+        page, facts = _written(texts[0], name, max_length, beams, held, max_mb)
     elif form == "run":
-        made, facts = _film(text, other, max_mb)
+        page, facts = _film(text, other, max_mb)
     elif form in ("live", "beside"):
-        made, facts = _live(texts, name, is_of_two)
+        page, facts = _live(texts, name, is_of_two)
     else:
         loaded = load_model(name)
         traces = loaded.trace(texts) if form == "compared" else [loaded.trace(*texts, target=target)]
         drawn = {"pictures": [str(file.resolve()) for file in files.values()]} if files else {}
+        # Pictures alone write no page, unless -o asks for one.
         if files:
             _draw(traces[0], files.values(), layer or 0, head or 0, kind, heat_map)
             if output is None:
                 _print_result(files.values(), drawn, as_json)
                 return
         page_of = {"values": with_values, "only": alone or None, "all_positions": all_positions}
-        made, facts = _page(traces, measures=measured, max_mb=max_mb, heads=held, **page_of)
+        page, facts = _page(traces, measures=measured, max_mb=max_mb, heads=held, **page_of)
         facts = {**facts, **drawn}
+    # Nobody said where: a folder that is not taken.
     path = _temporary() if output is None else output
-    made.write(path)
+    page.write(path)
     _print_result([path], {"path": str(path.resolve()), "bytes": path.stat().st_size, **facts}, as_json)
+    # Over ssh there is no browser: said, and no error.
     if not no_open and not _open(path):
         typer.echo("There is no display here: open this file in a browser.", err=True)
 
@@ -208,12 +216,14 @@ def _is_run(text: str) -> bool:
 
 def _check_form(form: str, text: str, context: typer.Context) -> None:
     """Refuse options of another form, and those that say nothing without others."""
-    given = {name for name, value in context.params.items() if value is not None and value is not False}
+    # What was typed: not None, and not a flag that is off.
+    chosen = {name for name, value in context.params.items() if value is not None and value is not False}
+    # First what needs another option, then what belongs to another form.
     for message, (options, needed) in _NEEDS.items():
-        if given.intersection(options) and not given.intersection(needed):
+        if chosen.intersection(options) and not chosen.intersection(needed):
             raise InputError(message)
     for name, typed in typed_names(context.command.params).items():
-        if name in given and form not in _BELONGS.get(name, (form,)):
+        if name in chosen and form not in _BELONGS.get(name, (form,)):
             raise InputError(f"{typed} must be left out {_WITHOUT[form].format(text=text)}.")
 
 
@@ -288,27 +298,30 @@ def _page(
 ) -> "Made":
     """What every head does with a text, or with two; it is said which heads and measures had no room."""
     if len(traces) > 1:
-        made = traces[0].difference_page(traces[1], heads=heads, max_mb=max_mb)
+        page = traces[0].difference_page(traces[1], heads=heads, max_mb=max_mb)
     else:
-        made = traces[0].page(measures=measures, max_mb=max_mb, heads=heads, **alone)
+        page = traces[0].page(measures=measures, max_mb=max_mb, heads=heads, **alone)
+    # Too slow, or too large: the page says it too.
     for name in measures:
-        if name in made.left_out:
-            typer.echo(f"{name} is not on the page: {made.left_out[name]}", err=True)
-    if made.heads == "some" and not alone.get("only"):
+        if name in page.left_out:
+            typer.echo(f"{name} is not on the page: {page.left_out[name]}", err=True)
+    # Heads were left out that nobody asked to leave out.
+    if page.heads == "some" and not alone.get("only"):
         typer.echo(
-            f"The page holds {sum(map(len, made.held.values()))} heads, since all would take more than "
+            f"The page holds {sum(map(len, page.held.values()))} heads, since all would take more than "
             f"{max_mb:g} MB; it has a picture and the statistics of the others. Choose some with --heads, or "
             "raise --max-mb.",
             err=True,
         )
-    return made, {
+    return page, {
         "tokens": len(traces[0].tokens),
         "kinds": list(traces[0].kinds),
-        "encoding": made.encoding,
-        "largest_difference": made.largest_difference,
-        "compared_one_query_in": made.every,
-        "heads": made.heads,
-        "held": [f"{kind}.{layer}.{each}" for (kind, layer), some in made.held.items() for each in some],
-        "values": made.values,
-        "left_out": dict(made.left_out),
+        "encoding": page.encoding,
+        "largest_difference": page.largest_difference,
+        "compared_one_query_in": page.every,
+        "heads": page.heads,
+        # As --heads would have them.
+        "held": [f"{kind}.{layer}.{each}" for (kind, layer), some in page.held.items() for each in some],
+        "values": page.values,
+        "left_out": dict(page.left_out),
     }

@@ -40,6 +40,7 @@ def list_models(as_json: bool = JSON) -> None:
     defaults = {DEFAULT_MODEL: "  (default)", DEFAULT_DECODER: "  (default for writing)"}
     for each in sources:
         typer.echo(f"{each.name}  {each.kind}{defaults.get(each.name, '')}")
+    # On stderr: it is no model that is here.
     for name, megabytes in to_get().items():
         typer.echo(f"To be had ({megabytes} MB): regard models get {name}", err=True)
 
@@ -79,6 +80,7 @@ def show(
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for key, value in facts.items():
+        # No licence is not the same as an unknown one.
         unstated = "not stated" if key == "licence" else "none"
         written = size(value) if key.endswith("bytes") else _written(value, unstated)
         table.add_row(key.replace("_", " "), Text(printable(written)))

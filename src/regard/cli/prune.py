@@ -39,6 +39,7 @@ def prune(
     check_outputs({"--output": output, "--curve": curve})
     if os.path.lexists(output.expanduser()):  # before minutes of work
         raise InputError(f"--output {str(output)!r} exists already; choose a new folder.")
+    # Heads by name, or by measure.
     if (heads is None) == (weakest is None):
         raise InputError("give either HEADS or --weakest, to say what is removed.")
     if (weakest is None) != (file is None):
@@ -49,6 +50,7 @@ def prune(
         check_table_file("--curve", curve)
     wanted = None if heads is None else _parsed(heads)
     measured: dict[str, Any] = {}
+    # Read before the model is loaded.
     texts = None if file is None else [line for _, line in read_lines(file, "--file")]
     full = load_model(model)
     if wanted is not None:
@@ -58,6 +60,7 @@ def prune(
         assert weakest is not None
         smaller, measured = _without_weakest(full, weakest, texts, curve)
     folder = smaller.save(output)
+    # The same for JSON and for people.
     facts = _facts(full, smaller, folder) | measured
     if as_json:
         print_json(facts)
@@ -82,7 +85,9 @@ def _without_weakest(
     from regard.pruning import pruning_curve
     from regard.tracing import Likeness
 
+    # How alike the vectors stay for these texts.
     likeness = Likeness(full.loaded, texts)
+    # One kind of attention; `weakest_heads` refuses others.
     [layers] = attentions(full.network).values()
     # Before minutes of work: there may be no such number of heads.
     try:
@@ -90,6 +95,7 @@ def _without_weakest(
     except InputError as error:
         raise InputError(f"--weakest: {error}") from error
     with status(f"measuring heads on {len(texts)} texts"):
+        # How much each head matters to the loss.
         importance = full.head_importance(likeness.traces, likeness.loss, method="zero")
         smaller = full.prune(full.weakest_heads(importance, number))
         alike = likeness(smaller.loaded)
@@ -100,13 +106,14 @@ def _without_weakest(
 
 def _parsed(words: str) -> dict[Any, Any]:
     """`3.5,4.1` as {3: [5], 4: [1]}; with a kind before each, {kind: {layer: [heads]}}."""
-    found: dict[Any, Any] = {}
+    wanted: dict[Any, Any] = {}
     for *kind, layer, head in parse_heads("HEADS", words):
-        layers = found.setdefault(kind[0], {}) if kind else found
+        # With a kind before them, one level more.
+        layers = wanted.setdefault(kind[0], {}) if kind else wanted
         layers.setdefault(layer, []).append(head)
-    if len({type(key) for key in found}) > 1:
+    if len({type(key) for key in wanted}) > 1:
         raise InputError(f"HEADS must have a kind of attention before all of them, or none; got {words!r}.")
-    return found
+    return wanted
 
 
 def _facts(full: "Model", smaller: "Model", folder: Path) -> dict[str, Any]:

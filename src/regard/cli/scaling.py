@@ -33,15 +33,17 @@ def scaling(
     exact attention on the default model's own q, k and v, the mean over all heads.
     """
     check_outputs({"--output": output})
+    # Checked before torch is imported.
     asked = _lengths(lengths)
     from regard.scaling import LENGTHS
     from regard.scaling import scaling as measured
     from regard.views import check_format
 
     if output is not None:
+        # The ending of the picture, before minutes of measuring.
         check_format(output)
     with BarOrLines("measurements") as progress:
-        found = measured(
+        result = measured(
             attention or None,
             asked or LENGTHS,
             causal=causal,
@@ -50,20 +52,20 @@ def scaling(
             advance=progress.show,
         )
     if output is not None:
-        found.picture().write(output)
+        result.picture().write(output)
     if as_json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
         return
     drawn = console()
-    drawn.print(_table(found))
-    kind = ", causal" if found.causal else ""
+    drawn.print(_table(result))
+    kind = ", causal" if result.causal else ""
     drawn.print(
-        f"Milliseconds, medians; {found.heads} heads of {found.head_dim}{kind}, {found.on_threads}. "
+        f"Milliseconds, medians; {result.heads} heads of {result.head_dim}{kind}, {result.on_threads}. "
         "x: the slope over the longer half of the lengths, and how far that between two of them is from it. "
-        f"Error: of the context, over {found.tokens} tokens in the default model's own heads."
+        f"Error: of the context, over {result.tokens} tokens in the default model's own heads."
         + (
             " Linformer's mixtures are random, not learned."
-            * any(each.name == "linformer" for each in found.costs)
+            * any(each.name == "linformer" for each in result.costs)
         ),
         style="dim",
         markup=False,
@@ -73,6 +75,7 @@ def scaling(
 
 
 def _lengths(given: str | None) -> list[int]:
+    # 1_024 is 1024.
     parts = [] if given is None else [each.strip().replace("_", "") for each in given.split(",")]
     if not all(part.isdecimal() and len(part) < 10 for part in parts):
         raise InputError(f"--lengths must be whole numbers with commas between, as 512,1024; got {given!r}.")
@@ -108,8 +111,10 @@ def _power(exponent: "Exponent | None") -> str:
 
 
 def _from(cost: "Cost", found: "Scaling") -> str:
+    # The first is what the others are compared with.
     if cost is found.costs[0]:
         return "-"
+    # Slower at every length that was measured.
     if cost.crossing is None:
         return f"> {found.lengths[-1]:,}"
     return f"{cost.crossing:,.0f}" if cost.crossing else f"< {found.lengths[0]:,}"

@@ -68,28 +68,35 @@ def serve(
     What all clients ask for is computed together. SIGTERM ends it without losing what was accepted.
     /health/ready and /metrics are for who operates it, /openapi.json describes the rest.
     """
+    # Before the library is imported, which reads it then.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # which pays for many texts at once only
     if sys.platform == "linux":
         # glibc keeps what threads give back, in a heap for each: memory would grow for long.
         getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(_ARENAS, 2)
+    # A crash in C says where.
     if not faulthandler.is_enabled():
         faulthandler.enable(2)
+    # Until the server has handlers of its own.
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _end)
     serving = _imported()
     settings = serving.Settings(
         keys=() if api_key_file is None else _keys(api_key_file),
+        # None allows any name: see DNS rebinding.
         hosts=None if "*" in (allow_host or ()) else (host, *(allow_host or ())),
         origins=tuple(allow_origin or ()),
         dimensions=_sizes(dimensions),
         **{name: ctx.params[name] for name in _AS_TYPED},
     )
+    # The port is taken before models are loaded, which takes long.
     with serving.listen(host, port) as on:
         app = serving.app_of(_named(model or [DEFAULT_MODEL], max_memory is None), settings=settings)
+        # IPv6 addresses stand in brackets.
         at = f"http://{f'[{host}]' if ':' in host else host}:{on.getsockname()[1]}"
         started = partial(say, f"{', '.join(app.state.service.engines)} at {at}")
         ends = {"drain_delay": drain_delay, "drain": drain, "stopping": _tell}
         failed = serving.serve(app, on, started=started, **ends)
+    # What went wrong in the server, in words.
     if failed is not None:
         say(failed)
     if app.state.service.is_at_work:  # torch aborts when Python ends beside it
@@ -114,6 +121,7 @@ def _imported() -> Any:
         with status("starting"):
             from regard import serving
     except ImportError as error:
+        # Only a package of the extra that is not there; anything else is a fault of ours.
         if (error.name or "").partition(".")[0].replace("_", "-") in _PACKAGES:
             from regard.core.extras import missing
 
@@ -124,14 +132,15 @@ def _imported() -> Any:
 
 def _named(models: list[str], load: bool) -> dict[str, Any]:
     """Models by the names that requests give; not loaded, the names under which they are found."""
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for each in models:
+        # NAME=MODEL; without a name the folder's, or the model's own.
         name, _, where = each.rpartition("=")
         name = name or (Path(where).resolve().name if Path(where).is_dir() else where)
-        if name in found:
+        if name in named:
             raise InputError(f"--model {name!r} is there twice; give one of them another name: NAME={where}.")
-        found[name] = load_model(where) if load else where
-    return found
+        named[name] = load_model(where) if load else where
+    return named
 
 
 def _keys(file: Path) -> tuple[str, ...]:

@@ -58,12 +58,14 @@ def train(
 ) -> None:
     """Learn a tokenizer from texts, and write the tokenizer.json that regard and transformers load."""
     check_outputs({"--output": output})
+    # A tokenizer that models were trained with must not be lost.
     check_new(output if output.suffix == ".json" else output / "tokenizer.json")
     if not output.absolute().parent.is_dir():
         raise InputError(f"--output must be in a folder that exists; got {str(output)!r}.")
     from regard.data import Csv, Rows
     from regard.text import train_tokenizer
 
+    # The column of plain text is called "text" too.
     columns = tuple(text or ("text",))
     csv = Csv(delimiter=delimiter, escape=escape, header=not no_header)
     rows = Rows(texts, columns, unit=cast("Unit", unit), format=format, csv=csv, encoding=encoding)
@@ -89,6 +91,7 @@ def train(
 def _write(learned: "Tokenizer", output: Path) -> None:
     from regard.text import write_tokenizer
 
+    # One file, or a folder with its settings.
     if output.suffix == ".json":
         write_whole(output, learned.to_str().encode())
         return

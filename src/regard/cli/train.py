@@ -38,11 +38,13 @@ class TrainingBar(BarOrLines):
 
     def report(self, report: Mapping[str, Any]) -> None:
         """The report of a step, or of a score."""
+        # A score, which stays as a line.
         if "loss" not in report:
             scores = {name.removeprefix("valid_"): value for name, value in report.items() if name != "step"}
             self.tell(f"step {report['step']:,}: {_in_words(scores)}")
             return
         self._last.append((report["loss"], report["seconds"], report["step_tokens"]))
+        # Means over the last steps are steadier than one.
         losses, seconds, tokens = (sum(each) for each in zip(*self._last, strict=True))
         count, step, steps = len(self._last), report["step"], report["steps"]
         speed = f"{tokens / max(seconds, 1e-9):,.0f} tokens/s"
@@ -68,6 +70,7 @@ def run(
     """Train, with progress on stderr and the result on stdout; or print the settings, where `show`."""
     from regard.training import as_toml, is_first_process
 
+    # Settings as TOML, and nothing is begun.
     if show or folder is None:
         typer.echo(as_toml(settings), nl=False)
         return
@@ -76,6 +79,7 @@ def run(
         with read_by_settings(), TrainingBar() as progress:
             result = train(settings, folder, on_report=progress.report, on_message=progress.tell)
     except KeyboardInterrupt:
+        # Under torchrun one process speaks for all.
         if is_first_process():
             step = last_step(folder)
             where = (
@@ -85,6 +89,7 @@ def run(
             )
             say(f"stopped; the same command {where}")
         raise typer.Exit(130) from None
+    # The result is the first one's to print.
     if not is_first_process():
         return
     if as_json:
@@ -128,8 +133,10 @@ def plot(
         picture.write(output)
         print_path(output)
         return
+    # A colour for each run, in all panels.
     names = list(dict.fromkeys(each.name for panel in picture.panels for each in panel.series))
     drawn = console()
+    # All panels share the axis of steps.
     steps = [x for panel in picture.panels for each in panel.series for x, _ in each.points]
     for panel in picture.panels:
         drawn.print(panel.title, style="bold", markup=False)
@@ -144,16 +151,19 @@ def _draw(panel: "Panel", names: Sequence[str], width: int, left: float, right: 
     from rich.text import Text
 
     columns = width - _MARGIN
-    values = [y for each in panel.series for _, y in each.points]
+    values = [y for series in panel.series for _, y in series.points]
     low, high = min(values), max(values)
+    # A letter and its colour for each cell.
     grid = [[(" ", "")] * columns for _ in range(_HEIGHT)]
-    for each in panel.series:
-        style = _STYLES[names.index(each.name) % len(_STYLES)]
-        for x, y in _filled(each, columns):
+    for series in panel.series:
+        style = _STYLES[names.index(series.name) % len(_STYLES)]
+        for x, y in _filled(series, columns):
             column = round((x - left) / max(right - left, 1e-12) * (columns - 1))
+            # The largest value at the top.
             row = round((high - y) / max(high - low, 1e-12) * (_HEIGHT - 1))
-            grid[row][column] = ("o" if each.is_marked else ".", style)
+            grid[row][column] = ("o" if series.is_marked else ".", style)
     for row, cells in enumerate(grid):
+        # Only the ends of the axis are labelled.
         label = {0: f"{high:.4g}", _HEIGHT - 1: f"{low:.4g}"}.get(row, "")
         line = Text(f"{label:>{_MARGIN - 2}} |")
         for sign, style in cells:
@@ -168,6 +178,7 @@ def _filled(series: "Series", columns: int) -> list[tuple[float, float]]:
     points = list(series.points)
     if series.is_marked or len(points) >= columns:
         return points
+    # Rounded up: as many points as columns.
     between = -(-columns // max(1, len(points) - 1))
     return [
         (x + part / between * (to_x - x), y + part / between * (to_y - y))
@@ -293,6 +304,7 @@ def _of_words(objective: str, does: str) -> Callable[..., None]:
     return train
 
 
+# A command for each objective, from one function with its options.
 for _made_by, _objectives in ((_of_transformers, _TRANSFORMERS), (_of_words, _WORDS)):
     for _name, (_does, _example) in _objectives.items():
         app.command(_name, short_help=_does, epilog=f"Example: regard train {_name} {_example}", cls=Command)(

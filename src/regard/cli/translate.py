@@ -55,33 +55,36 @@ def translate(
     what an uninterrupted run writes. Until the file is complete it is called FILE.unfinished; a complete one
     is written over only with --force.
     """
-    given = ctx.params
-    writing.check_choice(given)
+    typed = ctx.params
+    writing.check_choice(typed)
     if best is not None and not as_json:
         raise InputError("--best goes with --json, which has room for several.")
     if prefix is not None and prefixes is not None:
         raise InputError("--prefix is for all lines and --prefixes for each; give one of the two.")
+    # A file that cannot be opened is told before the model is loaded.
     for path, name in ((source, "FILE"), (prefixes, "--prefixes")):
         if path is not None:
             check_lines(path, name)
     check_outputs({"--output": output})
     check_new(output, force=force)
-    loaded = writing.model_of(given, "Helsinki-NLP/opus-mt-en-de")
+    loaded = writing.model_of(typed, "Helsinki-NLP/opus-mt-en-de")
     if len(loaded.network.prefixes) != 2:
         raise InputError(
             f"--model must be an encoder-decoder, such as T5 or Marian; this {loaded.loaded.family} has one "
             "stack. With a decoder, `regard generate` goes on with texts."
         )
+    # All that decides what is written, as arguments of `generate`.
     how = {
-        "choice": writing.choice_of(loaded, given),
+        "choice": writing.choice_of(loaded, typed),
         "count": 1 if best is None else best,
-        **writing.rules_of(given),
+        **writing.rules_of(typed),
     }
     if batch_tokens is not None:
         how["batch_tokens"] = batch_tokens
     if prefix is not None:
         how["prefix"] = as_typed(prefix)
     lines = Lines(source, prefixes, loaded, how, precision=precision)
+    # To stdout portion by portion; to a file that can be gone on with.
     if output is None:
         to_stdout(lines, as_json)
     else:
@@ -116,6 +119,7 @@ class Lines:
         """All that decides the result, except the lines."""
         from regard.decoding import Rules
 
+        # What is no rule comes out by itself.
         how = dict(self._how)
         parts = {name: repr(how.pop(name, None)) for name in ("choice", "count", "prefix")}
         parts["batches"] = f"{_PORTION} lines, {how.pop('batch_tokens', 'default')} tokens"
@@ -132,9 +136,12 @@ class Lines:
         """Portions of what was written, for each line its source and ways; without the earlier lines."""
         sources = iter(earlier)
         lines = self._lines()
-        of, begun = count_lines(self._source), time.monotonic()
+        # For the bar: lines in all, if they can be counted.
+        total, begun = count_lines(self._source), time.monotonic()
         first = texts = skipped = 0
+        # Portions of one size, so that a file is gone on with at the end of one.
         while portion := list(islice(lines, _PORTION)):
+            # What an earlier run has written must be of the same lines.
             was = list(islice(sources, len(portion)))
             for place, line in enumerate(was):
                 if line != portion[place]:
@@ -142,15 +149,17 @@ class Lines:
             before = texts
 
             def show(now: int, _: int, before: int = before, skipped: int = skipped) -> None:
-                rest = None if of is None else of - skipped
+                rest = None if total is None else total - skipped
                 here = before + now - skipped
-                progress.show(before + now, of, left(here, rest, time.monotonic() - begun))
+                progress.show(before + now, total, left(here, rest, time.monotonic() - begun))
 
             if not was:  # else it was translated before the interruption
                 yield self._portion(portion, first, show)
             first += len(portion)
+            # Blank lines are written through, and not counted.
             texts += sum(bool(text.strip()) for text, _ in portion)
             skipped = texts if was else skipped
+        # Fewer lines than were translated before.
         if next(sources, None) is not None:
             raise InputError(f"the end of FILE {_OTHER}")
 
@@ -160,6 +169,7 @@ class Lines:
             yield from ((text, None) for text in sources)
             return
         begins = (text for _, text in read_lines(self._prefixes, "--prefixes", blank_too=True))
+        # Line by line, and as many of one as of the other.
         for pair in zip_longest(sources, begins):
             if None in pair:
                 raise InputError("--prefixes must have as many lines as FILE; blank ones for none.")
@@ -170,14 +180,15 @@ class Lines:
         if self._prefixes is not None:
             how = {**how, "prefix": [begin for _, begin in portion]}
         try:
-            found: Any = self._model.generate(texts, progress=show, **how)
+            written: Any = self._model.generate(texts, progress=show, **how)
         except InputError as error:
+            # From places in the portion to lines of the file.
             named = re.sub(r"texts\[(\d+)\]", lambda at: f"line {first + int(at[1]) + 1} of FILE", str(error))
             raise InputError(named) from error
         return [
             {"source": text, **({} if begin is None else {"prefix": begin})}
             | {"ways": [_without_prompt(way.to_json()) for way in ways]}
-            for (text, begin), ways in zip(portion, found, strict=True)
+            for (text, begin), ways in zip(portion, written, strict=True)
         ]
 
 
@@ -206,10 +217,12 @@ def to_file(lines: Lines, output: Path, as_json: bool) -> None:
     path = output.with_name(f"{output.name}.unfinished")
     if not path.parent.is_dir():
         raise OutputError(f"{str(output)!r} cannot be written: there is no folder {str(path.parent)!r}.")
+    # Two commands with one output would mix their lines.
     with locked(output.absolute().parent, f".{output.name}.lock"):
         try:
             with BarOrLines() as progress:
                 done = _begun(path, lines.about())
+                # Each portion is on disk before the next is begun.
                 for records in lines.records(progress, _lines_of(path, done)):
                     if done:
                         progress.tell(f"went on after {done:,} lines")
@@ -218,6 +231,7 @@ def to_file(lines: Lines, output: Path, as_json: bool) -> None:
         except KeyboardInterrupt:
             say("stopped; the same command goes on where it was")
             raise typer.Exit(130) from None
+        # Whole, and only then the unfinished file goes.
         write_whole(output, lambda place: _finish(path, place, as_json))
         path.unlink()
 
@@ -229,6 +243,7 @@ def _begun(path: Path, about: Record) -> int:
         return 0
     with open(path, "rb") as file:
         try:
+            # The first line says what it was begun with.
             earlier = json.loads(file.readline())
         except ValueError as error:
             raise InputError(f"{str(path)!r} is damaged; remove it to begin anew.") from error
@@ -242,7 +257,9 @@ def _begun(path: Path, about: Record) -> int:
             size += len(line)
             if line.endswith(b"\n"):  # else it was being written
                 done += 1
+                # Up to the last whole portion.
                 kept = kept if done % _PORTION else size
+    # A portion that was being written is done again.
     os.truncate(path, kept)
     return done // _PORTION * _PORTION
 
