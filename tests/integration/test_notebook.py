@@ -61,7 +61,8 @@ _live._SLICE, _live.perf_counter = 250, lambda: 1000 * time.perf_counter()"""
     LET_GO,
     TYPED,
     WRITES,
-) = range(20)
+    PAGE,
+) = range(21)
 CELLS = (
     f"import gc, weakref, regard\nencoder = regard.load('bert')\nencoder.trace({TEXT!r})",
     f"decoder = regard.load('llama')\nshown = decoder.trace({TEXT!r}).widget()\nshown",
@@ -86,6 +87,7 @@ CELLS = (
     "held[0] = not held[0]",  # holds it at first, and lets it go when it is run again
     f"encoder.trace({TEXT!r})",
     f"decoder.trace({TEXT!r})",
+    f"encoder.trace({TEXT!r}).page()",
 )
 
 
@@ -150,6 +152,18 @@ def test_the_front_door_is_typed_into(lab: BrowserPage, folder: Path) -> None:
     expect(answer).to_contain_text(f"Two different words here are {apart:.2f} apart.")
     shown.get_by_label("without this head").check()
     moved = 1 - trace.ablation(state["layer"], state["head"]).cosine
+    expect(answer).to_contain_text(f"a full one is {max(moved.max(), 0.05 * apart):.2f}.")
+
+
+def test_a_page_says_what_it_knows_without_a_model(lab: BrowserPage, folder: Path) -> None:
+    cell_of(lab, PAGE).scroll_into_view_if_needed()
+    shown = cell_of(lab, PAGE).locator(".regard-widget")
+    shown.get_by_role("button", name="What if not?").click()
+    state, answer = shown.evaluate("widget => widget.regard.state()"), shown.locator(".answer-without")
+    apart = 1 - words_alike([_trace(folder, "bert")])
+    expect(answer).to_contain_text(f"Two different words here are {apart:.2f} apart.")
+    shown.get_by_label("without this head").check()
+    moved = 1 - _trace(folder, "bert").ablation(state["layer"], state["head"]).cosine
     expect(answer).to_contain_text(f"a full one is {max(moved.max(), 0.05 * apart):.2f}.")
 
 

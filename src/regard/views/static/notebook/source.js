@@ -217,6 +217,7 @@ export class KernelSource extends FileSource {
   // What becomes of the run without a head, or with a word unseen; null while it is not there, { error } where there is
   // none.
   check(kind, what) {
+    if (!this.facts.check) return super.check(kind, what); // of a page, what it knows
     const name = `check.${kind}.${JSON.stringify(what)}`;
     if (this.failed.has(name)) return { error: this.failed.get(name) };
     if (this.lost) return { error: "The kernel is gone: run the cell again." };
