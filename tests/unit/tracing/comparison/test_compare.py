@@ -14,7 +14,7 @@ from regard.models.families.electra import ElectraConfig
 from regard.tracing import Trace, compare, trace_text
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 from unit.models import tiny
-from unit.tracing.conftest import make_tokenizer
+from unit.tracing.conftest import make_loaded, make_tokenizer
 
 TEXTS = ["the fishing bank", "bank by the river .", "money bank ."]
 
@@ -73,22 +73,23 @@ def test_a_zero_vector_has_no_direction(traces: list[Trace]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "word", "message"),
+    ("ask", "message"),
     [
-        (3, "river", '^text 1: "river" is not a word of the text; the words are "the", "fishing"'),
-        (3, ["bank", "bank"], "word must be one, or one for each of the 3 texts; got 2"),
-        (1, "bank", r"texts must be two or more, .*; got 1"),
+        (
+            lambda traces: compare(traces, "river"),
+            '^text 1: "river" is not a word of the text; the words are "the", "fishing"',
+        ),
+        (lambda traces: compare(traces, ["bank", "bank"]), "one, or one for each of the 3 texts; got 2"),
+        (lambda traces: compare(traces[:1], "bank"), r"texts must be two or more, .*; got 1"),
+        (
+            lambda traces: compare([traces[0], trace_text(make_loaded("other"), "the bank")], "bank"),
+            "traces must come from one model; got other, tiny",
+        ),
     ],
 )
-def test_what_does_not_fit(traces: list[Trace], texts: int, word: str | list[str], message: str) -> None:
+def test_what_does_not_fit(traces: list[Trace], ask: Callable[[list[Trace]], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        compare(traces[:texts], word)
-
-
-def test_models_must_be_one(traces: list[Trace], load_tiny: Callable[..., Loaded]) -> None:
-    other = trace_text(load_tiny("other"), "the bank")
-    with pytest.raises(InputError, match="traces must come from one model; got other, tiny"):
-        compare([traces[0], other], "bank")
+        ask(traces)
 
 
 def test_learned_embeddings_of_another_width(tmp_path: Path) -> None:

@@ -27,11 +27,6 @@ KINDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def models() -> dict[str, regard.Model]:
-    return {shape: make(shape) for shape in ("encoder", "decoder", "both")}
-
-
 def edited_trace(model: regard.Model, *edits: Edit, text: str = TEXT) -> regard.Trace:
     return trace_of(model.edited(*edits), text)
 

@@ -29,11 +29,6 @@ SHAPES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def models() -> dict[str, regard.Model]:
-    return {shape: make(shape) for shape in ("encoder", "decoder", "both")}
-
-
 def examples(model: regard.Model) -> list[regard.Trace]:
     if len(model.network.prefixes) == 1:
         return [model.trace(text) for text in TEXTS]
@@ -215,16 +210,12 @@ def test_the_loss_of_each_text(full: Loaded) -> None:
     assert losses[0] != pytest.approx(losses[1])
 
 
-@pytest.mark.parametrize("texts", [[], "w1 w2"])
-def test_texts_are_a_list(full: Loaded, texts: Any) -> None:
-    with pytest.raises(InputError, match="texts must be a list of at least one text"):
-        Likeness(full, texts)
-
-
-def test_two_stacks_are_refused(tmp_path: Path) -> None:
-    both = load_checkpoint(write(tmp_path, "t5"))
+def test_what_likeness_refuses(full: Loaded, tmp_path: Path) -> None:
+    for texts in ([], "w1 w2"):
+        with pytest.raises(InputError, match="texts must be a list of at least one text"):
+            Likeness(full, texts)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"has an encoder and a decoder.*a metric of your own"):
-        Likeness(both, SHORT)
+        Likeness(load_checkpoint(write(tmp_path, "t5")), SHORT)
 
 
 TEXT = "w3 w5 w7 w1 w9"

@@ -19,11 +19,6 @@ IDS = {CLEAN: [2, 4, 9, 7, 8, 10, 3], CORRUPTED: [2, 4, 10, 7, 8, 5, 3]}
 TARGET_IDS = [2, 2, 8, 9]  # the start token, then the target
 
 
-@pytest.fixture(scope="module")
-def models() -> dict[str, regard.Model]:
-    return {shape: make(shape) for shape in ("encoder", "decoder", "both")}
-
-
 def traces(model: regard.Model) -> tuple[regard.Trace, regard.Trace]:
     if len(model.network.prefixes) == 1:
         return model.trace(CLEAN), model.trace(CORRUPTED)
@@ -192,6 +187,9 @@ def test_ids_are_taken_where_texts_are(models: Any) -> None:
         model.patch(3, CORRUPTED, metric)
 
 
+LONGER = "the money bank by the river"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -201,11 +199,37 @@ def test_ids_are_taken_where_texts_are(models: Any) -> None:
         ({"layer": 3}, "layer must be from 0 to 2"),
         ({"kind": "decoder"}, 'kind must be "encoder"'),
         ({"method": "path"}, 'method must be "activation" or "attribution"; got \'path\''),
+        ({"corrupted": LONGER}, r"the same number of tokens, .*; the encoder reads 7 and 8"),
+        (
+            {"metric": lambda output: output.last_hidden_state},
+            r"metric must give one number; got torch.float64 of shape \(1, 7, 30\)",
+        ),
+        ({"metric": lambda output: "many"}, "metric must give one number; got str"),
+        ({"metric": lambda output: float("nan")}, "metric must give a finite number; got nan"),
+        (
+            {"metric": lambda output: 1.0, "method": "attribution"},
+            "metric must give a number that the model .*; got float",
+        ),
+        (
+            {"metric": lambda output: metric(output).detach(), "method": "attribution"},
+            r"no \.item.*; got torch.float64 of shape \(\)",
+        ),
     ],
 )
 def test_what_cannot_be_patched(models: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        models["encoder"].patch(CLEAN, CORRUPTED, metric, **arguments)
+        models["encoder"].patch(**{"clean": CLEAN, "corrupted": CORRUPTED, "metric": metric} | arguments)
+
+
+def test_what_depends_on_where_it_runs(models: Any) -> None:
+    model = models["both"]
+    with pytest.raises(InputError, match="the decoder reads 4 and 3"):
+        model.patch(traces(model)[0], model.trace(CORRUPTED, target="by"), metric, kind="encoder")
+    with torch.inference_mode(), pytest.raises(InputError, match=r"inside torch\.inference_mode"):
+        models["encoder"].patch(CLEAN, CORRUPTED, metric, method="attribution")
+    table = models["encoder"].patch(CLEAN, CORRUPTED, lambda output: 1.0, layer=2)
+    with pytest.raises(InputError, match=r"metric must differ between the two texts; it is 1.0 of both"):
+        _ = table.recovered
 
 
 def test_layers_without_cross_attention(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,48 +243,6 @@ def test_layers_without_cross_attention(monkeypatch: pytest.MonkeyPatch) -> None
         for layer in (1, slice(None)):
             with pytest.raises(InputError, match=r"layer must be one that has 'context', of 0, 2; got 1\."):
                 model.patch(*traces(model), metric, layer=layer, **arguments)
-
-
-def test_texts_of_other_lengths(models: Any) -> None:
-    with pytest.raises(InputError, match=r"the same number of tokens, .*; the encoder reads 7 and 8"):
-        models["encoder"].patch(CLEAN, "the money bank by the river", metric)
-    model = models["both"]
-    with pytest.raises(InputError, match="the decoder reads 4 and 3"):
-        model.patch(traces(model)[0], model.trace(CORRUPTED, target="by"), metric, kind="encoder")
-
-
-@pytest.mark.parametrize(
-    ("of", "method", "message"),
-    [
-        (
-            lambda output: output.last_hidden_state,
-            "activation",
-            r"metric must give one number; got torch.float64 of shape \(1, 7, 30\)",
-        ),
-        (lambda output: "many", "activation", "metric must give one number; got str"),
-        (lambda output: float("nan"), "activation", "metric must give a finite number; got nan"),
-        (lambda output: 1.0, "attribution", "metric must give a number that the model .*; got float"),
-        (
-            lambda output: output.last_hidden_state.detach().sum(),
-            "attribution",
-            r"no \.item.*; got torch.float64 of shape \(\)",
-        ),
-    ],
-)
-def test_metrics_that_are_none(models: Any, of: Any, method: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        models["encoder"].patch(CLEAN, CORRUPTED, of, method=method)
-
-
-def test_no_gradients_in_inference_mode(models: Any) -> None:
-    with torch.inference_mode(), pytest.raises(InputError, match=r"inside torch\.inference_mode"):
-        models["encoder"].patch(CLEAN, CORRUPTED, lambda x: x.last_hidden_state.sum(), method="attribution")
-
-
-def test_texts_that_the_metric_does_not_tell_apart(models: Any) -> None:
-    table = models["encoder"].patch(CLEAN, CORRUPTED, lambda output: 1.0, layer=2)
-    with pytest.raises(InputError, match=r"metric must differ between the two texts; it is 1.0 of both"):
-        _ = table.recovered
 
 
 def test_a_table_tells_itself() -> None:

@@ -18,11 +18,6 @@ WIDE = torch.float64
 NAN, INF = float("nan"), float("inf")
 
 
-@pytest.fixture(scope="module")
-def models() -> dict[str, regard.Model]:
-    return {shape: make(shape) for shape in ("encoder", "decoder", "both")}
-
-
 def wide(*numbers: float) -> torch.Tensor:
     return torch.tensor(numbers, dtype=WIDE)
 
@@ -72,17 +67,13 @@ def test_when_an_edit_is_made(name: str, arguments: dict[str, Any], message: str
         ("encoder", regard.Zero("q", kind="cross"), "kind must be \"encoder\", .*; got 'cross'"),
         ("both", regard.Zero("q", layer=0), 'kind must be "encoder" or "decoder" or "cross", .*; got None'),
         ("both", regard.Zero("residual", kind="cross"), 'kind must be "encoder" or "decoder", .*\'cross\''),
-        ("encoder", "weights", r"edits must be regard.Write, .*; got str"),
+        ("encoder", ["weights"], r"edits must be regard.Write, .*; got str"),
+        ("encoder", [], "edits must be at least one"),
     ],
 )
 def test_when_a_model_is_edited(models: Any, shape: str, edit: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        models[shape].edited(edit)
-
-
-def test_no_edits(models: Any) -> None:
-    with pytest.raises(InputError, match="edits must be at least one"):
-        models["encoder"].edited()
+        models[shape].edited(*(edit if isinstance(edit, list) else [edit]))
 
 
 @pytest.mark.parametrize(
@@ -180,10 +171,9 @@ def test_a_network_in_training_mode() -> None:
     model = make("encoder")
     edited = model.edited(regard.Zero("ffn"))
     model.network.train()
-    with pytest.raises(InputError, match="the network must be in evaluation mode"):
-        model.edited(regard.Zero("ffn"))
-    with pytest.raises(InputError, match="the network must be in evaluation mode"):
-        edited(torch.tensor([[2, 3]]))
+    for ask in (lambda: model.edited(regard.Zero("ffn")), lambda: edited(torch.tensor([[2, 3]]))):
+        with pytest.raises(InputError, match="the network must be in evaluation mode"):
+            ask()
 
 
 def test_words_in_a_batch(models: Any) -> None:

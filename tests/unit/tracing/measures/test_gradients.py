@@ -156,29 +156,48 @@ def test_what_a_number_does_not_depend_on_is_zero() -> None:
     assert not found["decoder.layers.0.input"].any()
 
 
+def gradients(of: Any = number, at: Any = "layers.0.input") -> Callable[[Trace], object]:
+    return lambda trace: trace.gradients(of=of, at=at)
+
+
+def integrals(**arguments: Any) -> Callable[[Trace], object]:
+    return lambda trace: trace.integrated_gradients(of=number, **arguments)
+
+
 @pytest.mark.parametrize(
-    ("of", "at", "message"),
+    ("ask", "message"),
     [
-        (lambda out: out.last_hidden_state, "layers.0.input", r"of must give one number; got .*\(1, 7, 30\)"),
-        (lambda out: 3.0, "layers.0.input", "with its graph .*; got float"),
-        (lambda out: out.last_hidden_state.argmax(), "layers.0.input", "got torch.int64"),
-        (lambda out: out.last_hidden_state.sum().detach(), "layers.0.input", "no .item"),
-        (lambda out: out.last_hidden_state.sum() / 0, "layers.0.input", "of must give a finite number; got"),
-        (number, "layers.7.input", "no tap is called 'layers.7.input'"),
-        (number, [], "at must be the name of a tap"),
-        (number, [3], "at must be the name of a tap"),
-        (number, "layers.0.attention.inputs", "'layers.0.attention.inputs' shows a record"),
+        (gradients(lambda out: out.last_hidden_state), r"of must give one number; got .*\(1, 7, 30\)"),
+        (gradients(lambda out: 3.0), "with its graph .*; got float"),
+        (gradients(lambda out: out.last_hidden_state.argmax()), "got torch.int64"),
+        (gradients(lambda out: out.last_hidden_state.sum().detach()), "no .item"),
+        (gradients(lambda out: out.last_hidden_state.sum() / 0), "of must give a finite number; got"),
+        (gradients(at="layers.7.input"), "no tap is called 'layers.7.input'"),
+        (gradients(at=[]), "at must be the name of a tap"),
+        (gradients(at=[3]), "at must be the name of a tap"),
+        (gradients(at="layers.0.attention.inputs"), "'layers.0.attention.inputs' shows a record"),
+        (torch.inference_mode()(gradients()), r"inside torch\.inference_mode"),
+        (integrals(baseline=31), "baseline must be an id from 0 to 30; got 31"),
+        (integrals(baseline=True), "baseline must be a token's id, a tensor, or None for zeros; got bool"),
+        (integrals(baseline=torch.zeros(29)), r"\(7, 30\) or \(30,\); got torch.float32 of shape \(29,\)"),
+        (integrals(steps=0), "steps must be a whole number, from 1 to 1000; got 0"),
+        (integrals(kind="decoder"), 'kind must be "encoder"'),
     ],
 )
-def test_what_cannot_be_differentiated(of: Any, at: Any, message: str) -> None:
+def test_what_cannot_be_differentiated(ask: Callable[[Trace], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        traced(NETWORKS["encoder"]()).gradients(of=of, at=at)
+        ask(traced(NETWORKS["encoder"]()))
 
 
-def test_no_gradients_in_inference_mode() -> None:
+def test_attention_that_would_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
     trace = traced(NETWORKS["encoder"]())
-    with torch.inference_mode(), pytest.raises(InputError, match=r"inside torch\.inference_mode"):
-        trace.gradients(of=number, at="layers.0.input")
+    for ask, instead in (
+        (lambda: trace.relevance(of=number), "take attention_gradients of one layer"),
+        (lambda: trace.attention_gradients(1, 0, of=number), "take gradients at q, k and v"),
+    ):
+        with pytest.raises(InputError, match=rf"attention of 7 tokens, .* are free; .*{instead}"):
+            ask()
 
 
 # --- integrated gradients
@@ -240,21 +259,6 @@ def test_baselines() -> None:
     assert same.by_entry[1].any()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"baseline": 31}, "baseline must be an id from 0 to 30; got 31"),
-        ({"baseline": True}, "baseline must be a token's id, a tensor, or None for zeros; got bool"),
-        ({"baseline": torch.zeros(29)}, r"shape \(7, 30\) or \(30,\); got torch.float32 of shape \(29,\)"),
-        ({"steps": 0}, "steps must be a whole number, from 1 to 1000; got 0"),
-        ({"kind": "decoder"}, 'kind must be "encoder"'),
-    ],
-)
-def test_what_is_no_way_to_integrate(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        traced(NETWORKS["encoder"]()).integrated_gradients(of=number, **arguments)
-
-
 def test_a_jump_at_the_baseline_is_told() -> None:
     # A model with RMSNorm and nothing added: the zero vector is the one place where length counts.
     trace = traced(NETWORKS["decoder"]())
@@ -296,16 +300,3 @@ def test_relevance_with_a_sink_through_the_lens() -> None:
     trace = regard.lens(lens_models.FAMILIES["gpt_oss"]()).trace(token_ids=measured.IDS)
     assert trace.attention_gradients(1, of=number).shape == (4, 7, 8)
     assert trace.relevance(3, of=number).shape == (1, 7)
-
-
-@pytest.mark.parametrize(
-    ("ask", "instead"),
-    [
-        (lambda trace: trace.relevance(of=number), "take attention_gradients of one layer"),
-        (lambda trace: trace.attention_gradients(1, 0, of=number), "take gradients at q, k and v"),
-    ],
-)
-def test_attention_that_would_not_fit(monkeypatch: pytest.MonkeyPatch, ask: Any, instead: str) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
-    with pytest.raises(InputError, match=rf"attention of 7 tokens, .* are free; .*{instead}"):
-        ask(traced(NETWORKS["encoder"]()))

@@ -138,12 +138,6 @@ def test_states_that_were_kept_in_another_type() -> None:
     assert abs(half.direct_attribution(7).error) < 2e-2 * float(wanted.abs().max())
 
 
-@pytest.mark.parametrize("k", [0, 32, True, "3"])
-def test_k_is_a_number_of_tokens(k: Any) -> None:
-    with pytest.raises(InputError, match=r"k must be from 1 to 31; got"):
-        traced(NETWORKS["decoder"]()).logit_lens(k=k)
-
-
 def test_a_head_over_the_vocabulary_is_needed() -> None:
     without, classifier = make_loaded(), make_loaded(head="token", num_labels=23)
     for loaded in (without, classifier):
@@ -442,17 +436,23 @@ def test_of_an_edited_model(name: str, site: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "message"),
+    ("measure", "argument", "message"),
     [
-        (31, "an id from 0 to 30; got 31"),
-        (-1, "an id from 0 to 30; got -1"),
-        (True, "an id from 0 to 30; got True"),
-        ((1, 2, 3), "one token, or two for a difference; got 3"),
-        ([1, 2], "a token for each of the 1 positions; got 2"),
-        (torch.ones(7), r"shape \(d_model,\) = \(30,\) .*got torch.float32 of shape \(7,\)"),
-        (torch.ones(30).long(), "got torch.int64"),
+        ("logit_lens", {"k": 0}, r"k must be from 1 to 31; got 0"),
+        ("logit_lens", {"k": 32}, r"k must be from 1 to 31; got 32"),
+        ("direct_attribution", {"target": 31}, "an id from 0 to 30; got 31"),
+        ("direct_attribution", {"target": -1}, "an id from 0 to 30; got -1"),
+        ("direct_attribution", {"target": True}, "an id from 0 to 30; got True"),
+        ("direct_attribution", {"target": (1, 2, 3)}, "one token, or two for a difference; got 3"),
+        ("direct_attribution", {"target": [1, 2]}, "a token for each of the 1 positions; got 2"),
+        (
+            "direct_attribution",
+            {"target": torch.ones(7)},
+            r"shape \(d_model,\) = \(30,\) .*got torch.float32 of shape \(7,\)",
+        ),
+        ("direct_attribution", {"target": torch.ones(30).long()}, "got torch.int64"),
     ],
 )
-def test_a_target_that_is_none(target: Any, message: str) -> None:
+def test_what_is_refused(measure: str, argument: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        traced(NETWORKS["decoder"]()).direct_attribution(target)
+        getattr(traced(NETWORKS["decoder"]()), measure)(**argument)

@@ -1,5 +1,6 @@
 """Traces of decoders, and of encoders with decoders: each kind of attention against loops over its record."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -100,15 +101,6 @@ def test_a_decoder_explained(alone: Trace) -> None:
     assert np.abs(e.weights - alone.weights(1, 4)[4].numpy()).max() < WEIGHTS
 
 
-@pytest.mark.parametrize("kind", ["encoder", "cross", "both", 0])
-def test_a_decoder_has_one_kind(alone: Trace, kind: Any) -> None:
-    for ask in (alone.weights, alone.scores, alone.context):
-        with pytest.raises(InputError, match=f'kind must be "decoder", the attention .*; got {kind!r}'):
-            ask(0, kind=kind)
-    with pytest.raises(InputError, match=f'kind must be "decoder", the stack .*; got {kind!r}'):
-        alone.embedding("bank", kind=kind)
-
-
 # --- an encoder and a decoder
 
 
@@ -168,15 +160,31 @@ def test_the_layers_read_what_the_stacks_handed_on(trace: Trace, network: Transf
         assert_close_to_largest(recorded, wanted, FP32_OF_LARGEST)
 
 
-@pytest.mark.parametrize("kind", [None, "both", "Cross", True, 1])
-def test_a_kind_has_to_be_said(trace: Trace, kind: Any) -> None:
-    message = 'kind must be "encoder" or "decoder" or "cross", the attention that this model has'
-    message += r"\.$" if kind is None else f"; got {kind!r}"
-    for ask in (trace.weights, trace.scores, trace.context):
-        with pytest.raises(InputError, match=message):
-            ask(0, kind=kind)
-    with pytest.raises(InputError, match=message):
-        trace.explain("by", kind=kind)
+ONE, TWO = 'kind must be "decoder"', 'kind must be "encoder" or "decoder"'
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "attention", "stack"),
+    [
+        ("alone", ("encoder", "cross", "both", 0), ONE, ONE),
+        ("trace", (None, "both", "Cross", True, 1), f'{TWO} or "cross"', TWO),
+    ],
+)
+def test_a_kind_has_to_be_said(request: Any, name: str, kinds: Any, attention: str, stack: str) -> None:
+    of = request.getfixturevalue(name)
+    for kind in kinds:
+        came = r"( that this model has\.$|; got None)" if kind is None else f".*; got {kind!r}"
+        for ask in (
+            partial(of.weights, 0),
+            partial(of.scores, 0),
+            partial(of.context, 0),
+            partial(of.explain, "by"),
+        ):
+            with pytest.raises(InputError, match=f"{attention}, the attention{came}"):
+                ask(kind=kind)
+        for ask in (partial(of.embedding, "bank"), of.embeddings):
+            with pytest.raises(InputError, match=f"{stack}, the stack whose .*; got {kind!r}"):
+                ask(kind=kind)
 
 
 def test_layers_and_heads_are_those_of_the_kind(trace: Trace) -> None:
@@ -287,15 +295,6 @@ def test_embeddings_of_each_stack(trace: Trace, network: Transformer) -> None:
     assert trace.decoder.positions is not None
     assert torch.equal(trace.decoder.positions, positions.weight[:6])
     assert trace.source.positions is None
-
-
-@pytest.mark.parametrize("kind", [None, "cross", "both"])
-def test_which_embeddings_has_to_be_said(trace: Trace, kind: Any) -> None:
-    message = f'kind must be "encoder" or "decoder", the stack whose embeddings are meant; got {kind!r}'
-    with pytest.raises(InputError, match=message):
-        trace.embedding("river", kind=kind)
-    with pytest.raises(InputError, match=message):
-        trace.embeddings(kind=kind)
 
 
 # --- the worked calculation

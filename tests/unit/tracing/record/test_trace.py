@@ -1,6 +1,7 @@
 """What a trace computes from q, k and v, against the definition in double precision."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -94,22 +95,27 @@ def test_negative_layers_and_heads_count_from_the_end(trace: Trace) -> None:
     assert not torch.equal(trace.weights(0, 0), trace.weights(1, 0))
 
 
-@pytest.mark.parametrize("name", ["weights", "scores", "context", "explain"])
-@pytest.mark.parametrize("layer", [2, -3, 1.0, "1", True])
-def test_no_such_layer(trace: Trace, name: str, layer: Any) -> None:
-    arguments = ("bank", layer) if name == "explain" else (layer,)
-    with pytest.raises(InputError, match=r"layer must be from 0 to 1, or negative .*; got "):
-        getattr(trace, name)(*arguments)
+LAYER, HEAD = "layer must be from 0 to 1, or negative .*; got ", "head must be from 0 to 2, or negative .*"
+STATE = 'layer must be from 0 to 2, or negative to count from the end, or "input"; got .*0 is learned'
 
 
 @pytest.mark.parametrize(
-    ("name", "head"),
-    [("weights", 3), ("weights", -4), ("weights", 1.0), ("scores", "1"), ("context", True), ("explain", 3)],
+    ("ask", "message"),
+    [
+        *((lambda trace, layer=layer: trace.weights(layer), LAYER) for layer in (2, -3, 1.0, True)),
+        (lambda trace: trace.scores("1"), LAYER),
+        (lambda trace: trace.context(2), LAYER),
+        (lambda trace: trace.explain("bank", 2), LAYER),
+        *((lambda trace, head=head: trace.weights(0, head), HEAD) for head in (3, -4, 1.0, True)),
+        (lambda trace: trace.scores(0, "1"), HEAD),
+        (lambda trace: trace.context(0, 3), HEAD),
+        (lambda trace: trace.explain("bank", 0, 3), HEAD),
+        *((lambda trace, at=at: trace.embedding("bank", at), STATE) for at in (3, -4, "output", None)),
+    ],
 )
-def test_no_such_head(trace: Trace, name: str, head: Any) -> None:
-    arguments = ("bank", 0, head) if name == "explain" else (0, head)
-    with pytest.raises(InputError, match=r"head must be from 0 to 2, or negative .*; got "):
-        getattr(trace, name)(*arguments)
+def test_no_such_layer_or_head(trace: Trace, ask: Callable[[Trace], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ask(trace)
 
 
 @pytest.mark.parametrize(
@@ -168,13 +174,6 @@ def test_a_word_of_several_pieces_has_their_mean(trace: Trace) -> None:
     rows = trace.weights(1, 0, query="fishing", key="bank")
     assert torch.equal(trace.weights(1, 0, query=[span], key="bank"), rows)
     assert torch.equal(trace.weights(1, 0, query="{}:{}".format(*span), key="bank"), rows)
-
-
-@pytest.mark.parametrize("layer", [3, -4, "output", 1.5, None, True])
-def test_no_such_embedding_layer(trace: Trace, layer: Any) -> None:
-    message = 'layer must be from 0 to 2, or negative to count from the end, or "input"; got .*0 is learned'
-    with pytest.raises(InputError, match=message):
-        trace.embedding("bank", layer)
 
 
 def test_the_stream_adds_up(trace: Trace, loaded: Loaded) -> None:
