@@ -145,37 +145,28 @@ def render_page(
         whole = sum(layer.heads for layers in records[0].layers.values() for layer in layers)
         heads = check_heads(records, only, "only")
         records = (only_heads(records[0], heads),)
-        valued = {
-            (kind, layer.layer)
-            for kind, of in records[0].layers.items()
-            for layer in of
-            if layer.v is not None
-        }
+        chosen = records[0].layers.items()
+        valued = {(kind, layer.layer) for kind, of in chosen for layer in of if layer.v is not None}
         values = [name for name in heads if name[:2] in valued]
-    runs = []
-    left: list[dict[str, str]] = []
-    for record in records:
-        facts, blocks, its_left = begin(record)
-        left.append(its_left)
-        runs.append((facts, blocks))
-    shown, about = records, subject
+    runs = [begin(record) for record in records]
+    first, shown, about = runs[0][0], records, subject
     if subject is not None:
         # The page asks the first run's facts what there is besides.
-        runs[0][0][subject.kind] = subject.facts
+        first[subject.kind] = subject.facts
         if subject.kind == "training":
             # A notebook's widget has no steps.
             shown, about = records[-1:], None
     if isinstance(live, LiveRecord):
         live = replace(live, weight=round_up(live.weight))
     if live is not None:
-        runs[0][0]["live"] = live.facts()
+        first["live"] = live.facts()
     plain = sum(len(text.encode()) for text in (style_packed, script_packed, loader, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
     held, packed = pack_records(records, heads, values, max_mb, size, alone=only is not None)
-    runs[0][0]["start"] = start_of(shown, held, about)
+    first["start"] = start_of(shown, held, about)
     every_mb = (size + all_bytes(records, packed[0].encoding)) / 1e6
-    for (facts, blocks), record, each, its_left in zip(runs, records, packed, left, strict=True):
-        put_heads(record, each, facts, blocks, its_left)
+    for (facts, blocks, left), record, each in zip(runs, records, packed, strict=True):
+        put_heads(record, each, facts, blocks, left)
         if only is not None:
             facts["held"] = {"only": whole}
         elif not held.every:
@@ -183,7 +174,7 @@ def render_page(
             add_thumbnails(record, held, facts, blocks)
     size = plain + sum(map(_size, runs))
     found: set[Held] = set()
-    for number, (facts, blocks) in enumerate(runs):
+    for number, (facts, blocks, _) in enumerate(runs):
         before = blocks.size
         most = MOST_BYTES if max_mb is None else min(MOST_BYTES, int(max_mb * 1e6))
         room = (most - size) // (len(runs) - number) if held.every else 0
@@ -191,19 +182,19 @@ def render_page(
         facts["values"]["difference"] = round_up(facts["values"]["difference"])
         size += blocks.size - before
     data = "\n".join(_data(run, f"run{number}-" if number else "") for number, run in enumerate(runs))
-    preview = preview_of(records[0], runs[0][0]["start"] if is_usual else None)
+    preview = preview_of(records[0], first["start"] if is_usual else None)
     html = wrapped(data, script, live, head=preview.head())
     return Page(
         html=html,
         encoding="int16" if all(each.encoding == "int16" for each in packed) else "float32",
-        largest_difference=max(facts["difference"] for facts, _ in runs),
+        largest_difference=max(facts["difference"] for facts, *_ in runs),
         every=max(each.every for each in packed),
         values=found.pop() if len(found) == 1 else "some",
         heads="all" if held.every else "some",
         held=held.heads,
         records=shown,
         subject=about,
-        left_out={name: reason for each in left for name, reason in each.items()},
+        left_out={name: reason for *_, left in runs for name, reason in left.items()},
         preview=preview,
         live_difference=live.weight if isinstance(live, LiveRecord) else None,
         beside=(live.beside, live.binary()) if isinstance(live, LiveRecord) and live.beside else None,
@@ -268,13 +259,16 @@ def _names_bytes(record: AttentionRecord) -> int:
     return 4000 + sum(1000 + 8 * layer.heads for layer in layers)
 
 
-def _size(run: tuple[dict[str, Any], Blocks]) -> int:
-    facts, blocks = run
+_Run = tuple[dict[str, Any], Blocks, dict[str, str]]
+
+
+def _size(run: _Run) -> int:
+    facts, blocks, _ = run
     return len(_assets.packed(as_json(facts))) + blocks.size + 100
 
 
-def _data(run: tuple[dict[str, Any], Blocks], prefix: str = "") -> str:
-    facts, blocks = run
+def _data(run: _Run, prefix: str = "") -> str:
+    facts, blocks, _ = run
     packed = _assets.packed(as_json(facts))
     return block(f"{prefix}facts", "application/gzip", packed) + "\n" + blocks.html(prefix)
 
