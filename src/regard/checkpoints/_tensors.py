@@ -69,7 +69,7 @@ class TensorReader:
 
     def without(self, names: Collection[str]) -> "TensorReader":
         """The others."""
-        return self.under({name: name for name in self._file_of if name not in names})
+        return self.under({name: name for name in self._file_of if name not in names}) if names else self
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor.
