@@ -146,10 +146,7 @@ def test_count(run: Run, index: str, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (("find", "INDEX"), "give WORD, or --in with the word marked"),
-        (
-            ("find", "INDEX", "-w", "bnak"),
-            "WORD must be in the corpus; 'bnak' is not. Did you mean 'bank'",
-        ),
+        (("find", "INDEX", "-w", "bnak"), "WORD must be in the corpus; 'bnak' is not. Did you mean 'bank'"),
         (("find", "INDEX", "-w", "bank", "--why"), "--less and --why go with --in or --more"),
         (
             ("find", "INDEX", "-w", "bank", "--any-word", "--more", "198822"),

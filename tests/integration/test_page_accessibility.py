@@ -245,10 +245,7 @@ def test_a_word_that_the_model_does_not_know_is_said_to_be_so(open_page: OpenPag
     parts = [replace(plain, surface="日", bytes=f"<0x{byte:X}>", word=2) for byte in "日".encode()]
     digits = [replace(plain, text=each, word=3) for each in "360"]
     encoder = replace(
-        record.encoder,
-        text="🍕 日 360",
-        tokens=(cls, pizza, *parts, *digits),
-        words=("", "🍕", "日", "360"),
+        record.encoder, text="🍕 日 360", tokens=(cls, pizza, *parts, *digits), words=("", "🍕", "日", "360")
     )
     path = tmp_path / "page.html"
     render_page(replace(record, encoder=encoder)).write(path)

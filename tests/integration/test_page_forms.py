@@ -221,7 +221,7 @@ def test_the_strip_of_the_chosen_head_is_in_view(open_page: OpenPage, tmp_path: 
             const strip = document.querySelector('.strip-name[aria-selected="true"]');
             const { left, top, width, height } = strip.getBoundingClientRect();
             return strip.contains(document.elementFromPoint(left + width / 2, top + height / 2));
-        }""",
+        }"""
     )
     # Where nobody chose a head, it opens at the top.
     page = open_page(tmp_path / "page.html", "#form=all", viewport={"width": 1280, "height": 800}, start=True)

@@ -101,10 +101,7 @@ def test_parallel_files_of_unequal_length(tmp_path: Path) -> None:
         ({"optimiser": {"lr": 0.0}}, "optimiser.lr must be above 0; got 0.0."),
         ({"optimiser": {"warmup": -3}}, "optimiser.warmup must be a whole number, at least 0; got -3."),
         ({"optimiser": {"floor": 2.0}}, "optimiser.floor must be from 0 to 1; got 2.0."),
-        (
-            {"optimiser": {"betas": [0.9, 1.0]}},
-            "optimiser.betas must be from 0 to below 1; got 1.0.",
-        ),
+        ({"optimiser": {"betas": [0.9, 1.0]}}, "optimiser.betas must be from 0 to below 1; got 1.0."),
         ({"seed": -1}, "seed must be a whole number, at least 0; got -1."),
         ({"average": 9}, "average must be at most keep, 2; got 9."),
         (

@@ -110,10 +110,7 @@ def test_weights_of_every_layer_and_head(both: Both) -> None:
     assert (
         (trace.num_layers, trace.num_heads)
         == (NUM_LAYERS, NUM_HEADS)
-        == (
-            len(both.theirs.attentions),
-            both.theirs.attentions[0].shape[1],
-        )
+        == (len(both.theirs.attentions), both.theirs.attentions[0].shape[1])
     )
     for layer, theirs in enumerate(both.theirs.attentions):
         ours = trace.weights(layer)

@@ -111,11 +111,7 @@ def test_regards_own_families(workshop: Workshop, name: str) -> None:
     def ours(model: regard.Model) -> Tensor:
         return last(model(batch.token_ids, decoder_token_ids=batch.target_ids))
 
-    check(
-        workshop.model(name),
-        ours,
-        lambda number, site: theirs(saved.model, given, number, site),
-    )
+    check(workshop.model(name), ours, lambda number, site: theirs(saved.model, given, number, site))
 
 
 @pytest.mark.parametrize(
@@ -134,11 +130,7 @@ def test_through_the_lens(name: str, padding: str) -> None:
     def ours(model: regard.Model) -> Tensor:
         return last(model(given["input_ids"], mask=mask, decoder_token_ids=target))[real]
 
-    check(
-        regard.lens(hf_model),
-        ours,
-        lambda number, site: theirs(eager, given, number, site)[real],
-    )
+    check(regard.lens(hf_model), ours, lambda number, site: theirs(eager, given, number, site)[real])
     assert hf_model.config._attn_implementation == implementation
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in hf_model.modules())
 

@@ -14,13 +14,7 @@ from parity.conftest import Workshop
 from parity.families import ENTRIES, OF_PARAMETERS, PLAINLY, SOME
 from parity.families_entry import Saved
 from parity.harness import Run, assert_same_run, run_ours, run_theirs
-from regard.models import (
-    Loaded,
-    attentions,
-    family_of,
-    load_checkpoint,
-    save_checkpoint,
-)
+from regard.models import Loaded, attentions, family_of, load_checkpoint, save_checkpoint
 from regard.pruning import loads_in, prune
 from tolerances import PARITY_FP32, assert_close_to_largest
 

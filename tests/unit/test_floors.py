@@ -56,7 +56,7 @@ STOREYS = {
         "patterns": 2,
         "run": 1,
         "record": 0,
-    },
+    }
 }
 ROOF = 12
 """The floor of `regard/__init__.py`, which no module inside may import anything from."""

@@ -214,10 +214,4 @@ def test_limits_in_words() -> None:
     """As a signature and --help show them; a union of several types states none."""
     assert [
         repr(limit_of(kind)) for kind in (Count, Count | None, tuple[Share, ...], int, int | str | None)
-    ] == [
-        "'at least 1'",
-        "'at least 1'",
-        "'from 0 to 1'",
-        "None",
-        "None",
-    ]
+    ] == ["'at least 1'", "'at least 1'", "'from 0 to 1'", "None", "None"]

@@ -474,12 +474,10 @@ def test_steps_that_do_not_belong_to_the_model_are_refused(
         Embedder(model.loaded, Request())
 
 
-@pytest.mark.parametrize("text", ["", " \n", "half \ud800", "\u200b"])
+@pytest.mark.parametrize("text", ["", "half \ud800", "\u200b"])
 def test_a_text_that_cannot_be_embedded_is_named(model: regard.Model, text: str) -> None:
     with pytest.raises(InputError, match=r"texts\[1\]"):
         model.embed(["fish", text])
-    with pytest.raises(InputError):
-        Embedder(model.loaded, Request()).read([text])
 
 
 class Frame:
@@ -558,19 +556,13 @@ def test_edits_that_fit_any_text_embed(model: regard.Model) -> None:
     assert edited.loaded.mark() != model.loaded.mark()  # by which a job and an index know their model
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        regard.Zero("weights", layer=3, key="bank"),
-        regard.Zero("head", layer=3, query=0),
-    ],
-    ids=repr,
-)
-def test_edits_that_mean_certain_positions_are_refused(model: regard.Model, edit: regard.Edit) -> None:
-    edited = model.edited(edit)
-    edited.trace(TEXTS[0])
-    with pytest.raises(InputError, match=r"no edits that mean certain positions, to embed any text; Zero\("):
-        edited.embed(TEXTS[:1], level="word")
-    replaced = model.edited(regard.Replace("residual", value=model.trace(TEXTS[0]), layer=1))
-    with pytest.raises(InputError, match=r"to embed any text; Replace\("):
-        replaced.embed(TEXTS[:1])
+def test_edits_that_mean_certain_positions_are_refused(model: regard.Model) -> None:
+    for edit, name in (
+        (regard.Zero("weights", layer=3, key="bank"), "Zero"),
+        (regard.Zero("head", layer=3, query=0), "Zero"),
+        (regard.Replace("residual", value=model.trace(TEXTS[0]), layer=1), "Replace"),
+    ):
+        edited = model.edited(edit)
+        edited.trace(TEXTS[0])
+        with pytest.raises(InputError, match=rf"no edits that mean certain positions, .* text; {name}\("):
+            edited.embed(TEXTS[:1], level="word")

@@ -211,12 +211,9 @@ def test_other_heads_leave_it_to_the_caller(state: Tensor) -> None:
     assert LanguageModelHead(nn.Linear(D_MODEL, VOCAB)).target_of(ENDED) is None
 
 
-def test_a_text_without_an_end(state: Tensor) -> None:
+def test_what_the_decoder_read_does_not_fit(state: Tensor) -> None:
     with pytest.raises(InputError, match="token_ids must hold the end of text, id 2, in every row"):
         run(end_classifier(), state, token_ids=torch.tensor([[0, 5, 2, 6, 2], [0, 7, 7, 1, 1]]))
-
-
-def test_a_decoder_that_read_something_else(state: Tensor) -> None:
     with pytest.raises(InputError, match=r"decoder_token_ids must have the shape .*\(2, 4\); got \(2, 5\)"):
         run(end_classifier(), state, token_ids=ENDED[:, :4])
 

@@ -78,24 +78,9 @@ CUT = "[CLS] x un|cut|s of grass [SEP]"
 SAID = [
     (MANY, {1: _row(11, at5=0.6)}, 0, f"the gives 60{OF} to river."),
     (MANY, {1: _row(11, at5=0.38)}, 0, f"the gives 38{OF} to river."),
-    (
-        MANY,
-        {1: _row(11, at5=0.37)},
-        0,
-        f"the {MOST} 37 %, to river; an even share is 9 %.",
-    ),
-    (
-        MANY,
-        {1: _row(11, at1=0.3)},
-        0,
-        f"the {MOST} 30 %, to itself; an even share is 9 %.",
-    ),
-    (
-        MANY,
-        {1: _row(11, at0=0.3)},
-        0,
-        f"the {MOST} 30 %, to [CLS]; an even share is 9 %.",
-    ),
+    (MANY, {1: _row(11, at5=0.37)}, 0, f"the {MOST} 37 %, to river; an even share is 9 %."),
+    (MANY, {1: _row(11, at1=0.3)}, 0, f"the {MOST} 30 %, to itself; an even share is 9 %."),
+    (MANY, {1: _row(11, at0=0.3)}, 0, f"the {MOST} 30 %, to [CLS]; an even share is 9 %."),
     (MANY, {}, 0, "the spreads its attention evenly over the 11 words and marks that it may see."),
     (MANY, {1: _row(11, at5=0.9999)}, 0, f"the gives more than 99{OF} to river."),
     # a word of the same text
@@ -118,12 +103,7 @@ SAID = [
     ("a b c", {1: [0.9, 0.1, 0.0]}, 1, f"b gives 90{OF} to a."),
     # to a word in pieces goes their sum, whose even share is larger; from it goes their mean
     (CUT, {1: _row(8, at2=0.3, at3=0.3, at4=0.3)}, 0, f"x gives 90{OF} to uncuts."),
-    (
-        CUT,
-        {1: _row(8, at2=0.25, at3=0.25, at4=0.25)},
-        0,
-        f"x {MOST} 75 %, to uncuts; an even share is 38 %.",
-    ),
+    (CUT, {1: _row(8, at2=0.25, at3=0.25, at4=0.25)}, 0, f"x {MOST} 75 %, to uncuts; an even share is 38 %."),
     (
         CUT,
         {2: _row(8, at6=0.9)} | dict.fromkeys((3, 4), _row(8, at6=0.6)),
@@ -162,32 +142,12 @@ def test_what_a_word_looks_at(tmp_path: Path) -> None:
 BIG, SMALL = "[CLS] trophy or case it big [SEP] x x x x", "[CLS] trophy or case it small [SEP] x x x x"
 FAR = "[CLS] small trophy or old case it is [SEP] x x"
 BOTH = [
-    (
-        SMALL,
-        {"at1": 0.6},
-        {"at1": 0.7},
-        f"it gives trophy 60{OF} with big, 70 % with small: the arc stays.",
-    ),
+    (SMALL, {"at1": 0.6}, {"at1": 0.7}, f"it gives trophy 60{OF} with big, 70 % with small: the arc stays."),
     # Odds of 1.5, and of 0.67: less than half of them.
-    (
-        SMALL,
-        {"at1": 0.6},
-        {"at1": 0.4},
-        f"it gives trophy 60{OF} with big, 40 % with small: the arc fades.",
-    ),
-    (
-        SMALL,
-        {"at1": 0.4},
-        {"at1": 0.6},
-        f"it gives trophy 40{OF} with big, 60 % with small: the arc grows.",
-    ),
+    (SMALL, {"at1": 0.6}, {"at1": 0.4}, f"it gives trophy 60{OF} with big, 40 % with small: the arc fades."),
+    (SMALL, {"at1": 0.4}, {"at1": 0.6}, f"it gives trophy 40{OF} with big, 60 % with small: the arc grows."),
     # What is no claim by itself is what the other's claim has become; and it is no change where it is near.
-    (
-        SMALL,
-        {"at1": 0.4},
-        {"at1": 0.3},
-        f"it gives trophy 40{OF} with big, 30 % with small: the arc stays.",
-    ),
+    (SMALL, {"at1": 0.4}, {"at1": 0.3}, f"it gives trophy 40{OF} with big, 30 % with small: the arc stays."),
     (SMALL, {"at1": 0.6}, {}, f"it gives trophy 60{OF} with big, 9 % with small: the arc fades."),
     (
         SMALL,
@@ -195,12 +155,7 @@ BOTH = [
         {"at3": 0.7},
         f"it gives trophy 60{OF} with big, and case 70 % with small: the arc moves.",
     ),
-    (
-        SMALL,
-        {"at5": 0.6},
-        {"at5": 0.7},
-        f"it gives big 60{OF}, and small 70 %: the arc follows the change.",
-    ),
+    (SMALL, {"at5": 0.6}, {"at5": 0.7}, f"it gives big 60{OF}, and small 70 %: the arc follows the change."),
     (SMALL, {"at5": 0.6}, {}, f"it gives big 60{OF}, and small 9 %: the arc fades."),
     (SMALL, {}, {"at5": 0.6}, f"it gives big 9{OF}, and small 60 %: the arc grows."),
     (SMALL, {"at0": 0.9}, {"at4": 0.9}, "it looks at no other word in either sentence."),
@@ -403,12 +358,7 @@ def _from(**shares: float) -> list[dict[str, Any]]:
 
 WRITTEN = {
     "Paris comes next, with 64\u00a0%.": ("writtenSaid", _PARIS, 0, []),
-    "Paris may come next, with 64\u00a0%: it is read from of.": (
-        "writtenSaid",
-        _PARIS,
-        1,
-        _from(of=1),
-    ),
+    "Paris may come next, with 64\u00a0%: it is read from of.": ("writtenSaid", _PARIS, 1, _from(of=1)),
     # Twice the odds of an even share: 0.5 of three, whose even odds are 1 to 2.
     "Paris comes next, with 64\u00a0%: it is read mostly from France (50\u00a0%).": (
         "writtenSaid",
@@ -429,11 +379,7 @@ WRITTEN = {
         _PARIS | {"tempered": 1},
     ),
     "At temperature 0.7 likely words are drawn more often: "
-    "the first one with 80\u00a0% instead of 64\u00a0%.": (
-        "temperatureSaid",
-        0.7,
-        _PARIS,
-    ),
+    "the first one with 80\u00a0% instead of 64\u00a0%.": ("temperatureSaid", 0.7, _PARIS),
     "At temperature 0.5 likely words are drawn more often.": (
         "temperatureSaid",
         0.5,
@@ -441,11 +387,7 @@ WRITTEN = {
     ),
     "At temperature 1 each word is drawn with the model’s own share.": ("temperatureSaid", 1, _PARIS),
     "At temperature 1.5 unlikely words get their chance: "
-    "the first one with 80\u00a0% instead of 64\u00a0%.": (
-        "temperatureSaid",
-        1.5,
-        _PARIS,
-    ),
+    "the first one with 80\u00a0% instead of 64\u00a0%.": ("temperatureSaid", 1.5, _PARIS),
     "": ("wroteSaid", {"words": 1, "likeliest": 1}),
     "It wrote 7 tokens; 1 was the likeliest.": ("wroteSaid", {"words": 7, "likeliest": 1}),
     "It wrote 7 tokens; 5 were the likeliest.": ("wroteSaid", {"words": 7, "likeliest": 5}),

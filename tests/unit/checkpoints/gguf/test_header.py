@@ -12,17 +12,7 @@ import pytest
 
 from regard.checkpoints import GGUFFile
 from regard.core.errors import CheckpointError
-from unit.checkpoints.gguf.by_hand import (
-    BOOL,
-    UINT32,
-    File,
-    Tensor,
-    listed,
-    number,
-    pair,
-    text,
-    word,
-)
+from unit.checkpoints.gguf.by_hand import BOOL, UINT32, File, Tensor, listed, number, pair, text, word
 
 
 def test_fields_of_every_type_are_python_values_or_arrays(tmp_path: Path) -> None:

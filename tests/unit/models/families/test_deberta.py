@@ -52,12 +52,6 @@ def test_buckets_are_those_of_transformers(num_buckets: int, beyond: int) -> Non
     assert torch.equal(log_buckets(distances, num_buckets=num_buckets, max_distance=max_distance), expected)
 
 
-@pytest.mark.parametrize(("num_buckets", "max_distance"), [(1, 23), (8, 5), (8, 4)])
-def test_buckets_that_there_are_none_of(num_buckets: int, max_distance: int) -> None:
-    with pytest.raises(InputError, match="must be"):
-        log_buckets(torch.arange(3), num_buckets=num_buckets, max_distance=max_distance)
-
-
 def test_rows_end_with_the_table() -> None:
     rows = table_rows(50, span=4, num_buckets=4, max_distance=7)
     assert (int(rows[0]), int(rows[49]), int(rows[98])) == (0, 4, 7)
@@ -201,14 +195,6 @@ def test_padding_that_is_not_finite_reaches_nothing() -> None:
         assert_close_to_largest(net(ids, mask=mask, taps=taps).last_hidden_state[:, :4], expected, FP64)
 
 
-def test_only_the_table_is_taken_for_a_bias() -> None:
-    attention, inputs = made(("c2p",), 1)
-    with pytest.raises(InputError, match="RelativePositions"):
-        attention.bias_of(inputs.q, inputs.k, inputs.bias)
-    with pytest.raises(InputError, match="RelativePositions"):
-        attention.bias_of(inputs.q, inputs.k, inputs.bias)
-
-
 # --- taps and traces
 
 
@@ -251,7 +237,13 @@ def test_a_trace_agrees_with_itself(tmp_path: Path) -> None:
 # --- the convolution
 
 
-def test_texts_in_one_row_are_refused_by_a_convolution() -> None:
+def test_what_the_network_refuses() -> None:
+    for num_buckets, max_distance in ((1, 23), (8, 5), (8, 4)):
+        with pytest.raises(InputError, match="must be"):
+            log_buckets(torch.arange(3), num_buckets=num_buckets, max_distance=max_distance)
+    attention, inputs = made(("c2p",), 1)
+    with pytest.raises(InputError, match="RelativePositions"):
+        attention.bias_of(inputs.q, inputs.k, inputs.bias)
     net = network("deberta-v2", convolution=Convolution())
     mask = Segments(torch.tensor([[0, 0, 1, 1, 1]]))
     with pytest.raises(InputError, match="convolution"):

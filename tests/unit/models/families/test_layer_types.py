@@ -136,11 +136,8 @@ def test_what_is_refused(rule: LayerRule, values: dict[str, Any], window: int | 
         read(rule, values, window=window)
 
 
-def test_a_window_of_nothing() -> None:
+def test_what_else_is_refused() -> None:
     with pytest.raises(CheckpointError, match="sliding_window' must be at least 1; got 0"):
         qwen_window({"use_sliding_window": True, "sliding_window": 0})
-
-
-def test_a_network_needs_the_kind_of_each_of_its_layers() -> None:
     with pytest.raises(InputError, match=r"each of the 2 layers; got 32. LlamaConfig.of_sizes"):
         build(LlamaConfig(num_layers=2))

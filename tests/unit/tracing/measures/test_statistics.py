@@ -236,10 +236,7 @@ def test_chosen_layers(pair: Trace) -> None:
         (lambda pair: pair.statistics(top_k=18), "top_k must be from 0 to 17, the number of keys; got 18"),
         (lambda pair: pair.statistics(kind="decoder"), 'kind must be "encoder"'),
         *(
-            (
-                lambda pair, name=name: pair.statistics(top_k=2).mean(name),
-                f"of entropy, .*; got '{name}'",
-            )
+            (lambda pair, name=name: pair.statistics(top_k=2).mean(name), f"of entropy, .*; got '{name}'")
             for name in ("largest_at", "top_keys", "top_weights", "to_sink", "tokens", "nothing")
         ),
     ],
