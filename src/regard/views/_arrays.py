@@ -58,9 +58,11 @@ def view(
         >>> page.largest_difference < 1e-4
         True
     """
+    # One array a layer, whatever came in.
     arrays = _layers(weights)
     numbers = _chosen(layers, len(arrays))
     sizes = [arrays[number].shape for number in numbers]
+    # Before anything is copied.
     _check_room(sizes, len(arrays))
     if key_tokens is not None and second is not None:
         raise InputError("second must be None beside key_tokens, which are another text already")
@@ -84,10 +86,12 @@ def view(
 def _layers(weights: Any) -> list[npt.NDArray[Any]]:
     """One array (heads, queries, keys) a layer."""
     inner = weights
+    # What stands at the very inside: numbers, or arrays.
     while isinstance(inner, list | tuple) and inner:
         inner = inner[0]
     if isinstance(inner, Real):  # plain numbers in plain lists
         weights = _array("weights", weights)
+    # A list with an array for each layer, as transformers gives.
     if isinstance(weights, list | tuple):
         if not weights:
             raise InputError("weights must be at least one layer; got none")
@@ -109,6 +113,7 @@ def _layers(weights: Any) -> list[npt.NDArray[Any]]:
         axes, wanted = "(layers, heads, queries, keys), or (queries, keys) of one head", 4
         arrays = [whole[None, None] if whole.ndim == 2 else whole]
     for place, array in enumerate(arrays):
+        # One axis too many is a batch, which must be of one.
         if array.ndim == wanted + 1:
             # (batch, layers, ...) or (layers, batch, ...)
             at = 0 if wanted == 3 or array.shape[0] == 1 else 1
@@ -126,6 +131,7 @@ def _layers(weights: Any) -> list[npt.NDArray[Any]]:
 
 def _array(name: str, value: Any) -> npt.NDArray[Any]:
     """Numbers of any library as numpy's; torch is not imported for it."""
+    # A tensor of torch, perhaps on a GPU.
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         value = value.double() if value.itemsize == 8 else value.float()  # numpy knows no bfloat16
@@ -141,6 +147,7 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
 def _chosen(layers: Sequence[int] | None, count: int) -> list[int]:
     if layers is None:
         return list(range(count))
+    # Negative ones count from the end.
     numbers = sorted({each + count if -count <= each < 0 else each for each in layers})
     if not numbers or not all(0 <= each < count for each in numbers):
         raise InputError(f"layers must be among 0 to {count - 1}; got {list(layers)}")
@@ -168,32 +175,35 @@ def _side(name: str, tokens: Sequence[str], second: int | None) -> Side:
             f"second must be the place of a token, from 1 to {len(tokens) - 1}; got {second}; None is one "
             "text"
         )
+    # Tokenizers that mark a word's first piece, unlike WordPiece.
     begin = any(each.startswith(_BEGINS) for each in tokens)
-    made: list[PageToken] = []
+    read: list[PageToken] = []
     words: list[str] = []
     for place, text in enumerate(tokens):
         special = _SPECIAL.fullmatch(text) is not None
         sequence = 0 if second is None or place < second else 1
         # A piece that goes on: of WordPiece it says so, of the others a word's first piece does.
-        joined = bool(made) and made[-1].word is not None and made[-1].sequence == sequence
+        joined = bool(read) and read[-1].word is not None and read[-1].sequence == sequence
         piece = not begin and text.startswith("##") and len(text) > 2
         marked = text.startswith(_BEGINS)
         goes_on = not special and joined and (piece or (begin and not text.startswith(_BEGINS)))
         surface = text[1:] or " " if marked else text
+        # A special token belongs to no word.
         if special:
-            made.append(PageToken(text=text, special=True, sequence=sequence))
+            read.append(PageToken(text=text, special=True, sequence=sequence))
             continue
+        # "##ing" goes on with "ing".
         bare = text[2:] if piece and goes_on else surface
         if goes_on:
             words[-1] += bare
         else:
             words.append(bare)
-        made.append(PageToken(text=text, sequence=sequence, word=len(words) - 1, surface=surface))
+        read.append(PageToken(text=text, sequence=sequence, word=len(words) - 1, surface=surface))
     texts = [
-        " ".join(words[word] for word in _words_of(made, sequence)) or " ".join(tokens) for sequence in (0, 1)
+        " ".join(words[word] for word in _words_of(read, sequence)) or " ".join(tokens) for sequence in (0, 1)
     ]
     pair = None if second is None else texts[1]
-    return Side(text=texts[0], pair=pair, tokens=tuple(made), words=tuple(words))
+    return Side(text=texts[0], pair=pair, tokens=tuple(read), words=tuple(words))
 
 
 def _words_of(tokens: Sequence[PageToken], sequence: int) -> list[int]:

@@ -22,6 +22,7 @@ def packed(text: str) -> str:
 
     The letters are those of RFC 1924, but ",", "." and ":" stand for "<", ">" and "&", which are HTML's own.
     """
+    # mtime=0: the same text gives the same bytes.
     return base64.b85encode(gzip.compress(text.encode(), mtime=0)).decode("ascii").translate(_NO_HTML)
 
 

@@ -40,8 +40,10 @@ class Blocks:
 
     def add(self, name: str, array: _Array) -> str:
         """Stores an array, and says under which name it is found."""
+        # Browsers read little-endian numbers on all common machines.
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         data = little.tobytes()
+        # By content: layers that share an array name one block.
         known = self._names.setdefault(hashlib.sha256(data).digest(), name)
         if known == name:
             self.texts[name] = base64.b64encode(data).decode("ascii")
@@ -72,6 +74,7 @@ def facts_of(record: AttentionRecord) -> tuple[dict[str, Any], Blocks]:
     """
     blocks = Blocks()
     kinds = {}
+    # Names and sizes; q, k and v come when it is known which fit.
     for kind in record.kinds:
         kinds[kind] = {
             "names": None if record.names is None else record.names["kinds"].get(kind),
@@ -107,19 +110,21 @@ def add_heads(packed: Packed, facts: dict[str, Any], blocks: Blocks, difference:
     """
     facts |= {"encoding": packed.encoding, "difference": difference, "every": packed.every}
     for kind, layers in packed.layers.items():
-        for each, its_facts in zip(layers, facts["kinds"][kind]["layers"], strict=True):
-            name = f"{kind}-{each.shown.layer}"
-            if len(each.heads) < each.shown.heads:
-                its_facts["held"] = list(each.heads)
-            if each.weights is not None:
-                its_facts["weights"] = blocks.add_values(f"{name}-weights", each.weights)
+        for packed_layer, its_facts in zip(layers, facts["kinds"][kind]["layers"], strict=True):
+            name = f"{kind}-{packed_layer.shown.layer}"
+            # Some heads only: which, in order.
+            if len(packed_layer.heads) < packed_layer.shown.heads:
+                its_facts["held"] = list(packed_layer.heads)
+            # Weights that were given have no q and k.
+            if packed_layer.weights is not None:
+                its_facts["weights"] = blocks.add_values(f"{name}-weights", packed_layer.weights)
                 continue
             its_facts |= {
-                "q": blocks.add_values(f"{name}-q", each.q),
-                "k": blocks.add_values(f"{name}-k", each.k),
+                "q": blocks.add_values(f"{name}-q", packed_layer.q),
+                "k": blocks.add_values(f"{name}-k", packed_layer.k),
             }
-            if each.bias is not None:
-                its_facts["bias"] |= blocks.add_values(f"{name}-bias", each.bias)
+            if packed_layer.bias is not None:
+                its_facts["bias"] |= blocks.add_values(f"{name}-bias", packed_layer.bias)
 
 
 def block(name: str, kind: str, content: str) -> str:
@@ -150,6 +155,7 @@ def plain(values: Any, digits: int = 6) -> Any:
 def _side(name: str, side: Side, blocks: Blocks) -> dict[str, Any]:
     tokens = []
     for token in side.tokens:
+        # What is usual is left out, to keep the facts short.
         fields: dict[str, Any] = {
             "text": token.text,
             "special": token.special,
@@ -173,6 +179,7 @@ def _side(name: str, side: Side, blocks: Blocks) -> dict[str, Any]:
 
 
 def _layer(name: str, layer: LayerRecord, blocks: Blocks) -> dict[str, Any]:
+    # Nothing to work out.
     if layer.weights is not None:
         return {"layer": layer.layer, "heads": layer.heads, "weights": {}, "rotary": None}
     return {
@@ -240,6 +247,7 @@ def _positions(name: str, record: PositionsRecord | None, blocks: Blocks) -> dic
     if record is None or record.table is None:
         return {"said": None if record is None else record.said, "table": None}
     table = np.ascontiguousarray(record.table[:MOST_POSITIONS])
+    # 16 bits if a reader sees no other number.
     values, read = by_dimension(table[None])
     if not _same(table, read[0]):
         values = Values(stored=table)
@@ -255,6 +263,7 @@ def _positions(name: str, record: PositionsRecord | None, blocks: Blocks) -> dic
 
 def _same(table: npt.NDArray[np.float32], read: npt.NDArray[np.float32]) -> bool:
     """Whether entries, dot products and cosines stay what they are, to the third decimal."""
+    # Entries, then products, then cosines.
     one, other = table.astype(np.float64), read.astype(np.float64)
     apart = [np.abs(one - other).max(), np.abs(one @ one.T - other @ other.T).max()]
     lengths = [np.maximum(np.linalg.norm(each, axis=1), 1e-30) for each in (one, other)]
@@ -292,8 +301,10 @@ def add_values(
     An InputError where a wanted head has no values.
     """
     chosen = _chosen(record, wanted)
+    # The smaller one first; values are rounded only where q and k are.
     encodings: tuple[Encoding, ...] = ("float32",) if packed.encoding == "float32" else ("int16", "float32")
     for encoding in encodings:
+        # All heads if there is room, else those asked for.
         every = {each: tuple(range(len(v))) for each, v in _values(record)}
         held = every if _bytes(record, every, encoding) <= room else chosen
         store = by_dimension if encoding == "int16" else as_it_is
@@ -307,6 +318,7 @@ def add_values(
         for layer, its_facts in zip(record.layers[kind], facts["kinds"][kind]["layers"], strict=True):
             if layer.v is not None:
                 heads, (stored, _) = held[kind, layer.layer], packed_values[kind, layer.layer]
+                # Also of a layer without any: the page says why.
                 its_facts["v"] = {"dim": layer.v.shape[2], "heads": list(heads)}
                 if heads:
                     its_facts["v"] |= blocks.add_values(f"{kind}-{layer.layer}-v", stored)
@@ -330,6 +342,7 @@ def _values(record: AttentionRecord) -> Iterator[tuple[tuple[RecordKind, int], n
 def _chosen(record: AttentionRecord, wanted: Sequence[HeadName]) -> Chosen:
     chosen: dict[tuple[RecordKind, int], set[int]] = {each: set() for each, _ in _values(record)}
     for kind, number, head in wanted:
+        # A layer whose values give other contexts than the model's.
         if (kind, number) not in chosen:
             raise InputError(
                 f"values must be of a layer that has some; got {kind} layer {number}, which has none; "
@@ -345,6 +358,7 @@ def _bytes(record: AttentionRecord, held: Chosen, encoding: Encoding) -> int:
     size = 600  # the policy, and what the facts say of it
     for each, v in _values(record):
         count = len(held[each]) * v.shape[1] * v.shape[2]
+        # Two bytes a number and a step for each dimension.
         plain = 4 * count if encoding == "float32" else 2 * count + 2 * len(held[each]) * v.shape[2]
         size += 4 * (plain // 3 + 2) + 300
     return size
@@ -360,6 +374,7 @@ def _compare(
 
     `read` is what a reader of the page has of v, zero for the heads that are not held.
     """
+    # Heads whose q, k and v all are in the page.
     heads = [
         (layer, each.shown, layer.v, read[kind, layer.layer], head)
         for kind in record.kinds
@@ -372,6 +387,7 @@ def _compare(
     every = max(1, -(-count // _MOST_WEIGHTS))
     difference = rounding = 0.0
     for layer, shown, v, read_v, head in heads:
+        # From the last query back, which sees most keys.
         queries = np.arange(layer.queries - 1, -1, -every)[::-1]
         results = value_contexts(layer, v, head, queries) - value_contexts(shown, read_v, head, queries)
         difference = max(difference, float(np.abs(results).max()))
@@ -399,6 +415,7 @@ def value_contexts(
         >>> value_contexts(LayerRecord(layer=0, q=q, k=q, scale=1.0), v, 0, np.arange(1)).tolist()
         [[2.0]]
     """
+    # Without the sink, which has no value.
     weights = weight_rows(layer, head, queries)[:, : layer.keys]
     result: npt.NDArray[np.float64] = weights @ v[head // layer.group].astype(np.float64)
     return result

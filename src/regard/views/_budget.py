@@ -46,6 +46,7 @@ def add_matrices(record: AttentionRecord, facts: dict[str, Any], blocks: Blocks)
     for kind in record.kinds:
         facts["kinds"][kind]["measures"] = []
         for measure in record.measures.get(kind, ()):
+            # Norms come later: they depend on the heads held.
             if measure.name != "norm":
                 known, difference = _matrices(kind, measure, blocks)
                 _put(facts, kind, measure, known, difference, left)
@@ -61,6 +62,7 @@ def add_norms(
             if measure.name == "norm":
                 known, difference = _norms(record, packed, kind, measure, blocks)
                 _put(facts, kind, measure, known, difference, left)
+        # Norms first in the list that a reader sees.
         facts["kinds"][kind]["measures"].sort(key=lambda known: known["name"] != "norm")
     # Arrays without a model have none of them.
     asked = bool(record.measures) or bool(left)
@@ -87,6 +89,7 @@ def _put(
     difference: float,
     left: dict[str, str],
 ) -> None:
+    # Better no measure than another number.
     if difference > TOLERANCE:
         left[measure.name] = (
             f"its values are so large that the page's numbers would differ by {difference:.1e}."
@@ -102,6 +105,7 @@ def _matrices(kind: RecordKind, measure: MeasureRecord, blocks: Blocks) -> tuple
     for number, array in enumerate(measure.layers):
         values, read = rows_as_values(array)
         rounding = float(np.abs(array - read).max())
+        # As float32, which is exact.
         if rounding > TOLERANCE:
             values, rounding = Values(stored=array), 0.0
         difference = max(difference, rounding)
@@ -115,19 +119,21 @@ def _norms(
 ) -> tuple[list[dict[str, Any]], float]:
     known, difference = [], 0.0
     of_kind = zip(record.layers[kind], packed.layers[kind], measure.layers, strict=True)
-    for number, (layer, each, norms) in enumerate(of_kind):
+    for number, (layer, kept, norms) in enumerate(of_kind):
         integers, steps = quantize(norms[:, :, None])
         read = (integers.astype(np.float32) * steps[:, None, :])[:, :, 0]
         # A weight is 1 at most, so this is the most that both roundings can do at a key.
         apart = np.abs(norms - read)
         if kind in packed.changes:
+            # And by the weights' own rounding.
             apart = apart + packed.changes[kind][number] * np.maximum(norms, read)
-        for head in each.heads:
+        for head in kept.heads:
             most = float(apart[head].max())
+            # The bound is too coarse: measure it.
             if most > TOLERANCE:
-                most = _apart(layer, each.shown, head, norms[head], read[head], packed.every)
+                most = _apart(layer, kept.shown, head, norms[head], read[head], packed.every)
             difference = max(difference, most)
-        values, most_drawn = Values(stored=integers, steps=steps), largest_norms(each.shown, each.heads, read)
+        values, most_drawn = Values(stored=integers, steps=steps), largest_norms(kept.shown, kept.heads, read)
         known.append(_known(f"{kind}-norm-{number}", values, len(norms), most_drawn, blocks))
     return known, difference
 
@@ -181,11 +187,14 @@ def choose_heads(
     `room` is the bytes that q, k and dense biases may take, and `pictures` those that it takes besides where
     it does not hold all. An InputError where what is asked for, and one head of each kind, do not fit.
     """
+    # In the order in which they are taken.
     every = list(_names(records))
+    # All fit: nothing to choose.
     if not alone and all_bytes(records, encoding) <= room:
         return _held(every, every)
     costs = _Costs(records, encoding)
     asked = list(dict.fromkeys(asked))
+    # Each kind needs a head, or its view would be empty.
     first = {name[0]: name for name in reversed(every)}  # of each kind
     least = [first[kind] for kind in records[0].kinds if kind not in {kind for kind, _, _ in asked}]
     used = sum(map(costs.take, asked + least)) + pictures
@@ -196,6 +205,7 @@ def choose_heads(
             "more than max_mb; give a larger max_mb, fewer heads or a shorter text"
         )
     chosen = dict.fromkeys(asked + least)
+    # As many of the others as there is room for.
     for name in () if alone else every:
         if name not in chosen:
             used += costs.take(name)
@@ -213,15 +223,16 @@ def check_heads(
     Raises:
         InputError: One is not.
     """
+    # Of any of the runs.
     there = set(_names(records))
-    found = list(heads)
-    for kind, layer, head in found:
+    named = list(heads)
+    for kind, layer, head in named:
         if (kind, layer, head) not in there:
             raise InputError(
                 f"{said} must be heads of the model; got head {head} of {kind} layer {layer}; "
                 "layers and heads count from 0"
             )
-    return found
+    return named
 
 
 def all_bytes(records: Sequence[AttentionRecord], encoding: Encoding) -> int:
@@ -246,6 +257,7 @@ class _Costs:
         kind, number, head = name
         entries = steps = 0
         for layer in self._layers[kind, number]:
+            # Another run may have fewer.
             if head >= layer.heads:
                 continue
             if layer.weights is not None:
@@ -255,6 +267,7 @@ class _Costs:
             dim = layer.q.shape[2]
             entries += layer.queries * dim
             steps += dim
+            # k is stored once for a group of heads.
             of_keys = (kind, number, head // layer.group)
             if of_keys not in self._taken:
                 entries += layer.keys * dim
@@ -268,13 +281,14 @@ class _Costs:
                 entries += layer.queries * layer.keys
                 steps += layer.queries
         self._taken.add((kind, number, head // self._layers[kind, number][0].group))
+        # Steps have 16 bits, and only integers have them.
         steps = 2 * steps if self._size == 2 else 0
         return 4 * (self._size * entries + steps) // 3 + 16
 
 
 def _names(records: Sequence[AttentionRecord]) -> Iterator[HeadName]:
     """The heads of some runs in the order in which they are taken: round by round through the layers."""
-    found = {
+    names = {
         (kind, layer.layer, head)
         for record in records
         for kind, layers in record.layers.items()
@@ -282,7 +296,8 @@ def _names(records: Sequence[AttentionRecord]) -> Iterator[HeadName]:
         for head in range(layer.heads)
     }
     kinds = records[0].kinds
-    yield from sorted(found, key=lambda name: (name[2], name[1], kinds.index(name[0])))
+    # Head 0 of each layer, then head 1: so every layer is there.
+    yield from sorted(names, key=lambda name: (name[2], name[1], kinds.index(name[0])))
 
 
 def _held(names: Collection[HeadName], every: Sequence[HeadName]) -> HeldHeads:
@@ -303,8 +318,9 @@ def only_heads(record: AttentionRecord, names: Sequence[HeadName]) -> AttentionR
     heads: dict[tuple[RecordKind, int], tuple[int, ...]] = {}
     for kind, number, head in sorted(set(names)):
         heads[kind, number] = (*heads.get((kind, number), ()), head)
-    layers, statistics, told = {}, {}, {}
+    layers, statistics, named = {}, {}, {}
     for kind in record.kinds:
+        # Layers of which at least one head is asked for.
         places = [i for i, layer in enumerate(record.layers[kind]) if (kind, layer.layer) in heads]
         if not places:
             continue
@@ -312,7 +328,7 @@ def only_heads(record: AttentionRecord, names: Sequence[HeadName]) -> AttentionR
         chosen = [heads[kind, layer.layer] for layer in layers[kind]]
         of_kind = record.statistics.get(kind, {})
         statistics[kind] = {name: _blanked(values[places], chosen) for name, values in of_kind.items()}
-        told[kind] = _named(record, kind, places, chosen)
+        named[kind] = _named(record, kind, places, chosen)
     return replace(
         record,
         encoder=_bare(record.encoder),
@@ -321,7 +337,7 @@ def only_heads(record: AttentionRecord, names: Sequence[HeadName]) -> AttentionR
         statistics=statistics,
         measures={},
         left_out={},
-        names=None if record.names is None else {**record.names, "kinds": told},
+        names=None if record.names is None else {**record.names, "kinds": named},
         story={},
         start=None,
     )

@@ -37,6 +37,7 @@ _Places = npt.NDArray[np.int64]
 
 def sampled(queries: _Places, height: int) -> _Places:
     """So many of some queries, evenly spaced."""
+    # The middle of each of `height` equal parts.
     return queries[((np.arange(height) + 0.5) * len(queries) / height).astype(np.int64)]
 
 
@@ -45,6 +46,7 @@ def binned(rows: npt.NDArray[np.floating[Any]], keys: _Places, width: int) -> np
 
     One key past the last is a sink, of which rows without one have 0.
     """
+    # One column more, for a sink that this layer lacks.
     picked = np.pad(rows, ((0, 0), (0, 1)))[:, keys]
     first = np.searchsorted(np.arange(len(keys)) * width // len(keys), np.arange(width))
     above, below = np.maximum.reduceat(picked, first, axis=1), np.minimum.reduceat(picked, first, axis=1)
@@ -60,6 +62,7 @@ def add_thumbnails(record: AttentionRecord, held: HeldHeads, facts: dict[str, An
     """
     for kind in record.kinds:
         sink = any(layer.sinks is not None for layer in record.layers[kind])
+        # One picture with special tokens; one without, if there are any.
         made = {"all": _block(record, kind, held, blocks, specials=True, sink=sink)}
         if sink or any(token.special for side in record.sides(kind) for token in side.tokens):
             made["plain"] = _block(record, kind, held, blocks, specials=False, sink=sink)
@@ -87,7 +90,7 @@ def _block(
     pictures = [
         _levels(layer, head, of_queries, of_keys)
         for layer in record.layers[kind]
-        for head in sorted(set(range(layer.heads)) - set(held.of(kind, layer)))
+        for head in sorted(set(range(layer.heads)) - set(held.of_layer(kind, layer)))
     ]
     if not pictures:
         return None
@@ -100,6 +103,7 @@ def _places(tokens: tuple[PageToken, ...], specials: bool) -> _Places:
 
 def _levels(layer: LayerRecord, head: int, queries: _Places, keys: _Places) -> npt.NDArray[np.uint8]:
     height, width = min(SIDE, len(queries)), min(SIDE, len(keys))
+    # Only the rows that the picture shows.
     rows = weight_rows(layer, head, sampled(queries, height))
     picture = binned(rows, keys, width)
     largest = float(picture.max())
@@ -115,6 +119,7 @@ def begin(record: AttentionRecord) -> tuple[dict[str, Any], Blocks, dict[str, st
     """The facts and blocks of a run without what each head has of its own, and the measures left out."""
     facts, blocks = facts_of(record)
     for kind in record.kinds:
+        # Of a trace they are given; of arrays they are worked out here.
         found = record.statistics.get(kind) or head_statistics(record, kind)
         facts["kinds"][kind]["statistics"] = {name: plain(values) for name, values in found.items()}
     add_story(record, facts, blocks)
@@ -151,10 +156,12 @@ def page_contents(record: AttentionRecord, *, max_mb: float) -> tuple[dict[str, 
     """
     facts, blocks, left = begin(record)
     size, pictures = blocks.size, thumbnail_bytes(record)
+    # As many heads as an answer may have.
     held = choose_heads([record], [], room=1e6 * max_mb - size, pictures=pictures, encoding="float32")
     facts["start"] = start_of([record], held)
     packed = pack(record, held, "float32")
     put_heads(record, packed, facts, blocks, left)
+    # The others as small pictures.
     if not held.every:
         facts["held"] = {"most": max_mb, "all": (size + all_bytes([record], "float32")) / 1e6}
         add_thumbnails(record, held, facts, blocks)
@@ -171,6 +178,7 @@ def round_up(value: float) -> float:
     differ by it, or by two of it: that much is added.
     """
     value += 2 * float(np.finfo(np.float32).eps)
+    # Rounded up in the second digit.
     digits = 1 - math.floor(math.log10(value))
     return float(f"{math.ceil(round(value * 10**digits, 6))}e{-digits}")
 
@@ -185,14 +193,15 @@ def head_statistics(record: AttentionRecord, kind: RecordKind) -> HeadStatistics
     of_keys = record.sides(kind)[1]
     heads = max(layer.heads for layer in layers)
     sink = any(layer.sinks is not None for layer in layers)
-    found: dict[str, npt.NDArray[np.float32]] = {}
+    statistics: dict[str, npt.NDArray[np.float32]] = {}
+    # Head by head, so that no two matrices are in memory.
     for place, layer in enumerate(layers):
         for head in range(layer.heads):
             means = _means(layer, head, of_keys.tokens, cross=kind == "cross", sink=sink)
             for name, mean in means.items():
                 empty = np.full((len(layers), heads), np.nan, np.float32)
-                found.setdefault(name, empty)[place, head] = mean
-    return found
+                statistics.setdefault(name, empty)[place, head] = mean
+    return statistics
 
 
 def _means(
@@ -201,23 +210,24 @@ def _means(
     special = np.array([token.special for token in tokens])
     rows = weight_rows(layer, head, np.arange(layer.queries))
     weights = rows[:, : layer.keys]
-    told = {
+    # Means over queries: the same statistics as of a trace.
+    by_query = {
         "entropy": -(rows * np.log(np.maximum(rows, np.finfo(rows.dtype).tiny))).sum(axis=1),
         "largest": weights.max(axis=1),
         "to_first": weights[:, 0],
     }
     if special.any():
-        told["to_special"] = weights[:, special].sum(axis=1)
+        by_query["to_special"] = weights[:, special].sum(axis=1)
     if sink:
-        told["to_sink"] = rows[:, layer.keys :].sum(axis=1)
+        by_query["to_sink"] = rows[:, layer.keys :].sum(axis=1)
     if not cross:
         away = np.abs(np.subtract.outer(np.arange(layer.queries), np.arange(layer.keys)))
         total = weights.sum(axis=1)
-        told["distance"] = (weights * away).sum(axis=1) / np.where(total > 0, total, 1)
-        told["to_self"] = weights.diagonal()
+        by_query["distance"] = (weights * away).sum(axis=1) / np.where(total > 0, total, 1)
+        by_query["to_self"] = weights.diagonal()
         # The first query has no token before it, and the last none after it: they do not count there.
-        told["to_previous"], told["to_next"] = weights.diagonal(-1), weights.diagonal(1)
-    return {name: float(values.mean()) for name, values in told.items() if len(values)}
+        by_query["to_previous"], by_query["to_next"] = weights.diagonal(-1), weights.diagonal(1)
+    return {name: float(values.mean()) for name, values in by_query.items() if len(values)}
 
 
 def add_story(record: AttentionRecord, facts: dict[str, Any], blocks: Blocks) -> None:
@@ -228,12 +238,14 @@ def add_story(record: AttentionRecord, facts: dict[str, Any], blocks: Blocks) ->
 
 def _story(name: str, story: StoryRecord, blocks: Blocks) -> dict[str, Any]:
     dim = story.rows[-1].dim
+    # Sums are not stored: the page adds them up.
     stored = [row.values for row in story.rows if not row.total]
     whole = np.zeros((len(stored), len(story.tokens), min(SHOWN, dim)), np.float32)
     for place, values in enumerate(stored):
         whole[place, :, : values.shape[1]] = values[:, : whole.shape[2]]
     packed, read = by_dimension(whole)
     difference = _difference(story, read)
+    # Rounded, a sum would show another digit.
     if difference > TOLERANCE / 2:
         packed, difference = Values(stored=whole), _difference(story, whole)
     return {
@@ -259,6 +271,7 @@ def _row_facts(row: StoryRow, dim: int) -> dict[str, Any]:
         facts["sum"] = list(row.total)
     if row.hidden is not None:
         facts["hidden"] = row.hidden
+    # Embeddings that are narrower than the layers.
     if row.dim != dim:
         facts["dim"] = row.dim
     return facts
@@ -280,6 +293,7 @@ def _neuron_facts(name: str, neurons: StoryNeurons | None, blocks: Blocks) -> di
 def _part_facts(name: str, story: StoryRecord, blocks: Blocks) -> dict[str, Any] | None:
     if not story.heads:
         return None
+    # Layers may have different numbers of heads.
     most = max(lengths.shape[1] for lengths in story.heads.values())
     whole = [np.pad(lengths, ((0, 0), (0, most - lengths.shape[1]))) for lengths in story.heads.values()]
     return {
@@ -294,6 +308,7 @@ def _difference(story: StoryRecord, read: _Floats) -> float:
     stored = iter(read)
     seen: list[npt.NDArray[np.float64]] = []
     largest = 0.0
+    # As the page does it: what is stored, and sums of rows before.
     for row in story.rows:
         seen.append(
             np.sum([seen[place] for place in row.total], axis=0)

@@ -34,12 +34,14 @@ def widget_facts(runs: Sequence[LiveRun], subject: Subject | None = None) -> lis
 
     The first has the facts of the subject too. Plain values: see static/notebook/source.js.
     """
-    found = []
+    of_runs = []
     for run in runs:
         record = run.record
+        # Sizes and windows; numbers are asked for.
         slim = {kind: tuple(map(_slim, record.layers[kind])) for kind in record.kinds}
         facts, blocks = facts_of(replace(record, layers=slim))
         add_story(record, facts, blocks)
+        # What a widget can ask for, beside what every page has.
         facts |= {
             "kernel": True,
             "check": run.check is not None,
@@ -56,12 +58,13 @@ def widget_facts(runs: Sequence[LiveRun], subject: Subject | None = None) -> lis
                 if layer.bias is not None and layer.bias.ndim == 3:
                     its_facts["bias"] = {"heads": len(layer.bias), "dense": True}
                 its_facts["sinks"] = layer.sinks is not None
-        found.append({"facts": facts, "blocks": blocks.texts})
+        of_runs.append({"facts": facts, "blocks": blocks.texts})
+    # The start is found here: the browser has no weights.
     records = [run.record for run in runs]
-    found[0]["facts"]["start"] = start_of(records, every_head(records[0]), subject)
+    of_runs[0]["facts"]["start"] = start_of(records, every_head(records[0]), subject)
     if subject is not None:
-        found[0]["facts"][subject.kind] = subject.facts
-    return found
+        of_runs[0]["facts"][subject.kind] = subject.facts
+    return of_runs
 
 
 class Kernel:
@@ -94,22 +97,24 @@ class Kernel:
         """
         said: list[dict[str, Any]] = []
         buffers: list[bytes] = []
+        # Each by itself: one that fails leaves the others.
         for asked in asks:
             try:
-                told, parts = self._answer(run, asked)
+                answer, parts = self._answer(run, asked)
             except NotKept:
-                told, parts = {"gone": True}, []
+                answer, parts = {"gone": True}, []
             except (RegardError, MemoryError) as error:
-                told, parts = {"error": str(error) or type(error).__name__}, []
+                answer, parts = {"error": str(error) or type(error).__name__}, []
             except Exception as error:
                 # Whatever it is: a widget that gets no answer waits for ever.
-                told, parts = {"error": f"{type(error).__name__}: {error}"}, []
-            said.append(told | {"buffers": len(parts)})
+                answer, parts = {"error": f"{type(error).__name__}: {error}"}, []
+            said.append(answer | {"buffers": len(parts)})
             buffers += parts
         return said, buffers
 
     def _answer(self, run: int, asked: _Asked) -> _Answer:
         what, kind = asked["what"], asked["kind"]
+        # By what is asked for.
         answers = {
             "row": self._row,
             "column": self._column,
@@ -132,6 +137,7 @@ class Kernel:
         """What is asked for, the weights or a measure, of some queries of a head."""
 
         def weights(of: _Places) -> npt.NDArray[np.floating[Any]]:
+            # A head that is kept whole needs no arithmetic.
             known = self._whole.get((run, kind, number, head))
             return weight_rows(self._runs[run].layer(kind, number), head, of) if known is None else known[of]
 
@@ -143,6 +149,7 @@ class Kernel:
     def _keep_whole(self, run: int, kind: RecordKind, number: int, head: int) -> None:
         """Works out a head's weights, with the sink's column, where they are not many, and keeps them."""
         layer = self._runs[run].layer(kind, number)
+        # A column of a large head is worked out in blocks instead.
         if layer.queries * layer.keys > _MOST_WHOLE:
             return
         name = (run, kind, number, head)
@@ -150,6 +157,7 @@ class Kernel:
             rows = weight_rows(layer, head, np.arange(layer.queries))
             self._whole[name] = rows.astype(np.float32)
             if len(self._whole) > _KEPT:
+                # The one that was used longest ago.
                 self._whole.popitem(last=False)
         self._whole.move_to_end(name)
 
@@ -164,6 +172,7 @@ class Kernel:
             return {}, [_floats(np.zeros(layer.queries))]  # a sink that another layer has, or the weights
         if of in ("weights", "norm"):
             self._keep_whole(run, kind, number, head)
+        # Rows of a block, so that memory stays the same for any text.
         step = max(1, _BLOCK // layer.keys)
         queries = np.arange(layer.queries)
         blocks = [queries[start : start + step] for start in range(0, layer.queries, step)]
@@ -176,6 +185,7 @@ class Kernel:
         layer = self._runs[run].layer(kind, asked["layer"])
         if layer.weights is not None:
             raise InputError("steps: weights that were given have none; choose a layer that was traced")
+        # The key head of this query head.
         of_keys = head // layer.group
         allowed = (
             np.ones((1, layer.keys), bool)
@@ -194,6 +204,7 @@ class Kernel:
             "sink": None if layer.sinks is None else float(layer.sinks[head]),
             "vDim": None if layer.v is None else layer.v.shape[2],
         }
+        # q, k, bias, mask and v of one row, as bytes.
         return said, [
             _floats(layer.q[head, queries]),
             _floats(layer.k[of_keys]),
@@ -213,13 +224,15 @@ class Kernel:
         """The largest between units, [first, last]: sums over keys' pieces, means over queries'."""
         count = asked["count"]
         queries, keys = np.array(asked["queries"]).reshape(-1, 2), np.array(asked["keys"]).reshape(-1, 2)
-        found: list[tuple[float, int, dict[str, Any]]] = []
+        strongest: list[tuple[float, int, dict[str, Any]]] = []
         for number, head in asked["heads"]:
             layer = self._runs[run].layer(kind, number)
+            # As many units as give a block of weights.
             step = max(1, _BLOCK // layer.keys // int((queries[:, 1] - queries[:, 0]).max(initial=0) + 1))
             for start in range(0, len(queries) if len(keys) else 0, step):
                 some = queries[start : start + step]
                 means = self._between(run, kind, asked, (number, head), some, keys)
+                # The strongest of this block; then of all so far.
                 for place in np.argsort(-np.abs(means), axis=None, kind="stable")[:count]:
                     query, key = np.unravel_index(place, means.shape)
                     weight = float(means[query, key])
@@ -229,9 +242,9 @@ class Kernel:
                         "query": int(some[query, 0]),
                         "key": int(keys[key, 0]),
                     }
-                    found.append((-abs(weight), len(found), entry | {"weight": weight}))
-            found = sorted(found)[:count]
-        return {"strongest": [entry for *_, entry in found]}, []
+                    strongest.append((-abs(weight), len(strongest), entry | {"weight": weight}))
+            strongest = sorted(strongest)[:count]
+        return {"strongest": [entry for *_, entry in strongest]}, []
 
     def _between(
         self,
@@ -244,6 +257,7 @@ class Kernel:
     ) -> npt.NDArray[np.float64]:
         places = [np.arange(first, last + 1) for first, last in queries]
         rows = self._rows(run, kind, asked, *head, np.concatenate(places))
+        # Sums over any range of keys by one subtraction.
         sums = np.cumsum(np.pad(rows, ((0, 0), (1, 1))), axis=1, dtype=np.float64)
         single = bool((keys[:, 0] == keys[:, 1]).all())
         of_keys = (
@@ -252,12 +266,14 @@ class Kernel:
             else sums[:, keys[:, 1] + 1] - sums[:, keys[:, 0]]
         )
         starts = np.cumsum([0, *map(len, places[:-1])])
+        # A unit of several queries is their mean.
         means: npt.NDArray[np.float64] = np.add.reduceat(of_keys, starts, axis=0, dtype=np.float64)
         means /= np.array([len(each) for each in places])[:, None]
         return means
 
     def _told(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
         live = self._runs[run]
+        # Given, worked out by the trace, or from the weights.
         if live.record.statistics.get(kind):
             found = live.record.statistics[kind]
         elif live.statistics is not None:
@@ -278,6 +294,7 @@ class Kernel:
 
 def _slim(layer: LayerRecord) -> LayerRecord:
     line = layer.bias is not None and layer.bias.ndim == 2
+    # Which keys come into question is known without asking.
     window = None if layer.mask is None else replace(layer.mask, keys=None, segments=None, bits=None)
     return replace(layer, mask=window, sinks=None, bias=layer.bias if line else None)
 

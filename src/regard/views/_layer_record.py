@@ -40,6 +40,7 @@ class MaskRecord:
             >>> MaskRecord(low=-1, high=0).rows(0, np.arange(3), 3).astype(int).tolist()
             [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
         """
+        # Every condition takes keys away.
         allowed = np.ones((len(queries), size), dtype=bool)
         distance = np.arange(size)[None, :] - queries[:, None]
         if self.low is not None:
@@ -150,6 +151,7 @@ class LayerRecord:
             >>> (layer.heads, layer.queries, layer.keys)
             (2, 3, 5)
         """
+        # q and k have these sizes and no dimensions.
         heads, queries, keys = weights.shape
         empty = np.empty((heads, queries, 0), np.float32), np.empty((heads, keys, 0), np.float32)
         if (weights < 0).any():
@@ -229,8 +231,10 @@ def weight_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -
     if layer.weights is not None:
         given: npt.NDArray[np.float64] = layer.weights[head, queries].astype(np.float64)
         return given
+    # In float64, as a trace has its weights.
     q, k = layer.q[head, queries].astype(np.float64), layer.k[head // layer.group].astype(np.float64)
     added = None if layer.scorer is None else layer.scorer.v
+    # Scale, cap, bias, mask, sink, softmax: the order of the forward pass.
     weights = _products(q, k.T) if added is None else _added(q, k, added[head].astype(np.float64))
     weights *= layer.scale
     if layer.softcap is not None:
@@ -277,6 +281,7 @@ def _products(q: npt.NDArray[np.float64], k: npt.NDArray[np.float64]) -> npt.NDA
     """q (rows, dim) times k (dim, keys), on one thread."""
     rows, keys = len(q), k.shape[1]
     out = np.empty((rows, keys))
+    # Columns of a block.
     step = max(1, _BLOCK_PRODUCTS // max(1, q.size))
     whole = keys - keys % step
     if whole:

@@ -63,6 +63,7 @@ class LiveWeights:
         if array.ndim == 1:
             self._put(block, name, _filled(array, _ROWS).astype("<f4"), (0, len(array)), "F32")
             return array
+        # Filled up to whole blocks of GROUP numbers.
         rows, columns = array.shape
         integers, scales = _rounded(_filled(array, _ROWS, GROUP))
         made = np.empty(scales.shape, [("scale", "<f2"), ("integers", "i1", GROUP)])
@@ -80,6 +81,7 @@ class LiveWeights:
     def _put(self, block: str, name: str, array: npt.NDArray[Any], shape: tuple[int, int], kind: str) -> None:
         data = self.blocks.setdefault(block, bytearray())
         rows, columns = shape
+        # Where it begins in its block, for the page's JavaScript.
         self.tensors[name] = {"block": block, "at": len(data), "rows": rows, "columns": columns, "type": kind}
         data += array.tobytes()
 
@@ -96,6 +98,7 @@ def _rounded(array: Floats) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float1
     """Integers, (rows, blocks, GROUP), and their scales, (rows, blocks)."""
     rows, columns = array.shape
     grouped = array.reshape(rows, columns // GROUP, GROUP)
+    # The largest number of a block becomes 127.
     scales = (np.abs(grouped).max(axis=2) / np.float32(_LARGEST)).astype(np.float16)
     divisors = np.where(scales > 0, scales, np.float16(1)).astype(np.float32)[..., None]
     integers = np.clip(np.rint(grouped / divisors), -_LARGEST, _LARGEST).astype(np.int8)
@@ -331,6 +334,7 @@ class Measured:
         """
         asked = (kind, name, number)
         began, spent, done = perf_counter(), [0.0], 1.0
+        # Not worked out yet: go on with it.
         if asked not in self._kept and self._run.measures is not None:
             if asked not in self._working:
                 self._working[asked] = (self._run.measures.work(kind, name, number), [0.0])
@@ -338,6 +342,7 @@ class Measured:
             try:
                 while True:
                     done = next(work)
+                    # A slice of time, so that other questions are answered too.
                     if perf_counter() - began > _SLICE or done == 0:
                         break
             except StopIteration as end:
@@ -348,6 +353,7 @@ class Measured:
                 del self._working[asked]
                 raise
             else:
+                # 1 means that the values are there.
                 done = min(done, 0.999)
         spent[0] += perf_counter() - began
         if done < 1:
@@ -355,6 +361,7 @@ class Measured:
         record, layer = self._known(asked)
         of_layer = self._run.layer(kind, number)
         if name == "norm":
+            # How strong the strongest line is, for the scale of the drawing.
             most = largest_norms(of_layer, range(of_layer.heads), layer)
         else:
             most = np.abs(layer).max(axis=(1, 2))
@@ -385,6 +392,7 @@ class Measured:
 
     def _known(self, asked: _Name) -> tuple[MeasureRecord, npt.NDArray[np.float32]]:
         kind, name, number = asked
+        # A record that came with its measures.
         if self._run.measures is None:
             place = [each.layer for each in self._run.record.layers[kind]].index(number)
             for record in self._run.record.measures.get(kind, ()):
@@ -398,6 +406,7 @@ class Measured:
     def _keep(self, asked: _Name, record: MeasureRecord) -> None:
         self._kept[asked] = record
         sizes = [sum(layer.nbytes for layer in each.layers) for each in self._kept.values()]
+        # The one that was used longest ago goes first.
         while len(sizes) > 1 and sum(sizes) > _MOST_KEPT:
             self._kept.popitem(last=False)
             del sizes[0]

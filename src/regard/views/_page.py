@@ -68,6 +68,7 @@ class Page:
         Raises:
             OutputError: The file could not be written; what was there before is still there.
         """
+        # First, so that a page that is there has its weights.
         if self.beside is not None:
             name, content = self.beside
             write_whole(Path(path).parent / name, content)
@@ -137,10 +138,12 @@ def render_page(
     """
     page, is_live = _assets.read("page.html"), live is not None
     style, loader = _assets.style(live=is_live), _assets.loader()
+    # One run of one kind: a smaller script will do.
     is_usual = subject is None and len(records[0].kinds) == 1
     script = _assets.script(usual=is_usual) if live is None else live.script()
     style_packed, script_packed = _assets.packed_asset(style), _assets.packed_asset(script)
     whole = 0
+    # Chosen heads, and their values where they have some.
     if only is not None:
         whole = sum(layer.heads for layers in records[0].layers.values() for layer in layers)
         heads = check_heads(records, only, "only")
@@ -148,11 +151,13 @@ def render_page(
         chosen = records[0].layers.items()
         valued = {(kind, layer.layer) for kind, of in chosen for layer in of if layer.v is not None}
         values = [name for name in heads if name[:2] in valued]
+    # What every page has, whatever fits besides.
     runs = [begin(record) for record in records]
     first, shown, about = runs[0][0], records, subject
     if subject is not None:
         # The page asks the first run's facts what there is besides.
         first[subject.kind] = subject.facts
+        # A film shows its last step in a notebook.
         if subject.kind == "training":
             # A notebook's widget has no steps.
             shown, about = records[-1:], None
@@ -160,25 +165,29 @@ def render_page(
         live = replace(live, weight=round_up(live.weight))
     if live is not None:
         first["live"] = live.facts()
+    # Bytes that are there in any case; the rest is for heads and values.
     plain = sum(len(text.encode()) for text in (style_packed, script_packed, loader, page))
     size = plain + sum(map(_size, runs)) + sum(norm_bytes(each) + _names_bytes(each) for each in records)
+    # Which heads fit, in 16 or in 32 bits.
     held, packed = pack_records(records, heads, values, max_mb, size, alone=only is not None)
     first["start"] = start_of(shown, held, about)
     every_mb = (size + all_bytes(records, packed[0].encoding)) / 1e6
     for (facts, blocks, left), record, each in zip(runs, records, packed, strict=True):
         put_heads(record, each, facts, blocks, left)
+        # The page says what it lacks, and why.
         if only is not None:
             facts["held"] = {"only": whole}
         elif not held.every:
             facts["held"] = {"most": max_mb, "all": every_mb}
             add_thumbnails(record, held, facts, blocks)
     size = plain + sum(map(_size, runs))
-    found: set[Held] = set()
+    states: set[Held] = set()
     for number, (facts, blocks, _) in enumerate(runs):
         before = blocks.size
         most = MOST_BYTES if max_mb is None else min(MOST_BYTES, int(max_mb * 1e6))
+        # What is left is shared by the runs that are left.
         room = (most - size) // (len(runs) - number) if held.every else 0
-        found.add(add_values(records[number], packed[number], facts, blocks, wanted=values, room=room))
+        states.add(add_values(records[number], packed[number], facts, blocks, wanted=values, room=room))
         facts["values"]["difference"] = round_up(facts["values"]["difference"])
         size += blocks.size - before
     data = "\n".join(_data(run, f"run{number}-" if number else "") for number, run in enumerate(runs))
@@ -189,7 +198,7 @@ def render_page(
         encoding="int16" if all(each.encoding == "int16" for each in packed) else "float32",
         largest_difference=max(facts["difference"] for facts, *_ in runs),
         every=max(each.every for each in packed),
-        values=found.pop() if len(found) == 1 else "some",
+        values=states.pop() if len(states) == 1 else "some",
         heads="all" if held.every else "some",
         held=held.heads,
         records=shown,
@@ -206,6 +215,7 @@ def wrapped(data: str, script: str, live: LiveRecord | ServedRecord | None = Non
     page, style, loader = _assets.read("page.html"), _assets.style(live=live is not None), _assets.loader()
     early = page.split("<style>")[1].split("</style>")[0]  # what is said of a file that ends too soon
     parts = {
+        # Nothing is loaded from anywhere, and only these scripts run.
         "policy": (
             f"default-src 'none'; script-src '{digest(loader)}' '{digest(script)}'"
             f"{'' if live is None else live.policy}; "
@@ -240,6 +250,7 @@ def pack_records(
     """
     if max_mb is not None and not max_mb > 0:
         raise InputError(f"max_mb must be millions of bytes, a number above 0, or None; got {max_mb!r}")
+    # Heads whose values are asked for must be held as well.
     asked = [*check_heads(records, heads), *check_heads(records, values, "values")]
     of_values = sum(wanted_bytes(record, values) for record in records)
     room = math.inf if max_mb is None else 1e6 * max_mb - size - of_values
@@ -248,6 +259,7 @@ def pack_records(
     for encoding in encodings:
         held = choose_heads(records, asked, room=room, pictures=pictures, encoding=encoding, alone=alone)
         packed = [pack(record, held, encoding) for record in records]
+        # 16 bits, if no weight changes in the third decimal.
         if max(each.largest_difference for each in packed) <= TOLERANCE:
             break
     return held, packed

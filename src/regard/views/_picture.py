@@ -63,6 +63,7 @@ class HeadPicture(Picture):
     least: BelowOne = 0.0
 
     def __post_init__(self) -> None:
+        # The shape, then the numbers, then the size of the picture.
         wanted = len(self.queries), len(self.keys)
         if self.weights.shape != wanted or 0 in wanted:
             raise InputError(
@@ -91,6 +92,7 @@ class HeadPicture(Picture):
 
 
 def _lines(picture: HeadPicture) -> Sheet:
+    # Sizes follow from the longest name on each side.
     left = _width(picture.queries)
     right = _width(picture.keys)
     rows = max(len(picture.queries), len(picture.keys))
@@ -99,6 +101,7 @@ def _lines(picture: HeadPicture) -> Sheet:
     x = _MARGIN + left + _BESIDE
     to_x = max(x + rules["between"], _title_width(picture) - right - _BESIDE - _MARGIN)
     width = to_x + _BESIDE + right + _MARGIN
+    # Weaker lines would be invisible.
     floor = max(picture.least, _LINE["least"])
     largest = float(picture.weights.max())
     said = f"A line for every weight from {floor:g} up; in full, {largest:.4f}."
@@ -116,6 +119,7 @@ def _lines(picture: HeadPicture) -> Sheet:
                 start=(x, top + row * (query + 0.5)),
                 end=(to_x, top + row * (key + 0.5)),
                 colour=_QUERY,
+                # Both width and opacity say the weight, relative to the largest.
                 width=_LINE["thinnest"] + _LINE["thicker"] * weight / largest,
                 opacity=_LINE["palest"] + _LINE["stronger"] * (weight / largest) ** _LINE["power"],
                 bent=True,
@@ -133,6 +137,7 @@ def _lines(picture: HeadPicture) -> Sheet:
 def _map(picture: HeadPicture) -> Sheet:
     largest = float(picture.weights.max())
     rules = _RULES["map"]
+    # Few keys leave room for numbers in the cells.
     numbered = len(picture.keys) <= rules["numbered"]["most"]
     cell, size = ((rules["numbered"] if numbered else rules["plain"])[name] for name in ("cell", "size"))
     left, above = max(_width(picture.queries), rules["corner"]), _width(picture.keys)
@@ -143,6 +148,7 @@ def _map(picture: HeadPicture) -> Sheet:
     for query in range(len(picture.queries)):
         for key in range(len(picture.keys)):
             weight = float(picture.weights[query, key])
+            # Below `least` a cell stays empty.
             part = weight / largest if largest > 0 and weight >= picture.least else 0.0
             box = Box(
                 x=x + cell * key,
@@ -164,6 +170,7 @@ def _map(picture: HeadPicture) -> Sheet:
                 )
                 shapes.append(number)
     width, height = cell * len(picture.keys), cell * len(picture.queries)
+    # A frame: its four sides.
     for start, end in (
         ((x, top), (x + width, top)),
         ((x, top + height), (x + width, top + height)),
@@ -225,6 +232,7 @@ def _short(weight: float) -> str:
 
 
 def _shade(part: float) -> str:
+    # From no weight to the full colour, linearly in each channel.
     mixed = (
         (1 - part) * none + part * full for none, full in zip(_rgb(_NO_WEIGHT), _rgb(_QUERY), strict=True)
     )
@@ -238,6 +246,7 @@ def _rgb(colour: str) -> tuple[int, ...]:
 def _ink_on(colour: str) -> str:
     """White or black, whichever is easier to read on a colour: at least 4.5 to 1 (WCAG 2)."""
     parts = [part / 255 for part in _rgb(colour)]
+    # Relative luminance, as WCAG 2 defines it.
     red, green, blue = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
     )

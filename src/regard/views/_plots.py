@@ -16,6 +16,7 @@ from regard.views._assets import palette, read
 from regard.views._sheet import FORMATS, Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
 
 _INK, _SOFT, _RULE, _PAPER = (palette()[name] for name in ("ink", "soft", "rule", "paper"))
+# Points: the sheet, its margins, and the height of a panel.
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT, _GAP, _BELOW = 720, 64, 20, 50, 170, 46, 50
 _MARK, _ROW = 5, 18
 _SIDE, _BESIDE, _CLOUDS_LEFT, _CLOUDS_TOP, _UNDER, _INSIDE, _POINT = 170, 16, 20, 62, 40, 12, 6
@@ -110,18 +111,22 @@ class CurvePicture(Picture, Tabular):
 
     def write(self, path: str | PathLike[str]) -> None:
         """Write it as a picture or, by another ending, its points as a table: see `Tabular.write`."""
+        # The ending says whether it is drawn or listed.
         kind = Picture if Path(path).suffix.lower() in FORMATS else Tabular
         kind.write(self, path)
 
     def _sheet(self) -> Sheet:
+        # A series has one colour in all panels.
         names = list(dict.fromkeys(each.name for panel in self.panels for each in panel.series))
         colours = dict(zip(names, _colours(len(names)), strict=True))
         xs = [x for panel in self.panels for each in panel.series for x, _ in each.points]
         axis = _LogAxis if self.is_logarithmic else _Axis
+        # One axis from left to right for all panels.
         across = axis(min(xs), max(xs), _LEFT, _WIDTH - _RIGHT, whole=True)
         shapes: list[Shape] = [Text(x=_LEFT, y=20, text=self.title, size=14, bold=True, colour=_INK)]
         key, bottom = _key(names, colours)
         shapes += key if len(names) > 1 else []
+        # From top to bottom.
         for panel in self.panels:
             top, bottom = bottom + 24, bottom + 24 + _HEIGHT
             shapes += _panel(panel, across, axis, top, bottom, colours)
@@ -159,6 +164,7 @@ class _Axis:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, about: int = 6) -> list[tuple[float, str]]:
+        # Steps of 1, 2 or 5 times a power of ten.
         rough = (self.high - self.low) / about
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(power * each for each in (1, 2, 5, 10) if power * each >= rough)
@@ -190,6 +196,7 @@ class _LogAxis(_Axis):
 
     def ticks(self, about: int = 6) -> list[tuple[float, str]]:
         del about
+        # Powers of ten are too far apart on a short axis.
         base = 2 if self.whole or self.high < 100 * self.low else 10
         first, last = (math.log(each, base) for each in (self.low, self.high))
         powers = range(math.ceil(first - 1e-9), math.floor(last + 1e-9) + 1)
@@ -200,7 +207,7 @@ class _LogAxis(_Axis):
 def _panel(
     panel: Panel, across: _Axis, axis: type[_Axis], top: float, bottom: float, colours: dict[str, str]
 ) -> list[Shape]:
-    ys = [y for each in panel.series for _, y in each.points]
+    ys = [y for curve in panel.series for _, y in curve.points]
     up = axis(min(ys), max(ys), bottom, top)
     up.widened(0.04)
     shapes: list[Shape] = [Text(x=_LEFT, y=top - 12, text=panel.title, bold=True, colour=_INK)]
@@ -208,17 +215,18 @@ def _panel(
         y = up.at(value)
         shapes.append(Curve(start=(_LEFT, y), end=(_WIDTH - _RIGHT, y), colour=_RULE))
         shapes.append(Text(x=_LEFT - 8, y=y, text=label, size=11, anchor="end", colour=_SOFT))
-    for each in panel.series:
-        colour, places = colours[each.name], [(across.at(x), up.at(y)) for x, y in each.points]
-        width, opacity = (2, 1.0) if each.is_marked else (1.5, 0.7)
+    for curve in panel.series:
+        colour, places = colours[curve.name], [(across.at(x), up.at(y)) for x, y in curve.points]
+        width, opacity = (2, 1.0) if curve.is_marked else (1.5, 0.7)
         shapes += [
             Curve(start=start, end=end, colour=colour, width=width, opacity=opacity)
             for start, end in itertools.pairwise(places)
         ]
-        marked = each.points if each.is_marked else each.points[-1:]
+        # A mark at each point, or at the end of the line.
+        marked = curve.points if curve.is_marked else curve.points[-1:]
         for (x, y), (at, height) in zip(marked, places[-len(marked) :], strict=True):
-            said = f"{each.name}: {x:,.0f}, {y:.4g}" if each.is_marked else _said(panel, each, short=True)
-            half = _MARK / 2 if each.is_marked else 1
+            said = f"{curve.name}: {x:,.0f}, {y:.4g}" if curve.is_marked else _said(panel, curve, short=True)
+            half = _MARK / 2 if curve.is_marked else 1
             box = Box(x=at - half, y=height - half, width=2 * half, height=2 * half, colour=colour, said=said)
             shapes.append(box)
     return shapes
@@ -230,6 +238,7 @@ def _key(names: Sequence[str], colours: dict[str, str]) -> tuple[list[Shape], fl
     x, y = float(_LEFT), float(_TOP)
     for name in names:
         width = 36 + _LETTER * len(name)
+        # The next row, but never an empty one.
         if x > _LEFT and x + width > _WIDTH - _RIGHT:
             x, y = float(_LEFT), y + _ROW
         shapes.append(Box(x=x, y=y - 10, width=14, height=4, colour=colours[name]))
@@ -312,6 +321,7 @@ def _cloud(cloud: Cloud, left: float, colours: Mapping[str, str]) -> list[Shape]
         Text(x=left, y=top + _SIDE + 16, text=cloud.below, size=11, colour=_SOFT),
     ]
     points = [point for group in cloud.groups.values() for point in group]
+    # Both axes have one scale: distances can be compared.
     middle = [(max(each) + min(each)) / 2 for each in list(zip(*points, strict=True))[:2]]
     reach = max(max(abs(x - middle[0]), abs(y - middle[1])) for x, y, _ in points) or 1.0
     scale = (_SIDE / 2 - _INSIDE) / reach

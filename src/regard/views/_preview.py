@@ -82,6 +82,7 @@ class Preview:
         return drawn.getvalue()
 
     def _sheet(self) -> Sheet:
+        # Where each word begins and ends.
         places, size = _laid_out(self.text, self.words, self.looks)
         ink, soft, blue = (palette()[name] for name in ("ink", "soft", "query"))
         shapes: list[Shape] = [
@@ -89,6 +90,7 @@ class Preview:
             for at, (x, _) in places.items()
         ]
         start = sum(places[self.looks]) / 2
+        # Weak arcs first, so that strong ones lie on top.
         seen = [at for at in places if at != self.looks and self.shares[at] >= _LEAST]
         for at in sorted(seen, key=lambda at: self.shares[at]):
             share, end, over = self.shares[at], sum(places[at]) / 2, _LINE - 0.7 * size
@@ -116,11 +118,13 @@ def preview_of(record: AttentionRecord, start: Mapping[str, Any] | None) -> Prev
     plain = Preview(model=record.model, text=side.text or "Attention", said=said)
     if start is None or len(record.kinds) > 1 or side.text is None or side.pair is not None:
         return plain
+    # The word that the page opens on, and how much it gives to each other.
     kind, words = start["kind"], Words(side.tokens)
     layer = next(each for each in record.layers[kind] if each.layer == start["layer"])
     looks = int(np.searchsorted(words.starts, start["pin"], side="right")) - 1
     tokens = words.starts[looks] + np.arange(words.sizes[looks])
     rows = weight_rows(layer, start["head"], tokens)[:, : len(side.tokens)]
+    # What each word would get if every visible token got the same.
     evens = (rows > 0) / (rows > 0).sum(axis=1, keepdims=True)
     share, even = (np.add.reduceat(each.mean(axis=0), words.starts) for each in (rows, evens))
     shown = words.ranks > SPECIAL
@@ -129,9 +133,11 @@ def preview_of(record: AttentionRecord, start: Mapping[str, Any] | None) -> Prev
         is_word[0] = False  # attention rests on it
     is_word[looks] = False
     most = int(np.where(is_word, share, -1).argmax())
+    # Odds, not shares: 60 % of ten words is more than 60 % of two.
     odds, of_even = (each[most] / (1 - min(each[most], 1 - 1e-9)) for each in (share, even))
     others = max(share[looks], share[~is_word].sum() - share[looks])
     looking, seen = words.texts[[looks, most]]
+    # Only what is clearly more than chance, and more than all the rest to marks.
     if odds >= claims()["odds"] * of_even and share[most] > others and looking != seen:
         part = "its one head" if heads == 1 else f"one of {heads} heads"
         of = "more than 99" if share[most] > 0.995 else round(100 * share[most])
@@ -148,6 +154,7 @@ def _laid_out(text: str, words: Sequence[str], looks: int) -> tuple[dict[int, tu
     except ImportError as error:
         raise missing("pictures need", error, "matplotlib") from error
     font = FontProperties(size=1)
+    # A missing letter would be a box in the picture.
     has = get_font(findfont(font)).get_char_index
     if lacking := {sign for sign in text if sign.isprintable() and not has(ord(sign))}:
         raise InputError(f"text must have letters of matplotlib's font, for a picture; got {min(lacking)!r}.")
@@ -160,6 +167,7 @@ def _laid_out(text: str, words: Sequence[str], looks: int) -> tuple[dict[int, tu
         ends.append((x + gap, x + gap + width))
         x, end = x + gap + width, at + len(word)
     first, last, room = 0, len(words) - 1, _WIDTH - 2 * _MARGIN
+    # Words go at the end that is further from the one shown.
     while ends[last][1] - ends[first][0] > room / _SMALLEST and first < last:
         first, last = (first + 1, last) if looks - first > last - looks else (first, last - 1)
     left, right = ends[first][0], ends[last][1]

@@ -75,9 +75,10 @@ class Packed:
 def pack(record: AttentionRecord, held: HeldHeads, encoding: Encoding) -> Packed:
     """Pack q, k and dense biases of some heads of a record, and measure the difference that it makes."""
     every = _every(record, held)
+    # In float32 nothing changes, and nothing need be measured.
     rounded = encoding == "int16"
     layers = {
-        kind: tuple(_pack_layer(layer, held.of(kind, layer), rounded) for layer in record.layers[kind])
+        kind: tuple(_pack_layer(layer, held.of_layer(kind, layer), rounded) for layer in record.layers[kind])
         for kind in record.kinds
     }
     # What is stored as it was differs by nothing.
@@ -100,6 +101,7 @@ def pack(record: AttentionRecord, held: HeldHeads, encoding: Encoding) -> Packed
 
 
 def _pack_layer(layer: LayerRecord, heads: tuple[int, ...], rounded: bool) -> PackedLayer:
+    # Given weights are packed row by row.
     if layer.weights is not None:
         weights, read = some_heads(layer.weights, heads, rows_as_values if rounded else as_it_is)
         shown = replace(layer, weights=read)
@@ -109,12 +111,14 @@ def _pack_layer(layer: LayerRecord, heads: tuple[int, ...], rounded: bool) -> Pa
     q, read_q = some_heads(layer.q, heads, by_dimension if rounded else as_it_is)
     k, read_k = some_heads(
         layer.k,
+        # Key heads that these query heads need, each once.
         tuple(dict.fromkeys(head // layer.group for head in heads)),
         by_dimension if rounded else as_it_is,
     )
     shown = replace(layer, q=read_q, k=read_k)
     if layer.bias is None or not dense:
         return PackedLayer(q=q, k=k, bias=None, shown=shown, heads=heads)
+    # One bias for all heads is stored once.
     of_bias = heads if len(layer.bias) > 1 else (0,)
     bias, read = some_heads(layer.bias, of_bias, rows_as_values if rounded else as_it_is)
     return PackedLayer(q=q, k=k, bias=bias, shown=replace(shown, bias=read), heads=heads)
@@ -132,6 +136,7 @@ def some_heads(
     if heads == tuple(range(len(array))):
         return store(array)
     stored, read = store(array[list(heads)])
+    # As long as the array: places stay what they are.
     whole = np.zeros_like(array)
     whole[list(heads)] = read
     return stored, whole
@@ -161,6 +166,7 @@ def quantize(values: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int16], np
     the rest, and would otherwise take the others' precision. Steps are rounded up to eight bits of precision,
     those of bfloat16: of a sentence they would else be a seventh of what q and k take.
     """
+    # Then rounded up to 16 bits: a smaller step would clip the largest number.
     steps = (np.abs(values).max(axis=1) / np.float32(_LARGEST)).astype(np.float32)
     steps = ((steps.view(np.uint32) + 0xFFFF) & 0xFFFF0000).view(np.float32)
     # Where a dimension is all zeros, or too small for a step to be representable, every integer is 0 or is
@@ -185,6 +191,7 @@ def largest_changes(
     """
     largest = np.zeros((one.heads, one.keys + (one.sinks is not None)), np.float32)
     for head in range(one.heads) if heads is None else heads:
+        # In blocks, so that no matrix of all weights is held.
         for queries in query_blocks(one, every):
             apart = weight_rows(one, head, queries)
             apart -= weight_rows(other, head, queries)
@@ -194,7 +201,7 @@ def largest_changes(
 
 def _every(record: AttentionRecord, held: HeldHeads) -> int:
     count = sum(
-        len(held.of(kind, layer)) * layer.queries * layer.keys
+        len(held.of_layer(kind, layer)) * layer.queries * layer.keys
         for kind, layers in record.layers.items()
         for layer in layers
     )

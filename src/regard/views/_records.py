@@ -287,7 +287,7 @@ class HeldHeads:
     heads: Mapping[tuple[RecordKind, int], tuple[int, ...]]  # of each (kind, layer), in order
     every: bool  # whether these are all
 
-    def of(self, kind: RecordKind, layer: LayerRecord) -> tuple[int, ...]:
+    def of_layer(self, kind: RecordKind, layer: LayerRecord) -> tuple[int, ...]:
         """Those of a layer."""
         return self.heads.get((kind, layer.layer), ())
 

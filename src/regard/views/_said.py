@@ -33,6 +33,7 @@ def moved(moves: Sequence[float], apart: float) -> str:
         >>> moved([0.153], 0.588)
         'The word moves by 0.15 (1 - cosine); two different words of one text are 0.59 apart (others).'
     """
+    # One number where both ends are the same.
     far = " to ".join(dict.fromkeys(f"{each:.2f}" for each in (min(moves), max(moves))))
     hardly = "hardly moves, by" if max(moves) < claims()["hardly"] * apart else "moves by"
     usual = "no text has two different words"

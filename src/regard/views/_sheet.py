@@ -68,6 +68,7 @@ class Curve:
     def between(self) -> list[tuple[float, float]]:
         """The two points that it is drawn towards; none where it is straight."""
         (x, y), (to_x, to_y) = self.start, self.end
+        # A cubic curve reaches 3/4 of the height of its two points.
         if self.rise:
             return [(x, y - self.rise / 0.75), (to_x, to_y - self.rise / 0.75)]
         return [((x + to_x) / 2, y), ((x + to_x) / 2, to_y)] if self.bent else []
@@ -102,6 +103,7 @@ class Sheet:
 def svg_of(sheet: Sheet) -> str:
     """The sheet as an SVG document: one file without scripts, styles or links."""
     width, height = _number(sheet.width), _number(sheet.height)
+    # Title and description come first: screen readers read them.
     parts = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -166,6 +168,7 @@ def legal(text: str) -> str:
 
 
 def _is_legal(code: int) -> bool:
+    # Of the controls XML takes three.
     if code < 0x20:
         return code in (0x9, 0xA, 0xD)
     return code < 0xD800 or 0xE000 <= code < 0xFFFE or code >= 0x10000
@@ -209,6 +212,7 @@ def write_figure(figure: "Figure", path: Path) -> None:
         OutputError: the file cannot be written.
     """
     check_format(path)
+    # In memory first, so that the file is written whole or not at all.
     drawn = BytesIO()
     with warnings.catch_warnings():
         # A sign that matplotlib's font lacks is drawn as a box; a warning for each would be noise.
@@ -235,6 +239,7 @@ def figure_of(sheet: Sheet) -> "Figure":
     A text from right to left is an InputError: matplotlib would set its letters the wrong way round.
     """
     figure = new_figure(width=sheet.width / _POINTS, height=sheet.height / _POINTS)
+    # matplotlib would set the letters in the wrong order.
     _check_direction(shape.text for shape in sheet.shapes if isinstance(shape, Text))
     from matplotlib.patches import PathPatch, Rectangle
     from matplotlib.path import Path
@@ -243,6 +248,7 @@ def figure_of(sheet: Sheet) -> "Figure":
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set_xlim(0, sheet.width)
+    # Downwards, as in SVG.
     axes.set_ylim(sheet.height, 0)
     for order, shape in enumerate(sheet.shapes):
         if isinstance(shape, Text):
@@ -313,6 +319,7 @@ def plot_positions(table: np.ndarray) -> "Figure":
         raise InputError(f"table must have shape (positions, d_model); got {table.shape}.")
     figure = new_figure(width=8.0, height=3.2)
     axes = figure.subplots()
+    # The same distance on both sides of zero.
     limit = float(np.abs(table).max()) or 1.0
     image = axes.imshow(
         table, cmap="coolwarm", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"

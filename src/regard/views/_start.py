@@ -45,6 +45,7 @@ def start_of(
         return find_difference(records[0], records[1], held, subject.facts)
     if subject is None or subject.kind != "writing":
         return find_start(records[0], held)
+    # From the last token that was read before writing.
     start = find_start(records[0], held, subject.facts["first"] - 1)
     if start is None:
         return None
@@ -75,6 +76,7 @@ def find_start(record: AttentionRecord, held: HeldHeads, since: int = 0) -> dict
     """
     if record.start is not None and held.every and not since:
         return dict(record.start)
+    # How many queries of each head are looked at: fewer of a large model.
     size = sum(layer.keys for kind in record.kinds for layer, _ in _heads(record, held, kind))
     most = min(_SCREEN, max(8, _MOST_WEIGHTS // max(1, size)))
     return _first(_strongest(record, held, kind, most, since) for kind in record.kinds)
@@ -86,18 +88,23 @@ def _strongest(
     queries, keys = (Words(side.tokens) for side in record.sides(kind))
     side = record.sides(kind)[0]
     ready = next((each for each in _ready() if (each["text"], None) == (side.text, side.pair)), None)
+    # From the strictest wish to the weakest.
     for place, (least, apart) in enumerate(_WANTED):
+        # Queries that say something, in the first part of the text.
         asked = np.flatnonzero(queries.ranks >= min(least, MARK))
         asked = asked[queries.starts[asked] >= (0 if kind == "encoder" else since)][:most]
         columns = np.arange(len(keys.starts))
+        # A decoder's first word gets attention whatever it is.
         rests = (columns == 0) & (kind == "decoder") & (least > _FUNCTION)
         says = (keys.ranks >= least) & ~rests
         far = (queries.ranks[asked] >= least)[:, None] & says
+        # The project's own sentences: the link that each was chosen for.
         if ready is not None:
             about = (queries.texts[asked] == ready["about"])[:, None]
             own = about & (np.isin(keys.texts, ready["among"]) if "among" in ready else says)
             far = own if own.any() else far
         seen = np.full(far.shape, True) if kind != "decoder" else columns <= asked[:, None]
+        # Not to a hidden word, and not to a neighbour.
         if kind != "cross":
             far &= seen & (np.abs(asked[:, None] - columns) >= apart) & (columns <= asked.max(initial=-1))
         if not far.any():
@@ -109,6 +116,7 @@ def _strongest(
                 1 - _by_place(record, kind, layer, head)
             )
             links[~far] = -np.inf  # also where a head that goes by place alone makes it no number
+            # Of equal links the one with the largest weight.
             strongest = np.flatnonzero(links == links.max())
             link = strongest[weights.ravel()[strongest].argmax()]
             row, key = np.unravel_index(link, links.shape)
@@ -139,10 +147,12 @@ def own_links(weights: _Floats, seen: _Bools, far: _Bools, counts: _Bools) -> _F
     The mean is over the queries that have `seen` the key. A key that two of three words give most to, of the
     keys that count, is no link of any one of them: 0 at most. (queries, keys); minus infinity if not far.
     """
+    # What each key gets from everybody who sees it.
     mean = np.where(seen, weights, 0).sum(axis=0) / np.maximum(1, seen.sum(axis=0))
     links = np.sqrt(weights) * (weights - mean)
     counted = np.where(counts, weights, 0)
     favourite = (counted > 0) & (counted == counted.max(axis=1, keepdims=True))
+    # A key that most words like most tells nothing of any.
     shared = favourite.mean(axis=0) > _SHARED
     links[:, shared] = np.minimum(links[:, shared], 0)
     return np.where(far, links, -np.inf)
@@ -151,6 +161,7 @@ def own_links(weights: _Floats, seen: _Bools, far: _Bools, counts: _Bools) -> _F
 def _by_place(record: AttentionRecord, kind: RecordKind, layer: LayerRecord, head: int) -> float:
     """How much of what a head does has a name that says nothing of the words."""
     named = None if record.names is None else record.names["kinds"].get(kind)
+    # Names that `heads` gave, with their effect.
     names = named[record.layers[kind].index(layer)][head] if named else []
     return max((float(each["effect"]) for each in names if each["name"] in _BY_PLACE), default=0.0)
 
@@ -175,6 +186,7 @@ def _most_different(
     best: tuple[float, int, int] | None = None
     for layer, head in _heads(one, held, kind):
         place = one.layers[kind].index(layer)
+        # The head whose weights differ most.
         value = of_kind["divergence"][place][head]
         if value is not None and (best is None or value > best[0]):
             best = value, place, head
@@ -186,6 +198,7 @@ def _most_different(
         weight_rows(record.layers[kind][place], head, queries[:, run])[:, keys[:, run]]
         for run, record in enumerate((one, other))
     ]
+    # And the query where they differ most.
     apart = np.abs(rows[1] - rows[0]).sum(axis=1)
     tokens = one.sides(kind)[0].tokens
     counted = np.array([_rank(tokens[query : query + 1]) >= _FUNCTION for query in queries[:, 0]])
@@ -198,7 +211,7 @@ def _most_different(
 
 def _heads(record: AttentionRecord, held: HeldHeads, kind: RecordKind) -> Iterator[tuple[LayerRecord, int]]:
     for layer in record.layers[kind]:
-        for head in held.of(kind, layer):
+        for head in held.of_layer(kind, layer):
             yield layer, head
 
 
@@ -250,8 +263,10 @@ def _of_words(layer: LayerRecord, head: int, queries: Words, asked: _Places, key
     """The weights between words: (asked, words of the keys)."""
     sizes = queries.sizes[asked]
     firsts = np.cumsum(sizes) - sizes
+    # All tokens of the words asked for, one after the other.
     tokens = np.repeat(queries.starts[asked] - firsts, sizes) + np.arange(sizes.sum())
     weights = weight_rows(layer, head, tokens)[:, : keys.sizes.sum()]
+    # Summed over the tokens of a key word, averaged over those of a query word.
     of_keys = np.add.reduceat(weights, keys.starts, axis=1)
     means: _Floats = np.add.reduceat(of_keys, firsts, axis=0) / sizes[:, None]
     return means

@@ -52,6 +52,7 @@ def _packed(runs: Sequence[Facts]) -> str:
 @cache
 def _widget_class() -> Any:
     try:
+        # Only where a widget is made: notebooks need not have it.
         import anywidget
         import traitlets
     except ImportError as error:
@@ -74,6 +75,7 @@ def _widget_class() -> Any:
         def _on_message(self, content: dict[str, Any], _: Any) -> None:
             if self.kernel is None:
                 return
+            # Another text, or a question about this one.
             if "text" in content and self.again is not None:
                 self._read(content, self.again)
                 return
@@ -88,6 +90,7 @@ def _widget_class() -> Any:
                 if "write" in content and self.writes is not None:
                     self.send({"client": client, "written": self.writes(text, content["write"])})
                     return
+                # The model reads it here.
                 run = again(text)
                 facts = _packed(widget_facts([run]))
             except RegardError as error:
@@ -118,21 +121,23 @@ def notebook_bundle(
         subject: As of `make_widget`.
         way: The code that writes the interactive file.
     """
+    # IPython in a terminal asks for the same bundle.
     if not _in_a_notebook():
         return {"text/plain": text}
     hint = f"The interactive view as a file, which needs no kernel: {way}"
     data: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     try:
-        made = runs()
+        # Also where nobody can click: the still picture needs the record.
+        shown = runs()
         if _is_interactive():
-            data, metadata = make_widget(made, subject)._repr_mimebundle_()
+            data, metadata = make_widget(shown, subject)._repr_mimebundle_()
     except MissingExtraError:
         hint = f"{_HINT}\n{hint}"
     except InputError as error:
         return {"text/plain": f"{text}\n{error}"}
     data["text/plain"] = f"{text}\n{hint}"
-    data["text/html"] = _still(text, made[0].record, hint)
+    data["text/html"] = _still(text, shown[0].record, hint)
     return data, metadata
 
 
@@ -182,6 +187,7 @@ def _still(text: str, record: AttentionRecord, hint: str) -> str:
         shown = _table(title, layer, queries, keys)
     else:
         weights = weight_rows(layer, 0, np.arange(layer.queries))
+        # One more where the head has a sink.
         columns = keys if weights.shape[1] == len(keys) else (*keys, "sink")
         svg = HeadPicture(weights=weights, queries=queries, keys=columns, title=title).svg()
         shown = svg[svg.index("<svg") :]  # without the declaration of a file
@@ -201,15 +207,15 @@ def _table(title: str, layer: LayerRecord, queries: tuple[str, ...], keys: tuple
 
 
 def _strongest(layer: LayerRecord) -> list[tuple[float, int, int]]:
-    found: list[tuple[float, int, int]] = []
+    strongest: list[tuple[float, int, int]] = []
     step = max(1, _BLOCK // layer.keys)
     for start in range(0, layer.queries, step):
         block = np.arange(start, min(layer.queries, start + step))
         weights = weight_rows(layer, 0, block)[:, : layer.keys]
         for place in np.argsort(-weights, axis=None, kind="stable")[:_STRONGEST]:
             row, key = np.unravel_index(place, weights.shape)
-            found.append((float(weights[row, key]), int(block[row]), int(key)))
-    return sorted(found, key=lambda each: -each[0])[:_STRONGEST]
+            strongest.append((float(weights[row, key]), int(block[row]), int(key)))
+    return sorted(strongest, key=lambda each: -each[0])[:_STRONGEST]
 
 
 def _name(token: PageToken) -> str:

@@ -39,11 +39,13 @@ def explain(
         InputError: a layer, head, token or word that is not there, a kind that is not said, or a layer whose
             weights, contexts or outputs an edit wrote: one step does not give the next there.
     """
+    # What is asked for: kind, row, layer and head, as numbers.
     kind = trace.kind(kind)
     of_queries, of_keys = trace.sides(kind)
     pieces = token_of("token", of_queries.encoding, token)
     row, layer, head = pieces[0], trace.layer_index(layer, kind), trace.head_index(head, kind, layer)
     traced = trace.attention_of(layer, kind)
+    # An edit's numbers follow from nothing that could be worked out.
     if head in traced.written_heads or traced.output_written:
         what = "output" if traced.output_written else f"contexts of head {head}"
         raise InputError(
@@ -54,15 +56,18 @@ def explain(
     # In float64, as `trace.weights` computes them: the two must show the same digits.
     exact = replace(inputs, q=inputs.q.double(), k=inputs.k.double(), v=inputs.v.double())
     with torch.no_grad():  # a bias may be learned
+        # One row of one head: (1, 1, 1, keys) and so on.
         worked = reference_attention(exact, queries=range(row, row + 1))
         left, right = exact.scorer.factors(exact.q[:, :, row : row + 1], exact.k)
     learned = of_queries.embeddings(0)
+    # What leads to x, and what the layer does with the output.
     before, after = _steps_around(trace, kind, layer, row)
     # A sink is a column of the softmax, and no key: it has no token, no value and no share in the context.
     keys = exact.k_len
     sink = None if exact.sinks is None else float(worked.weights[0, 0, 0, keys])
     return Explanation(
         model=trace.model,
+        # Ids alone have no text: their pieces stand for it.
         text=" | ".join(of_queries.encoding.texts) or " ".join(of_queries.shown),
         kind=kind,
         layer=layer,
@@ -113,10 +118,12 @@ def _steps_around(
     First from the layer's input to what the attention reads, then from what it gave to the layer's output.
     Both are empty where they cannot be seen: see `sublayers`.
     """
+    # In float64, as all other numbers of the calculation.
     parts = sublayers(trace, stack_of(kind), index, [row], widen=True)
     walked = [step for part in parts for step in part.steps]
     if not walked:
         return (), ()
+    # The attention itself is shown in full, and is no step here.
     middle = [step.name for step in walked].index("cross-attention" if kind == "cross" else "attention")
     steps = [Step(step.name, step.value[0].float().cpu().numpy()) for step in walked]
     return tuple(steps[:middle]), tuple(steps[middle + 1 :])
@@ -131,6 +138,7 @@ def _made_from(trace: Trace, kind: Kind) -> str:
 
 def _embedding_norm(trace: Trace, kind: Kind) -> str | None:
     stack = None if trace.loaded is None else trace.loaded.network.stack(stack_of(kind))
+    # A lens shows no modules.
     norm = None if stack is None else stack.embeddings.norm
     return None if norm is None else type(norm).__name__
 
@@ -163,6 +171,7 @@ def sublayers(
     weights. There are none where they cannot be seen: a trace without its model, or one through the lens or
     of edits, and layers in which positions see each other outside attention (DeBERTa's convolution).
     """
+    # Only regard's own layers, without edits, can be walked through.
     network = None if trace.loaded is None else trace.loaded.network
     stack = None if network is None or network.written else network.stack(kind)
     if stack is None:
@@ -172,13 +181,16 @@ def sublayers(
         return []
     traced = trace.stack(kind)
     dtype = torch.float64 if widen else next(layer.parameters()).dtype
+    # The residual stream that enters the layer: (rows, d).
     x = traced.hidden[index][rows].to(dtype)
-    found: list[Sublayer] = []
+    walked: list[Sublayer] = []
+    # In the order of the forward pass.
     for name in ("attention", "cross_attention", "ffn"):
         if not hasattr(layer, name):
             continue
         said = _SAID[name]
         if name == "ffn":
+            # Worked out again; attention outputs were recorded.
             part = partial(_feed_forward, _widened(layer.ffn, widen))
         else:
             of: Kind = "cross" if name == "cross_attention" else kind
@@ -187,12 +199,14 @@ def sublayers(
                 return []
             part = partial(_given, said, given[rows].to(dtype))
         steps = _around(getattr(layer, f"{name}_residual"), x, part, said, widen)
-        found.append(Sublayer(said, steps))
+        walked.append(Sublayer(said, steps))
         x = steps[-1].value
+    # The last layer's output goes through the stack's norm.
     if stack.norm is not None and index == len(stack.layers) - 1:
-        found[-1].steps.append(_normed(stack.norm, x, widen, "final "))
-    _check(found[-1].steps[-1].value, traced.hidden[index + 1][rows])
-    return found
+        walked[-1].steps.append(_normed(stack.norm, x, widen, "final "))
+    # If the steps do not lead there, nothing is shown.
+    _check(walked[-1].steps[-1].value, traced.hidden[index + 1][rows])
+    return walked
 
 
 _SAID = {"attention": "attention", "cross_attention": "cross-attention", "ffn": "feed-forward"}
@@ -202,6 +216,7 @@ _Part = Callable[[Tensor], list[Walked]]
 
 def _around(residual: nn.Module, x: Tensor, part: _Part, said: str, widen: bool) -> list[Walked]:
     """A sublayer inside its residual connection; the last is the residual stream after it."""
+    # norm(x + part(x)); below, x + after(part(before(x))).
     if isinstance(residual, PostNorm):
         steps = part(x)
         total = Walked(f"x + {said}", x + steps[-1].value, total=True)

@@ -150,6 +150,7 @@ class Explanation(Displayable):
 def _plain(value: object) -> Any:
     if isinstance(value, np.ndarray):
         numbers = value.astype(object)
+        # JSON has neither infinity nor NaN.
         numbers[~np.isfinite(value)] = None
         return numbers.tolist()
     if isinstance(value, Step):
@@ -175,6 +176,7 @@ def _steps(e: Explanation) -> Iterator[tuple[str, "list[RenderableType]"]]:
     """The steps: the title of each, and what is shown under it."""
     from rich.text import Text
 
+    # The steps in the order in which the model takes them.
     yield "Tokens and their ids", [Text(_tokens(e))]
 
     token = _name(e, e.token)
@@ -219,6 +221,7 @@ def _steps(e: Explanation) -> Iterator[tuple[str, "list[RenderableType]"]]:
 def _attention(e: Explanation) -> "list[RenderableType]":
     from rich.text import Text
 
+    # One score is worked out, that of the largest weight.
     best = int(np.argmax(e.weights))
     terms = [(e.left[place], e.right[best, place]) for place in range(min(2, len(e.left)))]
     sink = (
@@ -253,6 +256,7 @@ def _key(e: Explanation, token: int) -> str:
 def _tokens(e: Explanation) -> str:
     """The tokens around the one that is worked out."""
     count = len(e.tokens)
+    # The token in the middle, but for the ends of the text.
     start = max(0, min(e.token - _MAX_TOKENS // 2, count - _MAX_TOKENS))
     shown = range(start, min(count, start + _MAX_TOKENS))
     before = f"({start} more) … " if start else ""
@@ -266,6 +270,7 @@ def _root(scale: float, head_dim: int) -> str:
 
 def _number(value: float, width: int, decimals: int = 4) -> str:
     """The value in `width` columns at most: with fewer decimals, or a power of ten, where it is large."""
+    # From the most decimals to none.
     written = (f"{value:.{places}f}" for places in range(decimals, -1, -1))
     return next((text for text in written if len(text) <= width), f"{value:.0e}")
 
@@ -294,6 +299,7 @@ def _worked(name: str, factors: list[tuple[float, float]], count: int, total: fl
 def _softmax(e: Explanation, key: int) -> "RenderableType":
     from rich.text import Text
 
+    # The mask hides every key from this query.
     if np.isneginf(e.masked_scores[key]):
         return Text("  weight = 0, since the mask forbids every key")
     # Less the largest, so that no power overflows: the quotient is the same.
@@ -313,6 +319,7 @@ def _softmax(e: Explanation, key: int) -> "RenderableType":
 def _keys(e: Explanation) -> "Table":
     """The keys with the largest weights: key, scores before and after scaling, the mask, the weight."""
     hidden = ~np.isfinite(e.masked_scores)
+    # The largest weights, shown in the order of the text.
     order = np.argsort(-e.weights, kind="stable")[:_MAX_KEYS]
     score = e.formula if len(e.formula) <= 9 else "score"
     named = [("k[0]", 7), ("k[1]", 7), (score, 9), ("scaled", 8), *([("mask", 4)] if hidden.any() else [])]
@@ -333,6 +340,7 @@ def _keys(e: Explanation) -> "Table":
             "█" * round((9 if hidden.any() else 14) * float(e.weights[key])),
             bold=key == order[0],
         )
+    # What is not listed is summed up in a row.
     rest = len(e.key_tokens) - len(order)
     if rest:
         left = max(0.0, float(e.weights.sum() - e.weights[order].sum()))

@@ -29,12 +29,15 @@ def left_by(trace: Trace, edit: Edit) -> dict[str, Any]:
     `cosine` of each contextual embedding to what it becomes; and where the model says what comes next,
     `next`: the likeliest tokens after the last one, `before` and `after` the edit.
     """
+    # The same tokens, read once more with the edit.
     encoding, loaded = trace.stack(None).encoding, trace.require_model()
     other = TraceOfRun.of_encoding(edited(loaded, [edit]), encoding, keeping=_RESIDUAL)
     keeping = trace.stack(None).keeping
+    # The trace may lack the last layer's output.
     if not keeping.hidden or keeping.layers is not None:
         trace = TraceOfRun.of_encoding(loaded, encoding, keeping=_RESIDUAL)
     likeness = cosine(trace.embeddings().double(), other.embeddings().double())
+    # How alike each token's vector stays.
     found: dict[str, Any] = {"cosine": plain(likeness.cpu().numpy(), 4)}
     before, after = next_tokens(trace), next_tokens(other)
     return found | ({"next": {"before": before, "after": after}} if before else {})
@@ -50,9 +53,11 @@ def other_words(trace: Trace, token: int) -> list[str]:
     word, loaded = word_at(trace, token), trace.require_model()
     (kind,) = loaded.network.prefixes
     ids = trace.stack(kind).encoding.token_ids
+    # Of each row of the table, to the word's mean vector.
     table = _cosines(loaded, kind, [ids[place] for place in word.tokens])
-    found = _near(loaded, table, word)
-    given = [word.name, *found]
+    near = _near(loaded, table, word)
+    given = [word.name, *near]
+    # Other words of the text, but for short ones and forms of those found.
     others = [
         each for each in placed_words(trace) if len(each.name) > _STEM and not _alike(each.name, *given)
     ]
@@ -60,7 +65,8 @@ def other_words(trace: Trace, token: int) -> list[str]:
     def alike(other: PlacedWord) -> float:
         return float(table[[ids[place] for place in other.tokens]].mean())
 
-    return found + ([min(others, key=alike).name] if others else [])
+    # And one that is unlike: the least alike of the text.
+    return near + ([min(others, key=alike).name] if others else [])
 
 
 def _alike(one: str, *others: str) -> bool:
@@ -73,27 +79,29 @@ def _cosines(loaded: Loaded, kind: StackKind, ids: list[int]) -> Tensor:
     if stack is None:
         raise InputError("other words need the embeddings of a model that regard builds; a lens has none.")
     rows, device = stack.embeddings.tokens, next(loaded.network.parameters()).device
-    found = torch.empty(rows.num_embeddings)
+    alike = torch.empty(rows.num_embeddings)
     with torch.no_grad():
+        # A word of several tokens is the mean of their rows.
         mean = rows(torch.tensor(ids, device=device)).float().mean(dim=0)
-        for first in range(0, len(found), _AT_ONCE):
-            part = rows(torch.arange(first, min(first + _AT_ONCE, len(found)), device=device)).float()
-            found[first : first + _AT_ONCE] = part @ mean / (part.norm(dim=-1) * mean.norm()).clamp(min=1e-12)
-    return found
+        for first in range(0, len(alike), _AT_ONCE):
+            part = rows(torch.arange(first, min(first + _AT_ONCE, len(alike)), device=device)).float()
+            alike[first : first + _AT_ONCE] = part @ mean / (part.norm(dim=-1) * mean.norm()).clamp(min=1e-12)
+    return alike
 
 
 def _near(loaded: Loaded, cosines: Tensor, word: PlacedWord) -> list[str]:
     tokenizer = loaded.require_tokenizer()
     ids = cosines.topk(min(_READ, len(cosines))).indices.tolist()
     shown = [tokenizer.shown(id) for id in ids if not tokenizer.is_special(id)]
+    # Tables that mark the start of a word, and those that mark its going on.
     begins = _BLANK if any(each.startswith(_BLANK) for each in shown) else ""  # where a piece begins a word
-    found: list[str] = []
+    near: list[str] = []
     for each in shown:
         name = each.removeprefix(begins)
         is_word = each.startswith(begins) and name.isalpha() and len(name) >= _STEM
-        if is_word and len(found) < _NEAR and not _alike(name, word.name, *found):
-            found.append(name)
-    return found
+        if is_word and len(near) < _NEAR and not _alike(name, word.name, *near):
+            near.append(name)
+    return near
 
 
 def instead_of(trace: Trace, layer: int, head: int, query: int, key: int) -> list[dict[str, Any]]:
@@ -103,16 +111,19 @@ def instead_of(trace: Trace, layer: int, head: int, query: int, key: int) -> lis
         InputError: tokens that are in no word, or of the same one; or of a text and its pair.
     """
     encoding, loaded = trace.stack(None).encoding, trace.require_model()
+    # Both tokens must be of words, and of two.
     numbers = [encoding.tokens[token].word for token in (query, key)]
     if len(encoding.texts) != 1 or None in numbers or numbers[0] == numbers[1]:
         raise InputError(f"query and key must be tokens of two words of one text; got {query} and {key}.")
     (text,), span = encoding.texts, encoding.words[numbers[1] or 0].span
-    names, found = other_words(trace, key), []
+    names, shares = other_words(trace, key), []
+    # The text with each other word in its place.
     texts = [text[: span[0]] + name + text[span[1] :] for name in names]
     traces = TraceOfRun.of_texts(loaded, texts, keeping=KeepPolicy(keep="qk", layers=layer))
     for name, other in zip(names, traces, strict=True):
         tokens = other.stack(None).encoding.tokens
+        # The words keep their numbers, not their tokens.
         own, there = ([place for place, each in enumerate(tokens) if each.word == word] for word in numbers)
         row = other.weights(layer, head)[own].double().mean(dim=0)
-        found.append({"text": name, "share": round(float(row[there].sum()), 5)})
-    return found
+        shares.append({"text": name, "share": round(float(row[there].sum()), 5)})
+    return shares

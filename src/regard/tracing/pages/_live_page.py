@@ -58,24 +58,31 @@ class LiveModel:
 
 def live_model(loaded: Loaded) -> LiveModel:
     """Pack a model; an InputError says why a live page cannot run it."""
+    # What a browser cannot run is refused before anything is packed.
     network = _checked(loaded)
     (kind,) = network.prefixes
     head, config = network.head, network.config
+    # Which head: for masks, or for what comes next.
     masked = network.has_vocabulary_head and not isinstance(head, LanguageModelHead)
     weights = LiveWeights()
     stored, is_exact = _stored(network), True
     # Numbers of its own, for those that are rounded.
     copy = unpacked(network)
     copy = (deepcopy(network) if copy is network else copy).float()
+    # The page's norm multiplies by the weight alone.
     offsets = {
         f"{name}.weight": each.offset for name, each in copy.named_modules() if isinstance(each, RMSNorm)
     }
     # Tied weights are one parameter, and so are packed once, under the first of their names.
     for name, parameter in copy.named_parameters():
+        # What no page shows is left out.
         if name.startswith("pooler.") or (name.startswith("head.") and not network.has_vocabulary_head):
             continue
+        # The names that the page's JavaScript has.
         short = name.removeprefix(f"{kind}.").replace("own_bias", "bias").replace(".before.", ".norm.")
+        # One block a layer, so that it can be unpacked as it comes.
         block = ".".join(short.split(".")[: 2 if short.startswith("layers.") else 1])
+        # Blocks of a file are taken as they are: no second rounding.
         if name in stored:
             packed = stored[name]
             weights.add_stored(block, short, packed.blocks.numpy(), packed.shape, packed.kind.name)
@@ -84,9 +91,11 @@ def live_model(loaded: Loaded) -> LiveModel:
             wanted = as_array(parameter + offsets.get(name, 0.0))
             read = weights.add(block, short, wanted)
             if parameter.ndim > 1:
+                # Only matrices are rounded.
                 is_exact &= bool((read == wanted).all())
                 parameter.data = torch.from_numpy(read).to(parameter.device)
     for number, each in enumerate(attentions(copy)[kind]):
+        # For the lengths of what heads make of values.
         weights.add(f"layers.{number}", f"layers.{number}.attention.triangles", _triangles(each))
     stack = network.stack(kind)
     patterns, scale = stack.patterns, stack.embeddings.scale
@@ -96,6 +105,7 @@ def live_model(loaded: Loaded) -> LiveModel:
         "tensors": weights.tensors,
         "dim": config.d_model,
         "scale": None if scale == 1 else scale,
+        # Everything that JavaScript needs and no tensor says.
         "layers": [
             {
                 "heads": each.num_heads,
@@ -141,6 +151,7 @@ def _rotary(rotary: Rotary | None) -> dict[str, Any] | None:
     if rotary is None:
         return None
     dim = rotary.head_dim if rotary.rotary_dim is None else rotary.rotary_dim
+    # Of one position: a live page's do not depend on the length.
     frequencies = rotary.scaling.frequencies(rotary.base, dim, torch.zeros(1, 1, dtype=torch.long))
     return {
         "frequencies": as_array(frequencies).tolist(),
@@ -154,6 +165,7 @@ def live_loss(
 ) -> tuple[float, float]:
     """What the 8 bits change: the largest difference of a weight, and the smallest cosine of an embedding."""
     weight, embedding = 0.0, 1.0
+    # The same texts by both models, every weight and every vector.
     for text, pair in texts:
         one, other = TraceOfRun.of_text(loaded, text, pair), TraceOfRun.of_text(rounded, text, pair)
         (kind,) = one.kinds
@@ -174,6 +186,7 @@ def _checked(loaded: Loaded) -> Transformer:
             f"{loaded.family}{'' if isinstance(network, Transformer) else ', edited or seen by the lens'}; "
             f"{_WAY_OUT}."
         )
+    # In the order of what a reader can do about it: family, attention, activation, size.
     if any(each.kernel is not None for layers in attentions(network).values() for each in layers):
         raise InputError(
             f"a live page computes softmax attention; {loaded.source.name} has another kind; {_WAY_OUT}."
@@ -207,6 +220,7 @@ def _checked(loaded: Loaded) -> Transformer:
 def _triangles(attention: MultiHeadAttention) -> npt.NDArray[np.float32]:
     """R of each head, one after the other, of W_O = Q R: Q keeps lengths, so |R v| is that of W_O v."""
     weight = attention.output.weight.detach().double().cpu()
+    # (d_model, v_dim) of each head
     of_heads = torch.chunk(weight, attention.num_heads, dim=1)
     triangles = [torch.linalg.qr(each, mode="r").R for each in of_heads]
     size = of_heads[0].shape[1]
@@ -268,9 +282,11 @@ def live_page(
     portable = tokenizer.portable(most)
     trace = TraceOfRun.of_text(loaded, text, pair)
     is_exact = live.rounded is loaded
+    # A model with few positions reads the short ones only.
     some = [(each, None) for each in SENTENCES if len(tokenizer.encode(each).tokens) <= most]
     texts = [] if is_exact else [(text, pair), *some]
     weight, embedding = live_loss(loaded, live.rounded, texts)
+    # What the page says of its own exactness is measured here.
     record = LiveRecord(
         description=live.description | {"mask": _mask(portable), "ends": sorted(tokenizer.end_ids)},
         weights=live.weights,

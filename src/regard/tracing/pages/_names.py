@@ -41,16 +41,20 @@ def names_of(trace: Trace, most: int) -> Mapping[str, Any]:
         most: weights that may be read for it; of a longer text heads get no names.
     """
     kinds = [kind for kind in trace.kinds if _is_told(trace, kind)]
+    # Naming needs all weights of all heads.
     if sum(weights_of(trace, kind) for kind in kinds) > most:
         return {"said": MANY, "patterns": [], "kinds": {}}
+    # The same names as `trace.heads` gives.
     tables = {kind: heads_of_trace(trace, kind=kind) for kind in kinds}
     named: dict[Kind, list[list[list[dict[str, Any]]]]] = {}
     for kind, table in tables.items():
         layers: dict[int, list[list[dict[str, Any]]]] = {}
+        # By layer, then by head, as the page reads them.
         for card in table:
             layers.setdefault(card.layer, []).append(_shown(card, table.threshold))
         named[kind] = list(layers.values())
     findings = (finding for table in tables.values() for card in table for finding in card.findings)
+    # NaN where there were too few words for an interval.
     told = any(not math.isnan(finding.low) for finding in findings)
     patterns = {each.name: each.says for kind in kinds for each in default_patterns(kind)}
     return {
@@ -97,6 +101,7 @@ def live_names(kind: Kind) -> dict[str, Any]:
                 "name": each.name,
                 "detail": each.detail,
                 "says": each.says,
+                # Each of several findings of one pattern has a part of the error (Bonferroni).
                 "tail": (1 - RULE.level) / names.count(each.name) / 2,
                 "rule": _rule(each),
             }
@@ -112,6 +117,7 @@ def live_names(kind: Kind) -> dict[str, Any]:
 
 
 def _rule(pattern: HeadPattern) -> dict[str, Any]:
+    # What the page's JavaScript has to know of a pattern to test it.
     match pattern:
         case Offset():
             return {"offset": pattern.offset}

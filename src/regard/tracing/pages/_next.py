@@ -43,12 +43,14 @@ def next_of(loaded: Loaded, text: str, asked: WriteRequest, reads: Reads) -> dic
         raise InputError("write must be asked of a decoder with a language-model head; this model has none.")
     tokenizer = loaded.require_tokenizer()
     chosen, ended = None, ""
+    # A token is written first; then what comes after it is asked.
     if asked.drawn is not None:
         chosen, ended = _chosen(loaded, tokenizer.encode(text).token_ids, asked, reads)
         text += "" if chosen is None else chosen["text"]
     encoding = tokenizer.encode(text)
     ids = encoding.token_ids
-    logits, taken, rests = reads.of(loaded, ids).said(encoding)
+    # Only what is new is read.
+    logits, taken, rests = reads.reader(loaded, ids).said(encoding)
     shares, tempered = logits.softmax(dim=0), _tempered(logits, asked.temperature)
     best = [
         {
@@ -76,6 +78,7 @@ def next_of(loaded: Loaded, text: str, asked: WriteRequest, reads: Reads) -> dic
 def _tempered(logits: Tensor, temperature: float) -> Tensor:
     if temperature > 0:
         return (logits / temperature).softmax(dim=0)
+    # At temperature 0 the likeliest has everything.
     return torch.nn.functional.one_hot(logits.argmax(), len(logits)).double()
 
 
@@ -85,9 +88,12 @@ def _chosen(
     """The text of the next token, or of as many as a character has; None with the reason where none comes."""
     tokenizer, new, is_likeliest = loaded.require_tokenizer(), list[int](), True
     before, place = tokenizer.decode(ids), float(asked.drawn or 0.0)
+    # Until the tokens give a whole character.
     while len(new) < _LONGEST:
-        logits = reads.of(loaded, ids).logits([*ids, *new])
+        logits = reads.reader(loaded, ids).logits([*ids, *new])
+        # Both shares: the model's own, and that by which it is drawn.
         tempered = _tempered(logits, asked.temperature)
+        # The first token whose sum exceeds the number drawn.
         sums = tempered.cumsum(dim=0)
         drawn = place * sums[-1]
         best = int(logits.argmax())
@@ -99,6 +105,7 @@ def _chosen(
             return None, "The model ends its text here."
         new.append(id)
         is_likeliest &= id == best
+        # Half a character reads as the replacement sign.
         text = tokenizer.decode([*ids, *new]).removeprefix(before)
         if text and _REPLACED not in text:
             return {"text": text, "isLikeliest": is_likeliest}, ""
@@ -108,6 +115,7 @@ def _chosen(
 def spelled(tokenizer: Tokenizer, before: list[int], id: int) -> dict[str, Any]:
     """A token as text that can be typed, or as what stands for it."""
     known, whole = tokenizer.decode(before), tokenizer.decode([*before, id])
+    # After a token a word shows whether it begins with a blank.
     text = whole.removeprefix(known) if before else whole.strip()
     is_text = text != "" and _REPLACED not in text
     return {"text": text if is_text else tokenizer.shown(id), "isText": is_text}
@@ -145,11 +153,13 @@ def marks_of(tokenizer: Tokenizer) -> dict[str, str] | None:
         return None
     question, answer = ({"role": role, "content": _SAID} for role in ("user", "assistant"))
     try:
+        # A chat of one question, and one of question, answer, question.
         short, long = (
             tokenizer.chat(each).split(_SAID) for each in ([question], [question, answer, question])
         )
     except (InputError, CheckpointError):
         return None
+    # The marks must be the same around each message, or the page could not go on by itself.
     if len(short) != 2 or len(long) != 4 or [long[0], long[1], long[3]] != [*short, short[1]]:
         return None
     return {"begin": short[0], "answer": short[1], "again": long[2]}

@@ -107,20 +107,24 @@ def page_record(
         InputError: a layer has something that the page cannot draw exactly: it would show other weights than
             the model's. The message names it. Or a measure that there is not.
     """
-    made = _Made()
+    matrices = _Made()
+    # None: a widget asks for measures later.
     drawn, left = ({}, {}) if measures is None else measures_of(trace, measures, of)
+    # Numbers alone from here on: the views know no tensor.
     record = AttentionRecord(
         model=trace.model,
         encoder=None if trace.encoder is None else _side(trace, "encoder", all_positions),
         decoder=None if trace.decoder is None else _side(trace, "decoder", all_positions),
-        layers={kind: tuple(_layers(trace, kind, made)) for kind in trace.kinds},
+        layers={kind: tuple(_layers(trace, kind, matrices)) for kind in trace.kinds},
         statistics={kind: head_statistics(trace, kind) for kind in trace.kinds} if statistics else {},
         measures=drawn,
         left_out=left,
         names=names_of(trace, names) if names else None,
     )
+    # A difference or a movement opens on something else.
     if not story:
         return record
+    # The head and the word that the page opens on.
     start = find_start(record, every_head(record))
     record = replace(record, start=start, story=_stories(trace, start, check))
     return replace(record, **_without(trace, start, measures is not None)) if check else record
@@ -135,12 +139,14 @@ def _without(trace: Trace, start: _Start, with_edits: bool) -> dict[str, Any]:
 
     Without `with_edits` the former two are left out: a notebook asks its model for them.
     """
+    # What needs the model, one stack and a short text.
     if start is None or trace.loaded is None or len(trace.kinds) > 1 or len(trace.tokens) > MOST_TOKENS:
         return {}
     kind, layer, head, query, key = (start[name] for name in ("kind", "layer", "head", "pin", "key"))
     here = {"kind": kind, "layer": layer, "head": head}
     apart, without, why, instead = words_apart(trace), list[dict[str, Any]](), None, None
     if with_edits:
+        # The text once more without this head.
         without.append(here | left_by(trace, Zero("head", layer=layer, head=head, kind=kind)))
     if with_edits and apart is not None:
         with suppress(InputError):  # of a model whose scores cannot be written
@@ -156,6 +162,7 @@ def words_apart(trace: Trace) -> float | None:
     """How far two different words end apart, 1 - cosine; None where there are no two, or no end is kept."""
     if len(trace.kinds) > 1 or not (trace.stack(None).keeping.hidden and trace.stack(None).hidden):
         return None
+    # The measure against which all changes are seen.
     alike = words_alike([trace])
     return None if math.isnan(alike) else round(1 - alike, 4)
 
@@ -163,12 +170,13 @@ def words_apart(trace: Trace) -> float | None:
 def _stories(trace: Trace, start: _Start, with_words: bool) -> dict[StackKind, StoryRecord]:
     """The story of each stack that has one; of a long text, around the word that the page opens on."""
     stacks: list[StackKind] = [kind for kind in ("encoder", "decoder") if getattr(trace, kind) is not None]
-    told: dict[StackKind, StoryRecord] = {}
+    stories: dict[StackKind, StoryRecord] = {}
     for kind in stacks:
+        # The word that the page opens on is in the middle.
         around = start["pin"] if start and stack_of(start["kind"]) == kind else 0
         story = story_record(trace, kind, around, with_words=with_words)
-        told |= {} if story is None else {kind: story}
-    return told
+        stories |= {} if story is None else {kind: story}
+    return stories
 
 
 def _side(trace: Trace, kind: StackKind, all_positions: bool) -> Side:
@@ -186,6 +194,7 @@ def _side(trace: Trace, kind: StackKind, all_positions: bool) -> Side:
                 sequence=token.sequence,
                 word=token.word,
                 surface=token.surface,
+                # A part of a character is shown by its bytes.
                 bytes=token.label if is_part(token.shown) else None,
                 unknown=_is_unknown(token, unknown),
             )
@@ -202,6 +211,7 @@ _UNKNOWN = ("[UNK]", "<unk>")
 
 def _is_unknown(token: Token, unknown: int | None) -> bool:
     """Whether the model read a token as one that stands for whatever its vocabulary lacks."""
+    # By the id, where the tokenizer names it.
     if unknown is not None:
         return not token.special and token.id == unknown
     return not token.special and token.text in _UNKNOWN and token.surface != token.text
@@ -211,19 +221,22 @@ def _layers(trace: Trace, kind: Kind, made: "_Made") -> list[LayerRecord]:
     attention = trace.attention(kind)
     traced = trace.sides(kind)[0]
     crossed = traced.cross_layers if kind == "cross" else None
+    # Cross-attention may be in some layers only.
     numbers: Sequence[int] = range(len(attention)) if crossed is None else crossed
     layers = []
-    for number, each in zip(numbers, attention, strict=True):
+    for number, own in zip(numbers, attention, strict=True):
         name = f"layer {number}" if len(trace.kinds) == 1 else f"layer {number} ({kind})"
-        if each.inputs.weights is not None or each.inputs.kernel is not None:
-            layers.append(made.given(name, number, each.inputs))
+        # No softmax of scores: the page holds the weights themselves.
+        if own.inputs.weights is not None or own.inputs.kernel is not None:
+            layers.append(made.given(name, number, own.inputs))
             continue
-        layer = _layer(name, number, each.inputs, made)
-        layers.append(replace(layer, v=values_of(each, layer), rotary=rotary_record(trace, kind, number)))
+        layer = _layer(name, number, own.inputs, made)
+        layers.append(replace(layer, v=values_of(own, layer), rotary=rotary_record(trace, kind, number)))
     return layers
 
 
 def _layer(name: str, number: int, inputs: AttentionInputs, made: "_Made") -> LayerRecord:
+    # A page draws one set of weights; dropout has another in each pass.
     if inputs.dropout is not None:
         raise _refused(name, "dropout")
     with torch.no_grad():  # a bias may be learned
@@ -231,6 +244,7 @@ def _layer(name: str, number: int, inputs: AttentionInputs, made: "_Made") -> La
         mask = None if inputs.mask is None else made.mask(name, inputs)
         if finite is not None:
             mask = _with_bits(mask or MaskRecord(), finite)
+        # Cosines, for one, are products of vectors of length 1.
         shown = inputs.as_dot_product() or inputs
         layer = LayerRecord(
             layer=number,
@@ -243,6 +257,7 @@ def _layer(name: str, number: int, inputs: AttentionInputs, made: "_Made") -> La
             bias=bias,
             sinks=None if inputs.sinks is None else as_array(inputs.sinks),
         )
+        # Nothing is drawn that was not compared.
         _check(name, layer, inputs)
     return layer
 
@@ -293,8 +308,10 @@ class _Made:
         if simple is None:
             return None
         record = MaskRecord()
+        # Each part in its shortest form; what has none becomes bits.
         for part in simple.parts():
             if isinstance(part, Causal):
+                # Causal: key - query <= offset.
                 record = _narrowed(record, None, part.offset)
             elif isinstance(part, Window):
                 low = None if part.left is None else part.offset - part.left
@@ -312,6 +329,7 @@ class _Made:
         return record
 
     def _bits(self, name: str, part: Mask, inputs: AttentionInputs) -> _Bools:
+        # (1 or heads, queries, keys)
         allowed = part.dense(inputs.q_len, inputs.k_len, device=inputs.q.device)[0]
         allowed = allowed.expand(allowed.shape[0], inputs.q_len, inputs.k_len)
         self._take_room(name, f"a mask that only a matrix says ({type(part).__name__})", allowed.numel() // 8)
@@ -328,6 +346,7 @@ class _Made:
         return self._biases[id(bias)][1]
 
     def _bias(self, name: str, bias: Bias, inputs: AttentionInputs) -> tuple[_Floats, _Bools | None]:
+        # Most biases are a line: short, and exact.
         line = _by_distance(bias, inputs)
         if line is not None:
             return line, None
@@ -343,6 +362,7 @@ class _Made:
         return dense, None if bool(finite.all()) else finite.cpu().numpy()
 
     def _take_room(self, name: str, said: str, size: int) -> None:
+        # Over all layers: each matrix is stored once.
         self._dense += size
         if self._dense > _MOST_DENSE:
             raise InputError(
@@ -364,6 +384,7 @@ def _by_distance(bias: Bias, inputs: AttentionInputs) -> _Floats | None:
     if not bool(line.isfinite().all()):
         return None
     windows = line.unfold(1, len(keys), 1).flip(1)  # row i is the line from queries - 1 - i on
+    # Some rows of a long text, evenly spaced.
     every = -(-heads * len(rows) * len(keys) // _MOST_ENTRIES)
     picked = rows[::every]
     size = max(1, 2**22 // (heads * len(keys)))
@@ -381,6 +402,7 @@ def _all(inputs: AttentionInputs) -> tuple[Tensor, Tensor]:
 
 
 def _narrowed(record: MaskRecord, low: int | None, high: int | None) -> MaskRecord:
+    # Two windows leave what both allow.
     lows = [each for each in (record.low, low) if each is not None]
     highs = [each for each in (record.high, high) if each is not None]
     return replace(record, low=max(lows, default=None), high=min(highs, default=None))
@@ -397,6 +419,7 @@ def _silenced(k: _Floats, mask: MaskRecord | None) -> _Floats:
 
 def _check(name: str, layer: LayerRecord, inputs: AttentionInputs) -> None:
     """The last word: some rows of every head, from the record and from the trace."""
+    # The first row, one in the middle, the last.
     rows = sorted({0, inputs.q_len // 2, inputs.q_len - 1})
     wanted = attention_weights(inputs, torch.tensor(rows, device=inputs.q.device))[0].double().cpu().numpy()
     for head in range(layer.heads):

@@ -45,6 +45,7 @@ _NOT_OF_HEADS = ("largest_at", "received", "top_keys", "top_weights")
 def values_of(each: AttentionTrace, layer: LayerRecord) -> npt.NDArray[np.float32] | None:
     """A layer's v, (kv_heads, keys, v_dim); None where it does not give the model's own contexts, or was not
     kept."""
+    # Nothing but scores was kept.
     if isinstance(each, ScoreTrace):
         return None
     v = as_array(each.inputs.v[0])
@@ -53,9 +54,11 @@ def values_of(each: AttentionTrace, layer: LayerRecord) -> npt.NDArray[np.float3
         v = np.where(layer.mask.keys[:, None], v, np.float32(0))
     if not np.isfinite(v).all():
         return None
+    # As for weights: three rows of every head.
     rows = np.array(sorted({0, layer.queries // 2, layer.queries - 1}))
     wanted = each.context[:, torch.from_numpy(rows).to(each.context.device)].double().cpu().numpy()
     largest = float(each.context.abs().max())
+    # What rounding explains, by the largest entry.
     bound = bound_of(each.context.dtype) * (largest if 0 < largest < float("inf") else 1.0)
     for head in range(layer.heads):
         found = value_contexts(layer, v, head, rows)
@@ -76,6 +79,7 @@ def positions_record(trace: Trace, kind: StackKind, *, every: bool = False) -> P
     With `every`, also what it adds beyond the text, at as many places as a page holds.
     """
     table = trace.stack(kind).positions
+    # The page can show the whole matrix, not only the text's part.
     if every and table is not None:
         table = _all_positions(trace, kind, table)
     return PositionsRecord(
@@ -95,6 +99,7 @@ def _all_positions(trace: Trace, kind: StackKind, table: Tensor) -> Tensor:
     ids = torch.full((1, count), trace.stack(kind).encoding.token_ids[0], device=table.device)
     with torch.no_grad():
         rows: Tensor = stack.embeddings.positions(stack.numbering(ids))[0]
+    # Only if they are the same where both are known.
     return rows if count > len(table) and torch.equal(rows[: len(table)].to(table.dtype), table) else table
 
 
@@ -137,22 +142,26 @@ def measures_of(
         raise InputError('of goes with measures=["gradient"]: it says what the gradient is of.')
     found: dict[Kind, list[MeasureRecord]] = {kind: [] for kind in trace.kinds}
     left: dict[str, str] = {}
+    # What matrices may take in the page, in all.
     room = MOST_MEASURES
     live = live_measures(trace, of, 'page(measures=["gradient"], of=lambda output: ...)')
+    # Norms always, since they are short; each other only if asked for.
     for name in dict.fromkeys(("norm", *names)):
         try:
+            # Known before anything is worked out.
             needed = _bytes(trace, name)
             if needed > room:
                 raise InputError(
                     f"the matrices of this text would take {needed / 1e6:.0f} MB of the page, and "
                     f"{room / 1e6:.0f} are left for measures; give a shorter text or fewer measures."
                 )
-            made = {kind: _of_kind(trace, kind, name, live) for kind in _kinds(trace, name)}
+            by_kind = {kind: _of_kind(trace, kind, name, live) for kind in _kinds(trace, name)}
         except InputError as error:
+            # A measure that fails leaves the others on the page.
             left[name] = str(error)
             continue
         room -= needed
-        for kind, record in made.items():
+        for kind, record in by_kind.items():
             found[kind].append(record)
     return {kind: tuple(records) for kind, records in found.items()}, left
 
@@ -178,6 +187,7 @@ def live_measures(
 ) -> LiveMeasures:
     """The measures that a notebook can ask for, none worked out yet, and why it cannot have the others."""
     left: dict[str, str] = {}
+    # What each needs is looked for now, so that the widget offers no dead button.
     for name in MEASURES:
         try:
             if name != "rollout":
@@ -193,6 +203,7 @@ def live_measures(
     def work(kind: Kind, name: MeasureName, layer: int) -> Work:
         yield 0.0
         said = ""
+        # Each branch yields how far it is, and ends with the values of the layer.
         if name == "norm":
             values = _norms(trace, kind, layer)
         elif name == "value_zeroing":
@@ -244,6 +255,7 @@ def _scalar(trace: Trace, of: Scalar | None, way: str) -> tuple[Scalar, str]:
     _check_next_token(trace, way)
     loaded = trace.require_model()
     with torch.no_grad():
+        # The trace keeps no logits: the pass is run again.
         logits = rerun(trace, loaded.network, logits=True).logits
     assert logits is not None
     best = int(logits[0, -1].argmax())
@@ -285,6 +297,7 @@ def _bytes(trace: Trace, name: MeasureName) -> int:
     for kind in _kinds(trace, name):
         queries, keys = (len(side.encoding.tokens) for side in trace.sides(kind))
         for layer in trace.layers_of(kind):
+            # Gradients by head, the others by layer.
             heads = trace.attention_of(layer, kind).inputs.num_heads if name == "gradient" else 1
             total += matrix_bytes(heads, queries, keys)
     return total

@@ -72,6 +72,7 @@ def page(
     """
 
     of_values, held = _page_heads(self, values, "values"), _page_heads(self, heads, "heads")
+    # A page inside another page: these heads, and nothing else.
     if only is not None:
         if of_values or held or measures or all_positions:
             raise InputError("only must be given alone: a page of chosen heads holds nothing else.")
@@ -126,6 +127,7 @@ def difference_page(
     """
 
     found = Subject("compared", difference(one, other).facts())
+    # Both runs have the same heads.
     held = _page_heads(one, heads, "heads")
     return render_page(page_record(one), page_record(other), subject=found, heads=held, max_mb=max_mb)
 
@@ -164,6 +166,7 @@ def messages_of(trace: Trace, chat: Chat | None) -> list[dict[str, Any]]:
         return []
     known, read = trace.loaded.require_tokenizer().encode(chat), trace.decoder.encoding
     count = len(known.tokens)
+    # The trace is of another text.
     if read.token_ids[:count] != known.token_ids:
         return []
 
@@ -172,7 +175,7 @@ def messages_of(trace: Trace, chat: Chat | None) -> list[dict[str, Any]]:
         ends = (at for at, token in enumerate(known.tokens) if token.span and token.span[1] > place)
         return next(ends, count)
 
-    found = [
+    messages = [
         {
             "role": role,
             "frame": first(frame),
@@ -182,9 +185,10 @@ def messages_of(trace: Trace, chat: Chat | None) -> list[dict[str, Any]]:
         }
         for role, frame, begin, end in chat.places
     ]
+    # What was written after the chat is the answer.
     spans = [token.span for token in read.tokens[count:] if token.span]
     answer = read.texts[0][spans[0][0] : spans[-1][1]] if spans else ""
-    return [*found[:-1], found[-1] | {"last": len(read.tokens) - 1, "text": answer}]
+    return [*messages[:-1], messages[-1] | {"last": len(read.tokens) - 1, "text": answer}]
 
 
 def senses_page(traces: Sequence[Trace], senses: dict[str, Any], *, max_mb: float | None = MOST_MB) -> Page:
@@ -234,32 +238,33 @@ def _page_heads(trace: Trace, heads: Iterable[PageHead], said: str = "values") -
     Given are (layer, head), of every kind of attention that has it, (kind, layer, head), or a layer. `said`
     is the argument that messages name.
     """
-    found: list[HeadName] = []
-    for each in heads:
-        if isinstance(each, int) and not isinstance(each, bool):
-            found += _heads(trace, (), each, None, said)
-        elif isinstance(each, tuple) and len(each) in (2, 3):
-            *kinds, layer, head = each
-            found += _heads(trace, kinds, layer, head, said)
+    names: list[HeadName] = []
+    for asked in heads:
+        if isinstance(asked, int) and not isinstance(asked, bool):
+            names += _heads(trace, (), asked, None, said)
+        elif isinstance(asked, tuple) and len(asked) in (2, 3):
+            # Without a kind: each kind that has such a head.
+            *kinds, layer, head = asked
+            names += _heads(trace, kinds, layer, head, said)
         else:
-            raise InputError(f"{said} must be (layer, head), (kind, layer, head) or a layer; got {each!r}.")
-    return found
+            raise InputError(f"{said} must be (layer, head), (kind, layer, head) or a layer; got {asked!r}.")
+    return names
 
 
 def _heads(trace: Trace, kinds: Sequence[Kind], layer: int, head: int | None, said: str) -> list[HeadName]:
     asked = kinds or trace.kinds
-    found: list[HeadName] = []
+    names: list[HeadName] = []
     for kind in asked:
         try:
             number = trace.layer_index(layer, kind)
             count = trace.attention_of(number, kind).inputs.num_heads
             numbers = range(count) if head is None else [trace.head_index(head, kind, number)]
-            found += [(trace.kind(kind), number, each) for each in numbers]
+            names += [(trace.kind(kind), number, each) for each in numbers]
         except InputError as error:
             # Of several kinds, the one may have a layer that the other has not.
-            if kind == asked[-1] and not found:
+            if kind == asked[-1] and not names:
                 raise InputError(f"{said}: {error}") from error
-    return found
+    return names
 
 
 def writing_widget(trace: Trace, writing: dict[str, Any], chat: Chat | None = None) -> Any:
@@ -317,28 +322,33 @@ def display(self: Trace) -> Any:
 
 def _live(trace: Trace, of: Scalar | None = None, reads: Reads | None = None) -> LiveRun:
 
+    # What a notebook's page asks of the model: a word unseen, pairs, or a head off.
     def check(kind: Kind, of: Mapping[str, int]) -> dict[str, Any]:
+        # No other word looks at this one.
         if "unseen" in of:
             return left_by(trace, unseen_word(trace, of["unseen"])) | {"apart": words_apart(trace)}
         layer, head = of["layer"], of["head"]
         if "pairs" in of:
             return pairs_of_head(trace, layer, head, kind)
-        found = ablation(trace, layer, head, kind=kind)
-        told = {
-            "tokens": list(found.tokens),
-            "moved": found.moved.tolist(),
-            "cosine": found.cosine.tolist(),
+        # The head off.
+        without = ablation(trace, layer, head, kind=kind)
+        facts = {
+            "tokens": list(without.tokens),
+            "moved": without.moved.tolist(),
+            "cosine": without.cosine.tolist(),
             "apart": words_apart(trace),
-            "before": found.before and [asdict(each) for each in found.before],
-            "after": found.after and [asdict(each) for each in found.after],
+            "before": without.before and [asdict(each) for each in without.before],
+            "after": without.after and [asdict(each) for each in without.after],
         }
         # A decoder alone also says what comes next, of which an ablation has the likeliest.
         edit = Zero("head", layer=layer, head=head, kind=kind)
-        return (left_by(trace, edit) if trace.kinds == ("decoder",) else {}) | told
+        return (left_by(trace, edit) if trace.kinds == ("decoder",) else {}) | facts
 
     loaded = trace.loaded
+    # One text and one stack: then another may be typed.
     one = loaded is not None and len(trace.kinds) == 1 and len(trace.stack(None).encoding.texts) == 1
 
+    # Kept from text to text, so that writing on costs one token.
     reads = reads or Reads()
     is_writer = one and "decoder" in trace.kinds and loaded is not None and loaded.network.has_vocabulary_head
 

@@ -41,13 +41,16 @@ class Reads:
     def __init__(self) -> None:
         self._kept: list[_Read] = []
 
-    def of(self, loaded: Loaded, ids: Sequence[int]) -> "_Read | _Whole":
+    def reader(self, loaded: Loaded, ids: Sequence[int]) -> "_Read | _Whole":
         """Who reads a text of token ids."""
         network, limit = loaded.network, loaded.network.limit("decoder")
+        # What cannot be read on is read whole each time.
         if type(network) is not Transformer or (limit is not None and len(ids) > limit):
             return _Whole(loaded)
+        # Of several the one that has most of the text.
         goes_on = [each for each in self._kept if each.goes_on(ids)]
         found = max(goes_on, key=lambda each: each.shared(ids)) if goes_on else _Read(network)
+        # The one just read goes to the end: the first is the oldest.
         self._kept = [*(each for each in self._kept if each is not found), found]
         while len(self._kept) > 1 and sum(len(each.ids) for each in self._kept) > _MOST_TOKENS:
             del self._kept[0]
@@ -71,6 +74,7 @@ class _Whole:
         """What a text leads to."""
         trace = TraceOfRun.of_encoding(self._loaded, encoding)
         last, layers = len(encoding.tokens) - 1, trace.layers_of("decoder")
+        # After the last layer, at the last token.
         (logits,) = logits_of_layers(trace, [len(trace.stack("decoder").hidden) - 1], [last])
         taken = torch.stack([norm_weighted(trace, layer, query=last)[:, 0].sum(dim=0) for layer in layers])
         rests = torch.cat([trace.weights(layer, query=last)[:, 0, 0] for layer in layers])
@@ -89,6 +93,7 @@ class _Read:
 
     def shared(self, ids: Sequence[int]) -> int:
         """With how many of its tokens a text begins."""
+        # Up to the first token that differs.
         both = list(zip(ids, self.ids, strict=False))
         return next((place for place, (one, other) in enumerate(both) if one != other), len(both))
 
@@ -106,10 +111,13 @@ class _Read:
 
     @torch.no_grad()
     def _read(self, ids: Sequence[int]) -> Said:
+        # Asked for the same once more.
         if self._said is not None and self.ids == [*ids]:
             return self._said
+        # One token at least is read, for its logits.
         same = min(self.shared(ids), len(ids) - 1)
         self._said, self.ids = None, self.ids[:same]
+        # What differs is forgotten.
         self._state.cut(same)
         seen: dict[str, AttentionInputs] = {}
         taps = Taps({f"{layer}.inputs": partial(seen.__setitem__, layer) for layer in self._layers})
@@ -117,12 +125,15 @@ class _Read:
         taken, rests = torch.zeros(len(ids)), list[Tensor]()
         for number, (layer, inputs) in enumerate(seen.items()):
             projection: Any = self._network.projection("decoder", number)
+            # Values of the new tokens only.
             v, heads = inputs.v[0, :, same - len(ids) :], range(inputs.num_heads)
             new = torch.stack([projection.of_values(v, head).norm(dim=1) for head in heads]).float()
             norms = torch.cat((self._norms.get(layer, new[:, :0])[:, :same], new), dim=1)
+            # (heads, keys) of the last token
             weights = attention_weights(inputs, queries=range(inputs.q_len - 1, inputs.q_len))[0, :, 0]
             # What a window has let go of has no weight.
             weights = functional.pad(weights, (len(ids) - weights.shape[1], 0))
+            # Weight times length: how much of each token enters the last one.
             taken += (weights * norms).sum(dim=0)
             rests.append(weights[:, 0])
             self._norms[layer] = norms

@@ -86,6 +86,7 @@ class PageRequest:
 
     def edits(self) -> list[Edit]:
         """The changes as edits of a model."""
+        # All changes of one row are one edit.
         rows = groupby(sorted(self.weights), key=lambda each: each[:3])
         return [
             *(Zero("head", layer=layer, head=head) for layer, head in self.off),
@@ -103,6 +104,7 @@ def served_page(loaded: Loaded, text: str, *, served: ServedRecord) -> Page:
     Raises:
         InputError: a model with an encoder and a decoder; or as `Trace.page`.
     """
+    # Before the pass.
     check_served(loaded)
     head: Literal["next", "masked"] | None = None
     if loaded.network.has_vocabulary_head:
@@ -157,16 +159,19 @@ def page_answer(
     check_served(loaded)
     edits = asked.edits()
     model = edited(loaded, edits) if edits else loaded
+    # The door that writes asks for the next word alone.
     if asked.write is not None:
         return {"written": next_of(model, asked.text, asked.write, Reads() if reads is None else reads)}
     trace = TraceOfRun.of_text(model, asked.text, asked.pair)
     if asked.near is not None:
         return {"near": other_words(trace, asked.near)}
     count = sum(weights_of(trace, kind) for kind in trace.kinds)
+    # So that one request does not hold the server for minutes.
     if count > MOST_READ:
         raise InputError(f"text must have {MOST_READ:,} weights at most, for a page; it has {count:,}.")
     record = page_record(_as_drawn(trace, asked), story=True, names=MOST_OF_A_WIDGET, check=False)
     facts, blocks = page_contents(record, max_mb=MOST_MB)
+    # The page knows whom it asked.
     del facts["model"]
     contextual = trace.embeddings()
     return {
@@ -182,6 +187,7 @@ def page_answer(
 
 def _dragged(changes: Sequence[DraggedWeight]) -> Callable[[Tensor], Tensor]:
     """Rows in which some weights have these values, and the others share what is left of 1."""
+    # The values first, then what the others share.
     keys = [each.key for each in changes]
     values = [each.value for each in changes]
     left = 1 - sum(values)
@@ -191,14 +197,15 @@ def _dragged(changes: Sequence[DraggedWeight]) -> Callable[[Tensor], Tensor]:
     def function(row: Tensor) -> Tensor:
         if not (min(keys) >= 0 and max(keys) < row.shape[-1] and bool((row[..., keys] > 0).all())):
             raise InputError(f"key must be tokens that the query can see; got {keys}.")
-        made = row.clone()
-        made[..., keys] = 0
-        others = made.sum(dim=-1, keepdim=True)
+        changed = row.clone()
+        changed[..., keys] = 0
+        # What the other keys had, scaled to what is left.
+        others = changed.sum(dim=-1, keepdim=True)
         if left > 1e-9 and not bool((others > 0).all()):
             raise InputError("weights must leave a word to take the rest of the row; here there is none.")
-        made = torch.where(others > 0, made * max(left, 0.0) / others, 0.0)
-        made[..., keys] = row.new_tensor(values)
-        return made
+        changed = torch.where(others > 0, changed * max(left, 0.0) / others, 0.0)
+        changed[..., keys] = row.new_tensor(values)
+        return changed
 
     return function
 
@@ -212,6 +219,7 @@ def _as_drawn(trace: Trace, asked: PageRequest) -> Trace:
     kind = outermost(trace.require_model().network)
     traced = trace.stack(kind)
     layers = list(traced.attention)
+    # The page draws softmax(q k + bias): a bias that gives the written weights.
     for number in {each.layer for each in asked.weights}:
         inputs = layers[number].inputs
         if inputs.bias is None and inputs.sinks is None:
@@ -222,6 +230,7 @@ def _as_drawn(trace: Trace, asked: PageRequest) -> Trace:
             changed = (after - before).abs().amax(dim=-1, keepdim=True) > 0
             bias = DenseBias(torch.where(changed, added, 0.0))
             layers[number] = replace(layers[number], inputs=plain.changed(bias=bias))
+    # A head that is off gives values of zero.
     for number, head in asked.off:
         inputs = layers[number].inputs
         if inputs.v.shape[1] == inputs.num_heads:
@@ -240,6 +249,7 @@ def _predicted(trace: Trace) -> list[dict[str, Any]]:
     tokenizer, ids = loaded.require_tokenizer(), trace.stack(None).encoding.token_ids
     goes_on = outermost(loaded.network) == "decoder"
     masks = {tokenizer.special_ids.mask} | {id for id in ids if tokenizer.piece_of(id) in _MASKS}
+    # A decoder's last token, or each mask.
     places = [len(ids) - 1] if goes_on else [place for place, id in enumerate(ids) if id in masks]
     if not places:
         return []
@@ -262,6 +272,7 @@ def _predicted(trace: Trace) -> list[dict[str, Any]]:
 
 def _second(loaded: Loaded, asked: PageRequest, trace: Trace, pooling: LivePooling | None) -> dict[str, Any]:
     """How alike the two texts' vectors are, and a word in both, with the same heads off; or why not."""
+    # No second text.
     if not asked.second.strip():
         return {"likeness": None, "beside": None}
     word = None if asked.word is None else word_at(trace, asked.word)

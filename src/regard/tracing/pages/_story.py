@@ -36,19 +36,21 @@ class PlacedWord(NamedTuple):
 def placed_words(trace: Trace) -> list[PlacedWord]:
     """The words of a text that have a letter or digit, and a token."""
     encoding = trace.stack(None).encoding
+    # Words by number, with the places of their tokens.
     places: dict[int, list[int]] = {}
     for place, token in enumerate(encoding.tokens):
         if token.word is not None:
             places.setdefault(token.word, []).append(place)
-    found: list[PlacedWord] = []
+    words: list[PlacedWord] = []
     times = Counter[str]()
-    for number, of in places.items():
+    for number, tokens in places.items():
         name = encoding.words[number].text
         if any(map(str.isalnum, name)):
             times[name.casefold()] += 1
+            # The second "bank" is asked for as "bank#2".
             which = times[name.casefold()]
-            found.append(PlacedWord(name, tuple(of), name if which == 1 else f"{name}#{which}"))
-    return found
+            words.append(PlacedWord(name, tuple(tokens), name if which == 1 else f"{name}#{which}"))
+    return words
 
 
 def word_at(trace: Trace, token: int) -> PlacedWord:
@@ -66,11 +68,13 @@ def beside(trace: Trace, other: Trace, asked: PlacedWord | None = None) -> dict[
     static/live/beside.js has them: its `first` token, `words`, `texts`, `steps`, the `points` of both ways in
     the plane, how `far` they are apart at each step, and what the axes keep: see `Projection`, of directions.
     """
+    # A named word is looked for in the other text; else any two are compared.
     theirs = placed_words(other)
     some, others = ([asked], theirs) if asked else (_longer(placed_words(trace)), _longer(theirs))
     rows, columns = trace.embeddings(), other.embeddings()
     pairs = []
     for one in some:
+        # The same word, if the other text has it.
         same = [each for each in theirs if each.name.casefold() == one.name.casefold()]
         here = rows[list(one.tokens)].mean(dim=0)
         for each in same or others:
@@ -78,14 +82,15 @@ def beside(trace: Trace, other: Trace, asked: PlacedWord | None = None) -> dict[
             pairs.append((float(cosine(here, there)), one, each))
     if not pairs:
         raise InputError("second must have a word, as the text must; got none.")
+    # The pair that ends most alike.
     _, word, partner = max(pairs, key=lambda pair: pair[0])
-    found = movement_of([trace, other], [word.asked, partner.asked], [word.tokens, partner.tokens])
-    drawn = found.project(directions=True)
+    moved = movement_of([trace, other], [word.asked, partner.asked], [word.tokens, partner.tokens])
+    drawn = moved.project(directions=True)
     return {
         "first": word.tokens[0],
-        "words": list(found.words),
-        "texts": list(found.texts),
-        "steps": list(found.steps),
+        "words": list(moved.words),
+        "texts": list(moved.texts),
+        "steps": list(moved.steps),
         "points": plain(drawn.points, 4),
         "far": plain(drawn.true[:, 0, 1], 4),
         "share": plain(drawn.share, 4),
@@ -138,11 +143,13 @@ def ending_of(
     """
     if trace.loaded is None:
         return None
+    # A decoder ends with what comes next.
     if kind == "decoder" and (coming := next_tokens(trace)):
         return {"next": coming}
     words = placed_words(trace) if with_words and trace.kinds == ("encoder",) else []
     if not words:
         return None
+    # The word that the page opens on first, then long ones.
     words.sort(key=lambda word: (first not in word.tokens, -len(word.name)))
     try:
         return {"beside": _beside(trace, trace.loaded, words[:_MOST])}
@@ -156,6 +163,7 @@ def next_tokens(trace: Trace) -> list[dict[str, Any]]:
         return []
     traced = trace.decoder
     (logits,) = logits_of_layers(trace, [len(traced.hidden) - 1], [len(traced.encoding.tokens) - 1])
+    # The likeliest first.
     found = logits[0].double().softmax(dim=0).topk(min(_NEXT, logits.shape[1]))
     tokens = Encoding.from_ids(found.indices.tolist(), trace.loaded.tokenizer).tokens
     return [
@@ -166,15 +174,16 @@ def next_tokens(trace: Trace) -> list[dict[str, Any]]:
 
 def _beside(trace: Trace, loaded: Loaded, words: list[PlacedWord]) -> dict[str, Any]:
     """Each word's way, beside its way in the sentence where it ends furthest from here."""
-    given = {
+    sentences_of = {
         word.name: _SENTENCES.get(word.name.lower(), (_ASKED.replace("*", word.name),)) for word in words
     }
-    texts = [text for some in given.values() for text in some]
+    # All sentences in one batch.
+    texts = [text for some in sentences_of.values() for text in some]
     traces = TraceOfRun.of_texts(loaded, texts, keeping=KeepPolicy(keep="residual"))
     others = dict(zip(texts, traces, strict=True))
     ways = {
         word.tokens[0]: max(
-            (beside(trace, others[text], word) for text in given[word.name]),
+            (beside(trace, others[text], word) for text in sentences_of[word.name]),
             key=lambda way: float(way["far"][-1]),
         )
         for word in words
@@ -203,27 +212,30 @@ def story_record(
     what was recorded.
     """
     traced = trace.stack(kind)
+    # A story needs every layer's output.
     if not traced.keeping.hidden or traced.keeping.layers is not None or traced.learned is None:
         return None
     if len(traced.hidden) != len(traced.attention) + 1:
         return None
     count = len(traced.encoding.tokens)
+    # Around one place of a long text.
     start = max(0, min(around - MOST_TOKENS // 2, count - MOST_TOKENS))
     tokens = list(range(start, min(count, start + MOST_TOKENS)))
     stack = None if trace.loaded is None else trace.loaded.network.stack(kind)
     embeddings = None if stack is None else stack.embeddings
-    made = _Rows(trace, kind, tokens)
-    made.embed(embeddings)
+    rows = _Rows(trace, kind, tokens)
+    # From the table to layer 0, then layer by layer.
+    rows.embed(embeddings)
     for layer in range(len(traced.attention)):
-        made.walk(layer)
+        rows.walk(layer)
     return StoryRecord(
         tokens=tuple(tokens),
         ids=tuple(traced.encoding.token_ids[place] for place in tokens),
         vocabulary=None if embeddings is None else embeddings.tokens.num_embeddings,
-        rows=tuple(made.rows),
+        rows=tuple(rows.rows),
         moved=_moved(traced, tokens),
-        neurons=made.neurons(),
-        heads=made.heads,
+        neurons=rows.neurons(),
+        heads=rows.heads,
         ending=ending_of(trace, kind, around, with_words=with_words),
     )
 
@@ -247,6 +259,7 @@ class _Rows:
         for name, vectors in given:
             if vectors is not None:
                 self._add(name, "embedding", None, vectors)
+        # Which row the sum begins with.
         base = len(self.rows) - 1
         total = (traced.learned if traced.scaled is None else traced.scaled).double()
         parts = [base]
@@ -255,8 +268,10 @@ class _Rows:
                 self._add(name, "embedding", None, vectors)
                 parts.append(len(self.rows) - 1)
                 total = total + vectors.double()
+        # Without positions and types there is nothing to add up.
         if len(parts) > 1:
             self._add("sum", "embedding", None, total, total=tuple(parts))
+        # A norm or a projection stands between.
         if total.shape != first.shape or not torch.allclose(total, first.double(), rtol=1e-5, atol=1e-6):
             norm = None if embeddings is None else embeddings.norm
             name = "enters layer 0" if norm is None else type(norm).__name__
@@ -266,6 +281,7 @@ class _Rows:
 
     def walk(self, layer: int) -> None:
         """The steps of a layer."""
+        # Step by step where the layer's code is known.
         parts = sublayers(self._trace, self._kind, layer, self._tokens, widen=False)
         if parts:
             for part in parts:
@@ -287,6 +303,7 @@ class _Rows:
         if not self._hidden:
             return None
         layers = tuple(self._hidden)
+        # As many as the layer with the fewest has.
         count = min(hidden.shape[1] for hidden in self._hidden.values())
         places = [hidden.abs().topk(min(_TOP, count), dim=1).indices for hidden in self._hidden.values()]
         values = [hidden.gather(1, of) for hidden, of in zip(self._hidden.values(), places, strict=True)]
@@ -302,6 +319,7 @@ class _Rows:
     def _sublayer(self, layer: int, part: Sublayer) -> None:
         name: StoryPart = part.name  # type: ignore[assignment]
         for step in part.steps:
+            # Neurons are kept apart from the residual stream.
             if step.name == "hidden":
                 self._hidden[layer] = step.value
                 continue
@@ -320,6 +338,7 @@ class _Rows:
         if projection is None or traced.output_written:
             return
         context = traced.context[:, self._tokens]
+        # |W_O^h context|, (tokens,) for each head
         added = [projection.of_values(context, head).norm(dim=1) for head in range(len(context))]
         self.heads[kind, layer] = as_array(torch.stack(added, dim=1))
 
@@ -356,12 +375,13 @@ class _Rows:
 def _moved(traced: TracedStack, tokens: Sequence[int]) -> np.ndarray:
     """How alike each state is to the learned embedding, layer 0's input and the state before, and how far."""
     assert traced.learned is not None
+    # (tokens, d) before each layer, and after the last
     states = [state[list(tokens)].double() for state in traced.hidden]
     learned = traced.learned[list(tokens)].double()
-    found = np.full((2, 3, len(states), len(tokens)), np.nan, np.float32)
+    moved = np.full((2, 3, len(states), len(tokens)), np.nan, np.float32)
     for place, state in enumerate(states):
         for to, other in enumerate((learned, states[0], states[max(0, place - 1)])):
             if other.shape == state.shape:
-                found[0, to, place] = as_array(cosine(state, other))
-                found[1, to, place] = as_array((state - other).norm(dim=1))
-    return found
+                moved[0, to, place] = as_array(cosine(state, other))
+                moved[1, to, place] = as_array((state - other).norm(dim=1))
+    return moved

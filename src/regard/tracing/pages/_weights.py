@@ -57,6 +57,7 @@ class WeightTable(Displayable):
         whose = f" of {self.queries[0]!r}" if len(self.queries) == 1 else ""
         yield Text(f"Head {self.layer}.{self.head} ({self.kind}): attention weights{whose}", style="dim")
         yield ""
+        # One query: its whole row with bars.
         if len(self.queries) == 1:
             most = max(float(self.weights.max()), 1e-9)
             cells = [
@@ -118,6 +119,7 @@ def weight_table(
         tuple(encoding.tokens[place].label for place in chosen_of(name, encoding, chosen))
         for name, encoding, chosen in (("query", of_queries, query), ("key", of_keys, key))
     )
+    # One more column where the heads have a sink.
     sinks = weights.shape[1] - len(keys)
     return WeightTable(
         kind=kind, layer=layer, head=head, queries=queries, keys=keys + (_SINK,) * sinks, weights=weights
@@ -161,10 +163,12 @@ def plot(
     head = self.head_index(head, kind, layer)
     of_queries, of_keys = self.sides(kind)
     # Of a long text this is the whole matrix: the sides are chosen, and their number checked, first.
+    # Places among those chosen, and names.
     rows, queries = _side(of_queries.encoding, query, specials)
     columns, keys = _side(of_keys.encoding, key, specials)
     HeadPicture.check_size(len(queries), len(keys))
     weights = self.weights(layer, head, kind=kind, query=query, key=key).double().numpy()
+    # The sink is drawn as one more key.
     if specials and key is None and weights.shape[1] > len(of_keys.encoding.tokens):
         columns, keys = [*columns, weights.shape[1] - 1], (*keys, "sink")
     said = "" if len(self.kinds) == 1 else f"{kind}, "

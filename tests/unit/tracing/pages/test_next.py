@@ -58,7 +58,7 @@ def _in_python(logits: list[list[float]]) -> list[str]:
         decode=lambda ids: "".join(TEXTS.get(tuple(ids[1:]), "")), end_ids=frozenset[int]()
     )
     loaded: Any = SimpleNamespace(require_tokenizer=lambda: tokenizer)
-    reads: Any = SimpleNamespace(of=lambda *_: SimpleNamespace(logits=said))
+    reads: Any = SimpleNamespace(reader=lambda *_: SimpleNamespace(logits=said))
     found = []
     for at in range(COUNT):
         chosen, _ = _chosen(loaded, (0,), WriteRequest(temperature=1.0, drawn=(at + 0.5) / COUNT), reads)

@@ -28,7 +28,7 @@ def _loaded(family: str, **changes: Any) -> Loaded:
 
 def _check(loaded: Loaded, reads: Reads, ids: Sequence[int]) -> None:
     encoding = Encoding.from_ids(ids, loaded.tokenizer)
-    found, wanted = reads.of(loaded, ids).said(encoding), _Whole(loaded).said(encoding)
+    found, wanted = reads.reader(loaded, ids).said(encoding), _Whole(loaded).said(encoding)
     assert_close_to_largest(found.logits, wanted.logits, 2 * FP32_OF_LARGEST)
     assert_close_to_largest(found.taken, wanted.taken, 2 * FP32_OF_LARGEST)
     assert found.rests == pytest.approx(wanted.rests, abs=WEIGHTS)
@@ -96,4 +96,4 @@ def test_two_texts_are_kept_beside_each_other_within_bounds(
 def test_a_text_that_is_too_long_is_refused_in_words() -> None:
     loaded = _loaded("gpt2", max_seq_len=5)
     with pytest.raises(Exception, match="takes at most 5; shorten it"):
-        Reads().of(loaded, IDS).said(Encoding.from_ids(IDS, loaded.tokenizer))
+        Reads().reader(loaded, IDS).said(Encoding.from_ids(IDS, loaded.tokenizer))
