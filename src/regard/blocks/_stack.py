@@ -242,7 +242,7 @@ def _written_out(bias: Bias, past: int, length: int, like: Tensor) -> Bias:
 
     As it is where it is large, or where a gradient is wanted; never behind a cache, which wants none.
     """
-    # Of the keys' positions; the queries are the last of them.
+    # All positions of keys; the queries are the last of them.
     at = torch.arange(length, device=like.device)
     # In a first pass, it depends on the size; a later one has few queries, and writes out.
     if not past:

@@ -253,7 +253,7 @@ def _did_you_mean(given: str) -> str:
         full_name[match]
         # As typed, and its last part: `OWNR/all-MiniLM-L6-v2` should find the model, too.
         for spelling in dict.fromkeys((wanted, wanted.rpartition("/")[2]))
-        # Of near spellings at least three quarters alike; fewer would suggest anything.
+        # Spellings are near when three quarters are alike; less would suggest anything.
         for match in difflib.get_close_matches(spelling, full_name, n=3, cutoff=0.75)
         if full_name[match] != given
     ]

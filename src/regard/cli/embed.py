@@ -214,7 +214,7 @@ class JobBar(BarOrLines):
 
 def speed(progress: "job.JobState") -> str:
     """Tokens a second, and how long the rest takes by the rows done here."""
-    # Of the rows of this run alone.
+    # Only the rows of this run count.
     rate = f"{progress.tokens / max(progress.seconds, 1e-9):,.0f} tokens/s"
     rest = None if progress.of is None else progress.of - progress.rows + progress.here
     return ", ".join(filter(None, (rate, left(progress.here, rest, progress.seconds))))

@@ -22,8 +22,8 @@ _TABLE: Final = "uses"
 _BATCH: Final = 65_536  # rows; each batch becomes a file, and many small ones are slow
 _FEWEST: Final = 5_000  # fewer are searched one by one, without an index
 
-# Of the partitions, whose number is about the root of the rows, so many are looked into; and of what is found
-# there by codes of one bit a number, so many times k are compared by their vectors.
+# So many partitions are looked into, of about as many as the root of the rows. What is found there by codes
+# of one bit a number is compared by its vectors, so many times k of it.
 _PROBES: Final = 40
 _REFINE: Final = 20
 

@@ -186,7 +186,7 @@ class Concordance:
                 raise InputError("any_word goes with a number k, and without sort and sample.")
             if not by_meaning:
                 raise InputError("any_word goes with a sentence, or with more.")
-            # Of the examples only vectors are needed, whatever their words are.
+            # Only the vectors of the examples are needed, whatever their words are.
             examples = single(sorted({*more, *less}))
             query = self._query(span, examples, self.vectors.vectors_of(examples), more, less)
             found, total = self._any.find(query, word, where, k)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _WIDTH: Final = 80
-# Of 80 cells a line has 32 before the word.
+# A line of 80 cells has 32 before the word.
 _SHOWN: Final = 32
 """Cells of a terminal for what stands before the word."""
 

@@ -228,7 +228,7 @@ class JsonSource:
             InputError: one has no such column.
         """
         if self.sample or tuple(names) != (TEXT,):
-            # Of the first objects; a later one may have more.
+            # The first objects tell the columns; a later one may have more.
             there = list(dict.fromkeys(name for each in self.sample for name in names_in(each)))
             check_columns(self.opened.name, there, names, hint)
 

@@ -155,7 +155,7 @@ def vrt(lines: Iterator[str], columns: Sequence[str], date: str = "date") -> Ite
     def made() -> Tagged:
         known: dict[str, str] = {"document": str(count)} if count else {}
         for tag, attributes in open_tags.items():
-            # Of two attributes with one name the inner one gets its tag before it.
+            # The inner of two attributes with one name gets its tag before it.
             known |= {f"{tag}_{name}" if name in known else name: each for name, each in attributes.items()}
         return Tagged(body, words, f"line {first}", known.pop(date, None), known)
 

@@ -286,7 +286,7 @@ class Reader:
     def _read_on(self) -> Tensor:
         assert isinstance(self._network, Transformer)
         assert self._state is not None
-        # Of a prompt's other positions nobody asks the logits, each as long as the vocabulary.
+        # Nobody asks for the logits of a prompt's other positions, each as long as the vocabulary.
         logits = self._network.decode(self._next, self._state, mask=self._real, last=True).logits
         assert logits is not None, "checked"
         return logits[:, -1]

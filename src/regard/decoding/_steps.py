@@ -317,7 +317,7 @@ def steps(
         tokens = chosen.tolist()
         length += 1
         going = []
-        # Of each way its token and the log p of it; `done` is the whole text.
+        # Each way gets its token and the log p of it; `done` is the whole text.
         for place, gain in enumerate(scores.gather(1, chosen[:, None])[:, 0].tolist()):
             done = growing[ways[place]].add(tokens[place], gain)
             if done is None:

@@ -296,7 +296,7 @@ def _steps(rows: Tensor, written: Sequence[int], spelled: _Speller) -> tuple[Wri
         best = shares.topk(min(LIKELIEST, len(shares)))
         pairs = list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
         own = float(shares[token])
-        # Of equals, as they are listed.
+        # Equal shares rank as they are listed.
         listed = [id for id, _ in pairs]
         # Its place among all tokens, 0 for the likeliest.
         rank = listed.index(token) if token in listed else int((shares > own).sum())

@@ -400,7 +400,7 @@ class Embedder:
         except NotFiniteError as error:
             error.places = np.unique(rows[error.places])  # texts
             raise
-        # Of signs alone all may be negative.
+        # All signs may be negative: then only the numbers tell whether a vector is zero.
         # A vector of zeros has no direction: it is counted.
         kept = done.numpy() if self._request.storage == "ubinary" else stored.vectors
         zero = ~kept.any(axis=-1)

@@ -107,7 +107,7 @@ def pool_rows(kinds: Sequence[Kind], vectors: Tensor, rows: Sequence[Row], *, sk
     # Where each row begins among all tokens.
     starts = lengths.cumsum(0) - lengths
     index = torch.arange(len(flat), device=flat.device)
-    # Of each token, those of its row: (tokens,).
+    # Each token gets the numbers of its row: (tokens,).
     _, start, stop, first, total = numbers.repeat_interleave(lengths, dim=0).unbind(1)
     # The place of a token in its row,
     within = index - starts.repeat_interleave(lengths)

@@ -303,7 +303,7 @@ def _read_transformer(folder: Path) -> tuple[int | None, bool]:
     lowercases = config.get("do_lower_case", bool, None) or False
     config.expect("transformer_task", ("feature-extraction",), "feature-extraction")
     config.expect("module_output_name", ("token_embeddings", None), None)
-    # Of models that read pictures too: the text's part must be the usual one.
+    # Models that read pictures too have this: the text's part must be the usual one.
     modalities = config.sub("modality_config")
     if modalities is not None and (text := modalities.sub("text")) is not None:
         text.expect("method", ("forward",), "forward")

@@ -52,7 +52,7 @@ class StandIn(str):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    # Of the full name: in a dictionary the two are different keys.
+    # The hash is that of the full name: in a dictionary the two are different keys.
     __hash__ = str.__hash__
 
     def __getnewargs__(self) -> tuple[str]:
@@ -76,7 +76,7 @@ class Listener(Protocol):
         ...
 
 
-# Of the thread, or the task, that runs the forward pass: two of them share a model without a lock.
+# Each thread, or task, that runs a forward pass has its own: two of them share a model without a lock.
 _LISTENER: ContextVar[Listener | None] = ContextVar("regard.lens", default=None)
 
 
@@ -215,7 +215,7 @@ def _eager_of(kind: type) -> AttentionFunction:
             for global_name in code.co_names:
                 if global_name.endswith("eager_attention_forward"):
                     functions[function.__globals__.get(global_name)] = None
-        # Of the class that is nearest in the order of inheritance.
+        # The nearest class in the order of inheritance counts.
         if functions:
             break
     # A name that the file does not have (any more).
@@ -356,7 +356,7 @@ def _agrees(mask: Mask, values: Tensor) -> bool:
     rows = torch.tensor([0, values.shape[2] // 2, values.shape[2] - 1], device=values.device)
     keys = torch.arange(values.shape[3], device=values.device)
     theirs = TensorMask(values).block(rows, keys)
-    # Of one row a tensor's block is one row, however many are asked for.
+    # A tensor of one row gives a block of one row, however many are asked for.
     return bool((mask.block(rows, keys) == theirs).all())
 
 

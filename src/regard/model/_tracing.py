@@ -175,7 +175,7 @@ class Tracing(HasNetwork):
         # A trace that was made already.
         if isinstance(text, Recorded):
             return text
-        text = Words.of(text)
+        text = Words.if_listed(text)
         if not isinstance(text, str | Sequence | Tensor | Mapping):
             raise InputError(f"{name} must be a text, token ids or a trace; got {type(text).__name__}.")
         read: Callable[..., Recorded] = tracing.trace_text if isinstance(text, str) else tracing.trace_ids

@@ -13,9 +13,9 @@ from regard.models._init import Scheme
 
 Size = Annotated[int, numbers("at least 1 and below 2^31", lambda size: 1 <= size < 2**31)]
 Rows = Annotated[int, numbers("at least 0 and below 2^31", lambda rows: 0 <= rows < 2**31)]
-"""Of a table that a network may lack."""
+"""The rows of a table that a network may lack."""
 Rate = Annotated[float, numbers("a probability below 1", lambda rate: 0 <= rate < 1)]
-"""Of dropout."""
+"""A rate of dropout."""
 Small = NotNegative
 """Epsilon of a norm, or the standard deviation of what is drawn."""
 

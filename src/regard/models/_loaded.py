@@ -83,7 +83,7 @@ class Loaded:
         # state_dict holds parameters, and the buffers that are stored.
         stored = self.network.state_dict().keys()
         buffers = ((name, buffer) for name, buffer in self.network.named_buffers() if name in stored)
-        # Of a lens only what it has seen: the config of a transformers model also holds names and paths.
+        # A lens gives only what it has seen: the config of a transformers model also holds names and paths.
         told = f"{self.network.config!r}{choice_of(self.network.config) or ''}{''.join(self.network.edits)}"
         return fingerprint(told, chain(self.network.named_parameters(), buffers))
 

@@ -407,7 +407,7 @@ def for_cross_attention(mask: Mask | None, decoder_mask: Mask | None) -> Mask | 
 
     Everything else that the two masks say is about pairs of positions of one text.
     """
-    # Of the encoder's mask only padding and segments matter to who may be read.
+    # Only the padding and the segments of the encoder's mask matter to who may be read.
     sources, targets = (() if each is None else each.parts() for each in (mask, decoder_mask))
     keys = [part for part in sources if isinstance(part, Segments)]
     queries = [part for part in targets if isinstance(part, Segments)]

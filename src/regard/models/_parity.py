@@ -206,7 +206,7 @@ def layer_parity(
         layer=layer,
         # Written weights need not sum to 1.
         weights=None if inputs.weights is not None else max(errors.row_sum, errors.softmax),
-        # Of no context, or one with a NaN, there is no largest entry to relate to.
+        # No context, or one with a NaN, has no largest entry to relate to.
         context=apart / largest if apart is not None and 0.0 < largest < math.inf else apart,
         heads=heads,
     )

@@ -31,7 +31,7 @@ from regard.models._transformer import Transformer
 from regard.models.families import family_of
 from regard.text import Tokenizer, write_tokenizer
 
-# Of the fields that change no number, those that say where a file comes from, not what it is.
+# These fields change no number: they say where a file comes from, not what it is.
 _NOT_CARRIED = frozenset(
     {
         *("_commit_hash", "_name_or_path", "name_or_path", "transformers_version", "transformers.js_config"),

@@ -233,7 +233,7 @@ class Transformer(Network):
         if not isinstance(encoded, type(None) if self.encoder is None else Encoded):
             wanted = "None: this model has no encoder" if self.encoder is None else "given, from encode(...)"
             raise InputError(f"encoded must be {wanted}; got {type(encoded).__name__}.")
-        # Of the encoder's mask only padding matters to single steps.
+        # Only the padding of the encoder's mask matters to single steps.
         state, mask = (None, None) if encoded is None else encoded
         real = padding_of(for_cross_attention(mask, None))
         if state is not None and real is not None:
@@ -288,7 +288,7 @@ class Transformer(Network):
             )
         hidden = decoder(
             token_ids,
-            # Of all that was read, new tokens included.
+            # The padding of all that was read, new tokens included.
             mask=None if state.real is None else Padding(state.real),
             positions=None if count is None else count + decoder.numbering.first,
             encoded=state.encoded,

@@ -57,7 +57,7 @@ class Engine:
         else:
             self.source_name = model
             self.bytes = sum(file.stat().st_size for file in find(model).folder.glob("*.safetensors"))
-        # Of pages and the concordance; emptied in `stop`.
+        # What pages and the concordance keep; emptied in `stop`.
         self.kept: dict[str, Any] = {}
         self.dead: BaseException | None = None
         # By thread: since when it computes.

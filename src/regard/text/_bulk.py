@@ -141,7 +141,7 @@ class Bulk:
         probe = self._any_text()
         row = encode(self._backend, self._source, probe, probe, add_special_tokens=True)
         ids, types, sequences, added = row.ids, row.type_ids, row.sequence_ids, row.special_tokens_mask
-        # Of a pair, the places of the first text's own tokens, and of the second's.
+        # Where the tokens of the first text of a pair stand, and those of the second.
         first, second = (
             [place for place, number in enumerate(sequences) if number == text and not added[place]]
             for text in (0, 1)

@@ -71,7 +71,7 @@ def _members(said: str, is_folding: bool) -> Bools:
     # A class such as \p{L}: all code points are asked.
     if len(said) > 1:
         return left_out(cutting)
-    # Of all others the library need not be asked.
+    # The library need not be asked about any other character.
     return members(one for one in {said, *folds([said])} if not cutting.pre_tokenize_str(one))
 
 

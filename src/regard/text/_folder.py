@@ -130,5 +130,5 @@ def _built(
     target: tokenizers.Tokenizer | Renumbered | None,
     roles: Roles,
 ) -> Built:
-    special, template = SpecialIds.of(backend.token_to_id, roles), read_template(path.parent)
+    special, template = SpecialIds.from_roles(backend.token_to_id, roles), read_template(path.parent)
     return Built(path=path, backend=backend, target=target, special=special, chat_template=template)

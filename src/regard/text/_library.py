@@ -94,7 +94,7 @@ def _check_merges(text: str, source: str) -> None:
         # Older files write a merge as one text, newer ones as a list of two.
         merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
         parts = [second for _, second in merges if not _can_be_cut(second.encode(), size)]
-    # Of another form: the library refuses it by itself.
+    # The file has another form: the library refuses it by itself.
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return
     if parts:

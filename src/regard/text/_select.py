@@ -292,7 +292,7 @@ def _not_in_text(name: str, texts: Sequence[str], words: Sequence[Word]) -> str:
     unique = list(dict.fromkeys(word.text for word in words))
     by_key: dict[str, str] = {}
     for word in unique:
-        # Of spellings that fold alike the first stands for all.
+        # The first of several spellings that fold alike stands for all.
         by_key.setdefault(fold(word), word)
     near = [shown(by_key[key]) for key in difflib.get_close_matches(fold(name), list(by_key), n=3)]
     listed = ", ".join(shown(word) for word in unique[:_WORDS_LISTED])

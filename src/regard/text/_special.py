@@ -187,7 +187,7 @@ class SpecialIds:
     mask: int | None = None
 
     @classmethod
-    def of(cls, id_of: Callable[[str], int | None], roles: Roles) -> Self:
+    def from_roles(cls, id_of: Callable[[str], int | None], roles: Roles) -> Self:
         """The ids that the vocabulary gives to the tokens with a role."""
         return cls(
             **{each.name: id_of(roles[each.name].content) for each in fields(cls) if each.name in roles}

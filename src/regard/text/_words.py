@@ -62,7 +62,7 @@ class Words(str):
         return [self[start:end] for start, end in self.spans]
 
     @classmethod
-    def of(cls, value: Any) -> Any:
+    def if_listed(cls, value: Any) -> Any:
         """Words of a list, a tuple or an array of texts; any other value as it is."""
         listed = value.tolist() if hasattr(value, "tolist") else value
         return cls(listed) if isinstance(listed, list | tuple) and isinstance([*listed, 0][0], str) else value
@@ -81,7 +81,7 @@ def each_text(name: str, texts: object) -> Iterator[str]:
         raise InputError(f"{name} must be several texts, such as a list; got {got}: write [text].")
     for place, given in enumerate(texts):
         try:
-            text = Words.of(given)
+            text = Words.if_listed(given)
         except InputError as error:
             raise InputError(f"{name}[{place}]: {error}") from error
         if not isinstance(text, str):

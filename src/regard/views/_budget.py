@@ -223,7 +223,7 @@ def check_heads(
     Raises:
         InputError: One is not.
     """
-    # Of any of the runs.
+    # A head of any run will do.
     there = set(_names(records))
     named = list(heads)
     for kind, layer, head in named:

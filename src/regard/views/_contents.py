@@ -119,7 +119,7 @@ def begin(record: AttentionRecord) -> tuple[dict[str, Any], Blocks, dict[str, st
     """The facts and blocks of a run without what each head has of its own, and the measures left out."""
     facts, blocks = facts_of(record)
     for kind in record.kinds:
-        # Of a trace they are given; of arrays they are worked out here.
+        # A trace comes with statistics; those of arrays are worked out here.
         found = record.statistics.get(kind) or head_statistics(record, kind)
         facts["kinds"][kind]["statistics"] = {name: plain(values) for name, values in found.items()}
     add_story(record, facts, blocks)

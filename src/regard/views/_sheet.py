@@ -168,7 +168,7 @@ def legal(text: str) -> str:
 
 
 def _is_legal(code: int) -> bool:
-    # Of the controls XML takes three.
+    # XML takes three of the control characters.
     if code < 0x20:
         return code in (0x9, 0xA, 0xD)
     return code < 0xD800 or 0xE000 <= code < 0xFFFE or code >= 0x10000

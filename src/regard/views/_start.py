@@ -116,7 +116,7 @@ def _strongest(
                 1 - _by_place(record, kind, layer, head)
             )
             links[~far] = -np.inf  # also where a head that goes by place alone makes it no number
-            # Of equal links the one with the largest weight.
+            # The largest weight decides between equal links.
             strongest = np.flatnonzero(links == links.max())
             link = strongest[weights.ravel()[strongest].argmax()]
             row, key = np.unravel_index(link, links.shape)

@@ -62,7 +62,7 @@ class WordVectors:
             raise InputError(
                 f"vectors must be one row for each of {len(self.words):,} words; got {self.vectors.shape}."
             )
-        # Of a word that comes twice the last row stays: so the first one is found as different.
+        # The last row of a word that comes twice stays: so the first one is found as different.
         rows = {word: row for row, word in enumerate(self.words)}
         if len(rows) < len(self.words):
             twice = next(word for row, word in enumerate(self.words) if rows[word] != row)

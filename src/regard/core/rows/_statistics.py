@@ -386,7 +386,7 @@ class _Written(_Pass):
             )
         self.weights = inputs.weights
         heads = list(inputs.written_heads)
-        # Of q and k only how many there are counts: the scores come from what was written.
+        # Only the numbers of q and k count: the scores come from what was written.
         q, k = inputs.q[:, heads, :, :1], inputs.k[:, :1, :, :1]
         sinks = None if inputs.sinks is None else inputs.sinks[heads]
         super().__init__(AttentionInputs(q=q, k=k, v=k, sinks=sinks), asked)

@@ -240,7 +240,7 @@ def check_inputs(folder: str, there: Sequence[Mapping[str, Any]], here: Sequence
 
 
 _UNSET = object()
-# Of a hash the first digits tell enough.
+# The first digits of a hash tell enough.
 _HASH = re.compile(r"([0-9a-f]{12})[0-9a-f]{28,}")
 
 

@@ -42,7 +42,7 @@ class Block:
         return [text for text in self.rows.texts if text is not None]
 
     def take(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Any]]:
-        """Of rows by their places in `texts`: the numbers, and the columns that are carried along."""
+        """Pick rows by their places in `texts`: their numbers, and the columns that are carried along."""
         at = self.good[places]
         # From places among the good rows to rows of the block.
         return np.array(self.rows.numbers, np.int64)[at], [each.take(at) for each in self.rows.carried]

@@ -89,7 +89,7 @@ SHARD_ROWS = 8192
 Spread = Callable[[Work, Iterable[Block]], Iterator[tuple[Block, Piece | None]]]
 """Embeds blocks, wherever, and gives each with its piece, in order; None for one with no texts."""
 
-# Of the manifest: another number says that older folders cannot be gone on with.
+# The manifest's format: another number says that older folders cannot be gone on with.
 _FORMAT = 1
 # Blocks on the way between two threads.
 _DEPTH = 2
@@ -218,7 +218,7 @@ def run(
             manifest=manifest,
             shard_rows=shard_rows,
             share=share,
-            # Of a share of the shards the number of rows is not known.
+            # How many rows a share of the shards has is not known.
             of=rows if share == (0, 1) else None,
             on_progress=on_progress,
             spread=spread or _here,

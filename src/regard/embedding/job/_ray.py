@@ -212,7 +212,7 @@ class RayWorkers:
         self._tell(f"{_some(count, 'worker')} on Ray, with {_some(threads, 'core')} each")
 
     def _connect(self, **options: Any) -> None:
-        # Of the user's job nothing is to be sent anywhere.
+        # Nothing about the user's job is to be sent anywhere.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # Else Ray warns of it; no worker has an accelerator.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

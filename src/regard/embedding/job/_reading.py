@@ -239,7 +239,7 @@ def _read(source: Source, columns: Columns, fields: list[Carried]) -> _Rows:
         for at, field in enumerate(fields, split):
             values = [record.values[at] for record in batch]
             bad = {n: why for n, value in enumerate(values) if (why := field.problem(value))}
-            # Of a bad row only the id is used, where it is a good one.
+            # A bad row keeps only its id, where that is a good one.
             arrays.append(field.arrow([None if n in bad else value for n, value in enumerate(values)]))
             unfit = bad | unfit
         broken = {n: record.reason for n, record in enumerate(batch) if record.reason is not None}
@@ -300,7 +300,7 @@ def _joined(parts: Sequence[object]) -> tuple[str | None, str | None]:
     # One column may hold lists of words; several are texts.
     if len(parts) == 1:
         try:
-            text = Words.of(parts[0])
+            text = Words.if_listed(parts[0])
         except InputError as error:
             return None, str(error).rstrip(".")
         reason = "the text is empty" if text == [] else _problem(text)

@@ -127,7 +127,7 @@ class ModelWork:
             "loss": None if loss is None else loss._asdict(),
             "notes": list(loaded.notes),
         }
-        # Of one word, since that has all columns.
+        # One word is enough: it has all columns.
         self.sample = self._columns(self._compute(["a"]), ["a"])
 
     def embed(self, texts: Sequence[str]) -> Piece:

@@ -41,7 +41,7 @@ class ElectraConfig(PostNormConfig, TakesAttention):
     }
     HEADS = {"ForPreTraining": "replaced"}
     ENDINGS = {**PostNormConfig.ENDINGS, "replaced": "ForPreTraining"}
-    # Of the head for multiple choice only.
+    # Only the head for multiple choice has these.
     IGNORED_FIELDS = frozenset(
         {
             *("summary_activation", "summary_first_dropout", "summary_last_dropout"),
@@ -96,7 +96,7 @@ def share_embeddings(generator: Transformer, discriminator: Transformer) -> None
     ours, theirs = generator.stack("encoder").embeddings, discriminator.stack("encoder").embeddings
     for name in ("tokens", "positions", "token_types"):
         shapes = [tuple(each.weight.shape) for each in (getattr(ours, name), getattr(theirs, name)) if each]
-        # Of two sizes, or in one network only.
+        # The tables have two sizes, or only one network has them.
         if len(set(shapes)) > 1 or len(shapes) == 1:
             raise InputError(
                 f"generator and discriminator must have tables of {name} of one size: both with the same "

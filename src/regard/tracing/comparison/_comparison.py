@@ -186,7 +186,7 @@ def compare(traces: Sequence[Trace], word: str | Sequence[str]) -> Comparison:
     if len(traces) < 2:
         raise InputError(f"texts must be two or more, to compare the word between them; got {len(traces)}.")
     model, words = found_words(traces, word)
-    # Of the stack that reads the text.
+    # The kind of attention of the stack that reads the text.
     kind = traces[0].kinds[0]
     layers = range(len(traces[0].source.hidden))
     similarity = []

@@ -125,7 +125,7 @@ def taps_of(site: Site, kind: Kind, network: Network, layer: Layers = None) -> M
             "lists them). What enters and leaves every layer is site 'residual'."
         )
     for each in chosen:
-        # Of cross-attention, some of a decoder's layers may have none.
+        # Some layers of a decoder may have no cross-attention.
         if each not in taps:
             raise InputError(
                 f"layer must be one that has {site.name!r}, of {', '.join(map(str, taps))}; got {each}."
@@ -401,7 +401,7 @@ class Part:
                         f"{' and '.join(encodings)}."
                     )
                 asked, said = key if axis == "key" else query, name or axis
-                # Of None all tokens, without a sink.
+                # None chooses all tokens, without a sink.
                 chosen = chosen_of(said, encoding, asked)
                 numbers = unique(said, asked, chosen, len(encoding.tokens))
             value = picked(value, dim, numbers)

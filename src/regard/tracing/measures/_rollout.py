@@ -191,7 +191,7 @@ def _most(left: npt.NDArray[np.int64], source: int, sink: int) -> int:
             # The sink cannot be reached any more: the flow is largest.
             if not len(nodes):
                 return total
-            # Of several ways of the same length the widest.
+            # The widest of several ways of the same length counts.
             best = wide[:, nodes].argmax(axis=0)
             before[nodes], width[nodes], edge = edge[best], wide[best, nodes], nodes
         # Back from the sink to the source.

@@ -243,7 +243,7 @@ def _by_layer(
         output: Tensor = _with_given(bare, **outputs)(x.expand(batch, -1, -1), **some)
         return output
 
-    # Of all positions, those that were asked for.
+    # All positions were worked out: keep those that were asked for.
     back = slice(None) if worked is rows else rows
     at = torch.tensor(worked, device=v.device)
     # So many keys at a time.

@@ -53,7 +53,7 @@ def other_words(trace: Trace, token: int) -> list[str]:
     word, loaded = word_at(trace, token), trace.require_model()
     (kind,) = loaded.network.prefixes
     ids = trace.stack(kind).encoding.token_ids
-    # Of each row of the table, to the word's mean vector.
+    # The cosine of each row of the table to the word's mean vector.
     table = _cosines(loaded, kind, [ids[place] for place in word.tokens])
     near = _near(loaded, table, word)
     given = [word.name, *near]

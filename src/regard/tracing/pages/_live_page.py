@@ -151,7 +151,7 @@ def _rotary(rotary: Rotary | None) -> dict[str, Any] | None:
     if rotary is None:
         return None
     dim = rotary.head_dim if rotary.rotary_dim is None else rotary.rotary_dim
-    # Of one position: a live page's do not depend on the length.
+    # One position is enough: the frequencies of a live page do not depend on the length.
     frequencies = rotary.scaling.frequencies(rotary.base, dim, torch.zeros(1, 1, dtype=torch.long))
     return {
         "frequencies": as_array(frequencies).tolist(),
@@ -224,7 +224,7 @@ def _triangles(attention: MultiHeadAttention) -> npt.NDArray[np.float32]:
     of_heads = torch.chunk(weight, attention.num_heads, dim=1)
     triangles = [torch.linalg.qr(each, mode="r").R for each in of_heads]
     size = of_heads[0].shape[1]
-    # Of a head that is wider than the residual stream, the rows that are missing are 0.
+    # A head that is wider than the residual stream lacks rows: they are 0.
     filled = [torch.nn.functional.pad(each, (0, 0, 0, size - len(each))) for each in triangles]
     flat: npt.NDArray[np.float32] = torch.stack(filled).float().flatten().numpy()
     return flat

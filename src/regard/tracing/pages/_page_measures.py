@@ -95,7 +95,7 @@ def _all_positions(trace: Trace, kind: StackKind, table: Tensor) -> Tensor:
     if stack is None or stack.embeddings.positions is None:
         return table
     count = min(MOST_POSITIONS, network.limit(kind) or MOST_POSITIONS)
-    # Of a token that is there: some models give padding no number.
+    # All ids are those of a token of the text: some models give padding no number.
     ids = torch.full((1, count), trace.stack(kind).encoding.token_ids[0], device=table.device)
     with torch.no_grad():
         rows: Tensor = stack.embeddings.positions(stack.numbering(ids))[0]

@@ -261,7 +261,7 @@ def _heads(trace: Trace, kinds: Sequence[Kind], layer: int, head: int | None, sa
             numbers = range(count) if head is None else [trace.head_index(head, kind, number)]
             names += [(trace.kind(kind), number, each) for each in numbers]
         except InputError as error:
-            # Of several kinds, the one may have a layer that the other has not.
+            # One of several kinds may have a layer that another has not.
             if kind == asked[-1] and not names:
                 raise InputError(f"{said}: {error}") from error
     return names

@@ -47,7 +47,7 @@ class Reads:
         # What cannot be read on is read whole each time.
         if type(network) is not Transformer or (limit is not None and len(ids) > limit):
             return _Whole(loaded)
-        # Of several the one that has most of the text.
+        # The one that has most of the text goes on.
         goes_on = [each for each in self._kept if each.goes_on(ids)]
         found = max(goes_on, key=lambda each: each.shared(ids)) if goes_on else _Read(network)
         # The one just read goes to the end: the first is the oldest.

@@ -162,7 +162,7 @@ def plot(
     layer = self.layer_index(layer, kind)
     head = self.head_index(head, kind, layer)
     of_queries, of_keys = self.sides(kind)
-    # Of a long text this is the whole matrix: the sides are chosen, and their number checked, first.
+    # The weights of a long text are many: the sides are chosen, and their number checked, first.
     # Places among those chosen, and names.
     rows, queries = _side(of_queries.encoding, query, specials)
     columns, keys = _side(of_keys.encoding, key, specials)
@@ -190,7 +190,7 @@ def _side(encoding: Encoding, selector: Selector | None, specials: bool) -> tupl
     if not kept:
         raise InputError("specials must be True where the model's own tokens are all that is asked for.")
     names = [tokens[at].label for _, at in kept]
-    # Of a pair each says whose it is, by the letters that the page has for them.
+    # Each token of a pair says which text it is of, by the letters that the page has for them.
     if any(token.sequence == 1 for token in tokens):
         of = {0: " (A)", 1: " (B)", None: ""}
         names = [name + of[tokens[at].sequence] for name, (_, at) in zip(names, kept, strict=True)]

@@ -214,7 +214,7 @@ class Examples:
         self._mass = [np.full(room, -1.0) for room in rooms]
         # text, query, key, and which of its text's rows it is
         self._where = [np.full((*room, 4), -1, dtype=np.int64) for room in rooms]
-        # Of each text its tokens as people read them: of the queries, and of the keys.
+        # By text: the tokens of its queries and of its keys, as people read them.
         self._tokens: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def add(self, layer: int, text: int, rows: Rows) -> None:
@@ -330,7 +330,7 @@ class Counter:
             for head in self.heads[place]:
                 strongest: dict[str, int] = {}
                 for number in order[head]:
-                    # Of variants of one name the strongest.
+                    # The strongest variant stands for its name.
                     strongest.setdefault(self.names[number], number)
                 findings = tuple(
                     HeadFinding(

@@ -81,7 +81,7 @@ _KEEPING = KeepPolicy(keep="qk")
 
 def _trace(loaded: Loaded, text: TextOrIds, target: TextOrIds | None) -> Trace:
     # Lists of words become texts.
-    text, target = Words.of(text), Words.of(target)
+    text, target = Words.if_listed(text), Words.if_listed(target)
     if isinstance(text, str) and (target is None or isinstance(target, str)):
         return TraceOfRun.of_text(loaded, text, target=target, keeping=_KEEPING)
     if _are_ids(text) and (target is None or _are_ids(target)):

@@ -59,7 +59,7 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
         # Only pairs with some weight are told.
         for query, key in (torch.softmax(scores, dim=1) >= _LEAST).nonzero().tolist():
             total = float(table[:, query, key].sum())
-            # Of a score that is lower than the mean, what lowers it.
+            # A score below the mean is explained by what lowers it.
             sign = 1.0 if total >= 0 else -1.0
             toward = of_head.factor * float(ratios[query, key]) * of_head.q[query]
             along, largest = sign * table[:, query, key], []

@@ -138,7 +138,7 @@ class Side:
                 layer_of(self._trace, self.kind, layer).ffn_residual,
                 ["attention", "cross_attention"],
             )
-            # Of the last layer a trace has only what the last norm made of it.
+            # A trace has of the last layer only what the last norm made of it.
             if isinstance(residual, PostNorm) or layer + 1 == self._network.depth(self.kind):
                 names.append("ffn")
             steps, x = self._sublayers(layer, names)

@@ -18,7 +18,7 @@ from regard.tracing.record._keep import EVERYTHING, KeepPolicy, ScoreInputs, pla
 
 # Entries of each parameter that are looked at, evenly spaced: all of it would take seconds for a large model.
 _ENTRIES = 1024
-# Of these, so many are written as numbers, for a model that was loaded in another type.
+# So many of them are written as numbers, for a model that was loaded in another type.
 _WRITTEN = 2
 
 
@@ -235,7 +235,7 @@ class Stacks:
         if self.encoder is not None:
             by_kind["encoder"] = self.encoder.attention
         if self.decoder is not None:
-            # Of a decoder both kinds, in the order of the forward pass.
+            # A decoder has both kinds, in the order of the forward pass.
             by_kind |= {"decoder": self.decoder.attention, "cross": self.decoder.cross_attention}
         return tuple(kind for kind, layers in by_kind.items() if layers)
 
@@ -409,7 +409,7 @@ def _head_counts(attention: Sequence[AttentionTrace]) -> set[int]:
     """The head counts of the layers that were kept; where none was, an InputError says why."""
     if not attention:
         return set()
-    # Of layers that were kept; of none, the first one raises and says why.
+    # Layers that were kept are asked; where none was, the first one raises and says why.
     return {attention[place].inputs.num_heads for place in [*places(attention)] or [0]}
 
 

@@ -72,7 +72,7 @@ def tensors_of(value: object) -> Iterator[Tensor]:
     elif isinstance(value, Partial):
         yield from tensors_of(tuple(value.kept.values()))
     elif is_dataclass(value) and not isinstance(value, type):
-        # Of what lies in the record itself: a field that was not kept is none.
+        # Only what lies in the record itself counts: a field that was not kept is none.
         inside = getattr(value, "__dict__", None)
         for field in fields(value):
             yield from tensors_of(getattr(value, field.name) if inside is None else inside.get(field.name))

@@ -73,7 +73,7 @@ class Listening:
                     if keeping.queries:
                         # Records of inputs tell queries, keys, values and masks in one.
                         wanted[f"{at}.inputs"] = self._hold_inputs
-                        # Of a layer with edits here, q and k do not tell the weights.
+                        # Where an edit wrote scores or weights, q and k do not tell them.
                         if not self._network.written.isdisjoint((f"{at}.scores", f"{at}.weights")):
                             wanted[f"{at}.weights"] = self._hold_weights
                     if keeping.values:

@@ -98,7 +98,7 @@ def _new_tables(corpus: Corpus, settings: WordSettings, width: int) -> Tables:
     is_own[first[:-1]] = True
     # Rows of words first, then those of buckets.
     pieces[is_own], pieces[~is_own] = np.arange(count), count + places
-    # Of n-grams only those that occur have rows: a table of all two million buckets would be mostly empty.
+    # Only n-grams that occur have rows: a table of all two million buckets would be mostly empty.
     read = np.zeros((count + len(buckets), width), np.float32)
     # fastText draws from a range twice as wide.
     reach = (1.0 if is_parted else 0.5) / settings.size
