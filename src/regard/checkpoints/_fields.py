@@ -192,8 +192,8 @@ class Fields:
         """
         return self.get(key, kind, None) if key in self.values else default
 
-    def given(self, key: str) -> object:
-        """A field that is there, whatever it is; who asks checks it."""
+    def unchecked(self, key: str) -> object:
+        """A field that the file has, whatever it is; who asks checks it."""
         self._read.add(key)
         return self.values[key]
 

@@ -189,7 +189,7 @@ class Embedder:
         prepared = [self.sentence.prepared(text, self._prompt) for text in texts]
         return self._read(prepared, first, spans=False, window=window)
 
-    def given(self, ids: Sequence[int], *, window: Window | None = None) -> Passage:
+    def passage_of_ids(self, ids: Sequence[int], *, window: Window | None = None) -> Passage:
         """A text given by its token ids, read as they are: with their special tokens, if they have any.
 
         Raises:

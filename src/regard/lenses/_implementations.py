@@ -71,7 +71,7 @@ class Listener(Protocol):
         """Take the place of an attention call: (context (batch, queries, heads, v_dim), weights or None)."""
         ...
 
-    def made(self, values: Tensor, mask: Mask | None) -> None:
+    def mask_made(self, values: Tensor, mask: Mask | None) -> None:
         """The model made this tensor of a mask; the object, where it is known, means the same."""
         ...
 
@@ -169,7 +169,7 @@ def _mask_for(name: str) -> Callable[..., Tensor | None]:
         listener = _LISTENER.get()
         if listener is not None and values is not None:
             # Positional arguments are older transformers: then the rule is not read.
-            listener.made(values, None if args else read_rule(masking, values, kwargs))
+            listener.mask_made(values, None if args else read_rule(masking, values, kwargs))
         return values
 
     return make_mask

@@ -90,9 +90,9 @@ class Run:
                 "otherwise on this input, so nothing is shown."
             )
 
-    def made(self, values: Tensor, mask: Mask | None) -> None:
+    def mask_made(self, values: Tensor, mask: Mask | None) -> None:
         """See `Listener`."""
-        self._masks.made(values, mask)
+        self._masks.mask_made(values, mask)
 
     def attention(self, call: Call) -> tuple[Tensor, Tensor | None]:
         """See `Listener`."""

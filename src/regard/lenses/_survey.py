@@ -114,7 +114,7 @@ class Masks:
     known: list[tuple[Tensor, int, Mask | None]] = field(default_factory=list)
     _read: list[tuple[Tensor, int, bool, tuple[Mask | None, Bias | None]]] = field(default_factory=list)
 
-    def made(self, values: Tensor, mask: Mask | None) -> None:
+    def mask_made(self, values: Tensor, mask: Mask | None) -> None:
         """The model made this tensor; the mask, where it is known, means the same."""
         self.known.append((values, _version(values), mask))
 
@@ -239,8 +239,8 @@ class _Watcher:
         # Hooks stand on the model, whoever runs it.
         self._thread = threading.get_ident()
 
-    def made(self, values: Tensor, mask: Mask | None) -> None:
-        self.masks.made(values, mask)
+    def mask_made(self, values: Tensor, mask: Mask | None) -> None:
+        self.masks.mask_made(values, mask)
 
     def attention(self, call: Call) -> tuple[Tensor, Tensor | None]:
         inputs = read_inputs(call, self.masks)

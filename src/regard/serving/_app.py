@@ -203,7 +203,7 @@ class Gate:
                 with suppress(ValidationError):
                     asked = EmbeddingsBody.model_validate_json(body)
         if asked is None:
-            await self._app(scope, visit.given(body), visit.send)
+            await self._app(scope, visit.replayed(body), visit.send)
         else:
             await (await embedded(asked, self._service))(scope, visit.receive, visit.send)
 
@@ -284,7 +284,7 @@ class _Visit:
             self._ended = True
         await self._send(message)
 
-    def given(self, body: bytes) -> Receive:
+    def replayed(self, body: bytes) -> Receive:
         """The body, for the application; then nothing, until the client leaves."""
         bodies = [body]
 

@@ -142,7 +142,7 @@ async def answer(
     # Not streamed: all pieces are gathered, and told at once.
     async for step in pieces:
         writing.add(step)
-    told = answered(writing.event(writing.told(all=True), all=True) | {"usage": writing.usage})
+    told = answered(writing.event(writing.choices(all=True), all=True) | {"usage": writing.usage})
     told.headers.update(writing.headers)
     return told
 
@@ -248,7 +248,7 @@ class _Writing:
             rows = [[*self._read[way // each], *ids] for way, ids in enumerate(self._ids)]
             self._keep(self._id, rows=rows)
 
-    def told(self, *, all: bool) -> list[dict[str, Any]]:
+    def choices(self, *, all: bool) -> list[dict[str, Any]]:
         """All choices, or those with text or an end, as OpenAI writes them; nothing is told twice."""
         choices = []
         for index, news in enumerate(self._news):
@@ -299,7 +299,7 @@ async def _events(
     try:
         async for step in pieces:
             writing.add(step)
-            for choice in writing.told(all=False):
+            for choice in writing.choices(all=False):
                 # OpenAI: every event has `usage`, null but in the last one.
                 usage = {"usage": None} if options.include_usage else {}
                 yield _event(writing.event([choice]) | usage)

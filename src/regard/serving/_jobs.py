@@ -211,7 +211,7 @@ def _read(embedder: Embedder, inputs: Sequence[Any], window: Windows | Truncate)
     passages = []
     for place, ids in enumerate(inputs):
         try:
-            passages.append(embedder.given(ids, window=window))
+            passages.append(embedder.passage_of_ids(ids, window=window))
         except InputError as error:
             told = f"input[{place}]: {error} LangChain sends another tokenizer's, unless it is told"
             raise InputError(f"{told} check_embedding_ctx_length=False.") from error

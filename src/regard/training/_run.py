@@ -360,7 +360,8 @@ def task_of(
         length=settings.batch.length,
         seed=settings.seed,
     )
-    return kind.made(TaskInputs(spec=spec, tokenizer=tokenizer, rows=rows, folder=folder), settings.task)
+    inputs = TaskInputs(spec=spec, tokenizer=tokenizer, rows=rows, folder=folder)
+    return kind.from_inputs(inputs, settings.task)
 
 
 def feed_of(settings: Settings, task: Task, folder: Path, ranks: Ranks) -> Feed:

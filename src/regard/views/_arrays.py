@@ -75,7 +75,7 @@ def view(
                 f"tokens; got {queries} and {keys}; of cross-attention give key_tokens"
             )
     kind: RecordKind = "encoder" if key_tokens is None else "cross"
-    records = tuple(LayerRecord.given(number, arrays[number].astype(np.float32)) for number in numbers)
+    records = tuple(LayerRecord.of_weights(number, arrays[number].astype(np.float32)) for number in numbers)
     if key_tokens is None:
         return render_page(AttentionRecord(model=name, encoder=side, layers={kind: records}), max_mb=None)
     keys_side = _side("key_tokens", key_tokens, None)

@@ -85,7 +85,7 @@ class Kernel:
         A question that cannot be answered gets `{"error": why}`.
 
         Example:
-            >>> layer = LayerRecord.given(0, np.array([[[1, 0], [0.5, 0.5]]], np.float32))
+            >>> layer = LayerRecord.of_weights(0, np.array([[[1, 0], [0.5, 0.5]]], np.float32))
             >>> from regard.views._records import (AttentionRecord, PageToken, Side)
             >>> side = Side(text="a b", tokens=(PageToken(text="a"), PageToken(text="b")))
             >>> record = AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)})

@@ -133,7 +133,7 @@ class LayerRecord:
     weights: npt.NDArray[np.float32] | None = None
 
     @classmethod
-    def given(cls, layer: int, weights: npt.NDArray[np.float32]) -> "LayerRecord":
+    def of_weights(cls, layer: int, weights: npt.NDArray[np.float32]) -> "LayerRecord":
         """A layer of weights that regard did not compute.
 
         Args:
@@ -147,7 +147,7 @@ class LayerRecord:
             InputError: Numbers that are no attention; the message says where.
 
         Example:
-            >>> layer = LayerRecord.given(0, np.full((2, 3, 5), 0.2, np.float32))
+            >>> layer = LayerRecord.of_weights(0, np.full((2, 3, 5), 0.2, np.float32))
             >>> (layer.heads, layer.queries, layer.keys)
             (2, 3, 5)
         """

@@ -26,7 +26,7 @@ class Silent:
         self.calls.append(call.name)
         return call.original()
 
-    def made(self, values: Tensor, mask: Any) -> None:
+    def mask_made(self, values: Tensor, mask: Any) -> None:
         self.masks += 1
 
 

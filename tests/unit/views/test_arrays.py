@@ -111,7 +111,7 @@ def test_words_and_specials_are_found() -> None:
 
 def test_a_given_layer_gives_its_weights_back() -> None:
     weights = _weights()[0].astype(np.float32)
-    layer = LayerRecord.given(0, weights)
+    layer = LayerRecord.of_weights(0, weights)
     np.testing.assert_array_equal(weight_rows(layer, 1, np.array([2, 0])), weights[1, [2, 0]])
     side = Side(text=None, tokens=tuple(PageToken(text=text) for text in TOKENS))
     record = AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)})

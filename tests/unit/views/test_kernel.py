@@ -179,7 +179,7 @@ def test_what_cannot_be_answered_says_why(record: AttentionRecord, asked: dict[s
 
 def test_given_weights_have_no_steps() -> None:
     side = Side(text="a", tokens=(PageToken(text="a"),))
-    layer = LayerRecord.given(0, np.ones((1, 1, 1), np.float32))
+    layer = LayerRecord.of_weights(0, np.ones((1, 1, 1), np.float32))
     record = AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)})
     kernel = Kernel([LiveRun(record=record)])
     [said], _ = kernel.answers(0, [{"what": "steps", "kind": "encoder", "layer": 0, "head": 0, "query": 0}])

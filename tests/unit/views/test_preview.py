@@ -28,7 +28,7 @@ def _record(row: dict[int, float], text: str = TEXT, words: list[str] = WORDS) -
         PageToken(text=each, special=each.startswith("["), word=None if each.startswith("[") else at)
         for at, each in enumerate(words)
     )
-    layers: dict[Any, Any] = {"encoder": (LayerRecord.given(0, weights),)}
+    layers: dict[Any, Any] = {"encoder": (LayerRecord.of_weights(0, weights),)}
     return AttentionRecord(model="a <model>", encoder=Side(text=text, tokens=tokens), layers=layers)
 
 

@@ -38,7 +38,8 @@ def _side(*texts: str, words: tuple[int | None, ...] = ()) -> Side:
 def _record(
     side: Side, *layers: Any, kind: RecordKind = "encoder", of_keys: Side | None = None
 ) -> AttentionRecord:
-    given = tuple(LayerRecord.given(place, np.array(each, np.float32)) for place, each in enumerate(layers))
+    arrays = (np.array(each, np.float32) for each in layers)
+    given = tuple(LayerRecord.of_weights(place, array) for place, array in enumerate(arrays))
     return AttentionRecord(
         model="m",
         encoder=of_keys or (side if kind == "encoder" else None),
@@ -174,7 +175,7 @@ def test_each_kind_has_a_start_of_its_own() -> None:
         "decoder": [_links(3, (1, 1, 0.1), (2, 1, 0.95))],  # next to each other
         "cross": [np.array([[0.8, 0.1, 0.1, 0], [0.1, 0.9, 0, 0], [0.1, 0, 0.1, 0.8]])],
     }
-    layers = {kind: (LayerRecord.given(0, np.stack(each)),) for kind, each in heads.items()}
+    layers = {kind: (LayerRecord.of_weights(0, np.stack(each)),) for kind, each in heads.items()}
     sides = {"encoder": _side("[CLS]", "deep", "river", "bank"), "decoder": _side("[BOS]", "Fluss", "Bank")}
     record = AttentionRecord(model="m", **sides, layers=layers)
     encoder, decoder, cross = (

@@ -71,7 +71,7 @@ def config_of(file: GGUFFile, architecture: Architecture) -> Fields:
     }
     # Only what the file has: what is absent gets the family's default.
     values |= {
-        name: own.given(theirs) for theirs, name in architecture.fields.items() if theirs in own.values
+        name: own.unchecked(theirs) for theirs, name in architecture.fields.items() if theirs in own.values
     }
     values |= architecture.more(own, file)
     # A field that nobody read may change the model: it is refused.

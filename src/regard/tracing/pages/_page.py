@@ -228,7 +228,7 @@ def _layers(trace: Trace, kind: Kind, made: "_Made") -> list[LayerRecord]:
         name = f"layer {number}" if len(trace.kinds) == 1 else f"layer {number} ({kind})"
         # No softmax of scores: the page holds the weights themselves.
         if own.inputs.weights is not None or own.inputs.kernel is not None:
-            layers.append(made.given(name, number, own.inputs))
+            layers.append(made.written_out(name, number, own.inputs))
             continue
         layer = _layer(name, number, own.inputs, made)
         layers.append(replace(layer, v=values_of(own, layer), rotary=rotary_record(trace, kind, number)))
@@ -283,14 +283,14 @@ class _Made:
         self._biases: dict[int, tuple[object, tuple[_Floats, _Bools | None]]] = {}
         self._dense = 0
 
-    def given(self, name: str, number: int, inputs: AttentionInputs) -> LayerRecord:
+    def written_out(self, name: str, number: int, inputs: AttentionInputs) -> LayerRecord:
         """A layer whose weights are no softmax of q k^T: all its weights as used, but for a sink's."""
         whose = "that an edit wrote" if inputs.kernel is None else f"of {inputs.kernel.name}"
         self._take_room(name, f"weights {whose}", 2 * inputs.num_heads * inputs.q_len * inputs.k_len)
         with torch.no_grad():
             weights = as_array(attention_weights(inputs)[0, :, :, : inputs.k_len])
         try:
-            return LayerRecord.given(number, weights)
+            return LayerRecord.of_weights(number, weights)
         except InputError as error:  # below 0, or rows that sum to more than 1
             raise _refused(name, f"weights {whose} ({error})") from error
 

@@ -38,7 +38,7 @@ class Labelled(Task):
         self._number = {name: number for number, name in enumerate(self.labels)}
 
     @classmethod
-    def made(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
+    def from_inputs(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
         network = network_of(inputs.spec, inputs.tokenizer, head=cls.head, **cls._label_fields(inputs))
         return cls(network, inputs.tokenizer, **options)
 

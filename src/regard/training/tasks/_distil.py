@@ -61,7 +61,7 @@ class Distillation(Task):
         cosine: float = 1.0,
     ) -> None:
         super().__init__(network, tokenizer)
-        del teacher  # `made` has read it
+        del teacher  # `from_inputs` has read it
         ours, theirs = ((each.config.vocab_size, each.config.d_model) for each in (network, master))
         if ours != theirs or network.prefixes != master.prefixes:
             raise InputError(
@@ -85,7 +85,7 @@ class Distillation(Task):
         return str(options["teacher"])
 
     @classmethod
-    def made(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
+    def from_inputs(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
         spec, name = inputs.spec, cls.origin(None, options)
         assert name is not None
         master = stored_network(name)

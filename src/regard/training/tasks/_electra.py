@@ -60,7 +60,7 @@ class ReplacedTokens(Masked):
         weight: float = 50.0,
     ) -> None:
         super().__init__(network, tokenizer)
-        del size  # `made` has read it
+        del size  # `from_inputs` has read it
         self.weight = weight
         # Every drawn token is masked: the discriminator never sees a mask token, only what G puts there.
         self.masking = masking_of(tokenizer, masked, whole_words, fates=(1.0, 0.0))
@@ -68,7 +68,7 @@ class ReplacedTokens(Masked):
         share_embeddings(self.generator, network)
 
     @classmethod
-    def made(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
+    def from_inputs(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
         network = network_of(inputs.spec, inputs.tokenizer, head=cls.head)
         if not isinstance(network.config, ElectraConfig):
             raise InputError("family must be electra for electra, also of a checkpoint.")

@@ -99,7 +99,7 @@ class Task(nn.Module, ABC):
         self.pad_id = next((each for each in (special.pad, special.eos) if each is not None), 0)
 
     @classmethod
-    def made(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
+    def from_inputs(cls, inputs: TaskInputs, options: Mapping[str, Any]) -> Self:
         """The task with its network, new or from a checkpoint.
 
         Args:

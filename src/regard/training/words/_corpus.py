@@ -57,7 +57,7 @@ class Corpus:
         write_tensors(tensors, folder / _FILE, metadata={"words": json.dumps(list(self.words))})
 
     @classmethod
-    def made(
+    def in_folder(
         cls, folder: Path, settings: WordDataSettings, min_count: int, say: Callable[[str], None]
     ) -> "Corpus":
         """The corpus in a folder; made from the texts where there is none."""

@@ -201,7 +201,7 @@ def _train(
     on_message: Callable[[str], None],
 ) -> Result:
     (folder / DATA).mkdir(exist_ok=True)
-    corpus = Corpus.made(folder / DATA, settings.data, settings.min_count, on_message)
+    corpus = Corpus.in_folder(folder / DATA, settings.data, settings.min_count, on_message)
     check_words(corpus.words)
     draws = Draws(corpus=corpus, settings=settings)
     tables = _new_tables(corpus, settings, learner.width)
