@@ -205,10 +205,10 @@ def ids(store: Store, word: str, spelling: Spelling) -> Mask | None:
     key = fold(word)
     tables = (("form", "id", "form"), ("part", "form", "word"))
     # With or without diacritics; the lemma counts as the spelling does.
-    same = "bare({0}) = bare(?1)" if not spelling.diacritics else "{0} = ?1"
+    same = "bare({0}) = bare(:key)" if not spelling.diacritics else "{0} = :key"
     test = f"{same.format('key')} OR {same.format('lemma')}"
     query = " UNION ALL ".join(f"SELECT {id}, {form} FROM {table} WHERE {test}" for table, id, form in tables)
-    rows = store.rows(query, [key]) if key else []
+    rows = store.rows(query, {"key": key}) if key else []
     # Folded keys have no case: it is compared in the forms themselves.
     if spelling.case:
         form = partial(normalize, "NFC") if spelling.diacritics else bare
@@ -263,9 +263,9 @@ def with_apostrophe(store: Store, word: str) -> str:
     """The words that are this one with an apostrophe before or after it, with their numbers; "" of none."""
     rows = store.rows(
         # '''' is one apostrophe in SQL.
-        "SELECT key, sum(n) FROM form WHERE substr(key, 1, length(?1) + 1) = ?1 || '''' "
-        "OR substr(key, -length(?1) - 1) = '''' || ?1 GROUP BY key ORDER BY 2 DESC LIMIT 3",
-        [fold(word)],
+        "SELECT key, sum(n) FROM form WHERE substr(key, 1, length(:word) + 1) = :word || '''' "
+        "OR substr(key, -length(:word) - 1) = '''' || :word GROUP BY key ORDER BY 2 DESC LIMIT 3",
+        {"word": fold(word)},
     )
     return ", ".join(f"{form} ({n:,})" for form, n in rows)
 

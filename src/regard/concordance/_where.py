@@ -157,10 +157,10 @@ def limits(store: Store, where: Sequence[str], *, of_use: bool = True) -> tuple[
             positive = sign.replace("!=", "=").removeprefix("!")
             column = "word" if name == "form" else name
             query = (
-                f"SELECT id FROM form WHERE holds({name}, NULL, ?1, ?2) "
-                f"UNION SELECT form FROM part WHERE holds({column}, NULL, ?1, ?2)"
+                f"SELECT id FROM form WHERE holds({name}, NULL, :sign, :value) "
+                f"UNION SELECT form FROM part WHERE holds({column}, NULL, :sign, :value)"
             )
-            own = tokens.mask(id for (id,) in store.rows(query, [positive, value]))
+            own = tokens.mask(id for (id,) in store.rows(query, {"sign": positive, "value": value}))
             own = own if sign == positive else ~own
             forms = own if forms is None else forms & own
     return texts, forms
