@@ -214,7 +214,7 @@ def test_what_no_file_can_hold_is_refused_before_the_first_step(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = replace(corpus([50]), words=["New York", *map(str, range(10))])
-    monkeypatch.setattr(_train.Corpus, "made", lambda *_: broken)
+    monkeypatch.setattr(_train.Corpus, "in_folder", lambda *_: broken)
     with pytest.raises(InputError, match=r"nor hold a blank.* 'New York' does"):
         train_words(settings(text, min_count=1), tmp_path / "run")
     assert not words_step(tmp_path / "run")
