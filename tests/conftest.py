@@ -10,6 +10,7 @@ import random
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,3 +102,11 @@ class EveryTest:
                 # device that may yet appear: 2 ms a time.
                 monkeypatch.setattr(torch, "manual_seed", torch.default_generator.manual_seed)
             torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    """The default model, one for each file of tests."""
+    import regard
+
+    return regard.load()

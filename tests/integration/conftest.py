@@ -25,9 +25,12 @@ from playwright.sync_api import (
 )
 
 import regard
+from integration import head_page
 from integration.jupyter import jupyterlab
 from regard.tracing import comparison_page
+from regard.views import AttentionRecord
 from unit.models.folders import write, write_tokenizer
+from unit.views.conftest import write_page
 
 # The suggestions below the address bar are two pages more for every window, also when nobody sees them.
 SUGGESTIONS = ["WebUIOmniboxPopup", "WebUIOmniboxAimPopup"]
@@ -227,3 +230,16 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter]:
         write_tokenizer(write(folder / family, family), 31)
     with jupyterlab(folder) as address:
         yield Jupyter(address, folder)
+
+
+@pytest.fixture
+def record() -> AttentionRecord:
+    """The record of a text."""
+    return head_page.record()
+
+
+@pytest.fixture
+def path(record: AttentionRecord, tmp_path: Path) -> Path:
+    """The page of the record."""
+    write_page(record, tmp_path / "page.html")
+    return tmp_path / "page.html"

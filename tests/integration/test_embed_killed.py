@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unit.embedding.job.processes import Nursery, wait_for
+from unit.embedding.job.processes import Nursery, content, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +35,6 @@ def jobs() -> Iterator[Nursery]:
 @pytest.fixture
 def err(tmp_path: Path) -> Path:
     return tmp_path / "err"
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture(scope="module")

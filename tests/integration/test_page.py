@@ -15,13 +15,6 @@ from unit.views.conftest import write_page
 OpenPage = Callable[..., BrowserPage]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A page of one text."""
-    write_page(head_page.record(), tmp_path / "page.html")
-    return tmp_path / "page.html"
-
-
 @pytest.mark.parametrize(
     ("kv_heads", "offset", "encoding"), [(1, 0, "int16"), (2, 3000, "float32"), (head_page.HEADS, 0, "int16")]
 )

@@ -36,12 +36,6 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, regard.Trace]:
     return path, trace
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    render_page(head_page.record()).write(tmp_path / "page.html")
-    return tmp_path / "page.html"
-
-
 def _view(page: BrowserPage) -> Any:
     return head_page.state(page)["view"]
 

@@ -44,12 +44,6 @@ def record() -> AttentionRecord:
     return encoder_record(text=TEXT, model="m", tokens=tokens, q=q, k=k, scale=0.5)
 
 
-@pytest.fixture
-def path(record: AttentionRecord, tmp_path: Path) -> Path:
-    write_page(record, tmp_path / "page.html")
-    return tmp_path / "page.html"
-
-
 def _weights(record: AttentionRecord, *heads: tuple[int, int]) -> Any:
     return np.stack([head_page.weights(record, *head) for head in heads])
 

@@ -56,12 +56,6 @@ def record() -> AttentionRecord:
     return AttentionRecord(model="random", encoder=side, layers={"encoder": tuple(layers)})
 
 
-@pytest.fixture
-def path(record: AttentionRecord, tmp_path: Path) -> Path:
-    write_page(record, tmp_path / "page.html")
-    return tmp_path / "page.html"
-
-
 def _weights(record: AttentionRecord, layer: int, head: int) -> Any:
     return weight_rows(record.layers["encoder"][layer], head, np.arange(TOKENS))
 

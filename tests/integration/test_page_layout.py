@@ -15,13 +15,6 @@ from unit.views.conftest import write_page
 OpenPage = Callable[..., BrowserPage]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A page of one text."""
-    write_page(head_page.record(), tmp_path / "page.html")
-    return tmp_path / "page.html"
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_themes(open_page: OpenPage, path: Path, scheme: str) -> None:
     page = open_page(path, color_scheme=scheme)

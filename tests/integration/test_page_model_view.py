@@ -89,12 +89,6 @@ def record() -> AttentionRecord:
     return _record()
 
 
-@pytest.fixture
-def path(record: AttentionRecord, tmp_path: Path) -> Path:
-    write_page(record, tmp_path / "page.html")
-    return tmp_path / "page.html"
-
-
 def _open(open_page: OpenPage, path: Path, fragment: str = "", **options: Any) -> BrowserPage:
     page = open_page(path, f"#view=model{fragment}", **options)
     expect(page.locator(".wall.drawn")).to_be_visible(timeout=60_000)

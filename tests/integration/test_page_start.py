@@ -16,12 +16,6 @@ from regard.views import render_page
 OpenPage = Callable[..., BrowserPage]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    render_page(head_page.record()).write(tmp_path / "page.html")
-    return tmp_path / "page.html"
-
-
 def _facts(page: BrowserPage) -> Any:
     return json.loads(page.locator("#regard-facts").inner_text())
 

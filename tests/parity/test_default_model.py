@@ -60,11 +60,6 @@ class Both:
 
 
 @pytest.fixture(scope="module")
-def model() -> regard.Model:
-    return regard.load()
-
-
-@pytest.fixture(scope="module")
 def oracle(model: regard.Model) -> Iterator[Any]:
     transformers.utils.logging.disable_progress_bar()
     folder = model.loaded.source.folder

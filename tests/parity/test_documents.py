@@ -91,12 +91,6 @@ def assert_as_printed(actual: Tensor | np.ndarray, printed: object, decimals: in
     assert np.abs(ours - wanted).max() <= 0.5 * 10.0**-decimals + 1e-9
 
 
-@pytest.fixture(scope="module")
-def model() -> regard.Model:
-    """The default model."""
-    return regard.load()
-
-
 def test_a_number_that_is_not_printed_is_refused() -> None:
     assert_as_printed(np.array([11.14656]), [11.1466], 4)
     with pytest.raises(AssertionError, match="abs"):

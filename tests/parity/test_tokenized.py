@@ -18,11 +18,6 @@ TENSORS = {"return_tensors": "pt"}
 
 
 @pytest.fixture(scope="module")
-def model() -> regard.Model:
-    return regard.load()
-
-
-@pytest.fixture(scope="module")
 def tokenizer(model: regard.Model) -> Any:
     return transformers.AutoTokenizer.from_pretrained(model.loaded.source.folder)
 

@@ -23,11 +23,6 @@ MONEY = "Write a poem about a man withdrawing money from a bank."
 
 
 @pytest.fixture(scope="module")
-def model() -> regard.Model:
-    return regard.load()
-
-
-@pytest.fixture(scope="module")
 def of_bytes(tmp_path_factory: pytest.TempPathFactory) -> regard.Model:
     """A GPT-2 whose tokens are bytes, and a few words."""
     return live_model(tmp_path_factory.mktemp("of-bytes") / "model", "gpt2")

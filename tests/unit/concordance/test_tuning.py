@@ -151,11 +151,6 @@ def test_what_is_no_judged_data_is_refused(name: str, text: str, message: str, t
         read_judged(tmp_path / name)
 
 
-@pytest.fixture(scope="module")
-def model() -> Any:
-    return regard.load()
-
-
 def test_the_default_model_is_calibrated_at_its_layers(model: Any) -> None:
     embed = UsageEmbedder(model.loaded)
     assert embed.layers == (6,)

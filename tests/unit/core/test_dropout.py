@@ -112,13 +112,10 @@ def test_the_weights_of_the_record_are_those_before_dropout() -> None:
     torch.testing.assert_close(attention.weights.sum(-1), torch.ones(1, 1, 5))
 
 
-@pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, math.nan])
-def test_what_is_no_probability_is_refused(p: float) -> None:
+@pytest.mark.parametrize("p", [-0.1, 1.0, math.nan])
+def test_what_is_refused(p: float) -> None:
     with pytest.raises(InputError, match="p must be a probability with 0 <= p < 1; got"):
         SeededDropout(p, seed=1)
-
-
-@pytest.mark.parametrize("seed", [-1, 2**63])
-def test_a_seed_out_of_range_is_refused(seed: int) -> None:
-    with pytest.raises(InputError, match=f"seed must be an integer with 0 <= seed < 2.63; got {seed}"):
-        SeededDropout(0.1, seed=seed)
+    for seed in (-1, 2**63):
+        with pytest.raises(InputError, match=f"seed must be an integer with 0 <= seed < 2.63; got {seed}"):
+            SeededDropout(0.1, seed=seed)

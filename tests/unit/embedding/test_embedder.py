@@ -44,11 +44,6 @@ LONG = " ".join(SENTENCES)
 LONGER = " ".join(SENTENCES[:13])  # than the windows of 32 tokens
 
 
-@pytest.fixture(scope="module")
-def model() -> regard.Model:
-    return regard.load()
-
-
 def _of_trace(model: regard.Model, text: str, layer: int) -> tuple[list[str], torch.Tensor]:
     trace = model.trace(text)
     states = trace.embeddings(layer)

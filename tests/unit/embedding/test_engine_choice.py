@@ -28,11 +28,6 @@ VNNI = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
 AVX = torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
-@pytest.fixture(scope="module")
-def model() -> regard.Model:
-    return regard.load()
-
-
 @pytest.mark.parametrize(
     ("capability", "vnni", "amx", "llvmlite", "in_16", "in_8"),
     [

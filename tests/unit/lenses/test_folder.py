@@ -112,18 +112,12 @@ def test_what_the_lens_refuses_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_without_transformers_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = saved(tmp_path, OTHERS["gpt_neox"]())
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(MissingExtraError, match=r"'gpt_neox' is no family .* run: pip install transformers$"):
-        regard.load(folder)
-
-
-def test_what_is_for_families_alone(tmp_path: Path) -> None:
+def test_what_is_for_families_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = saved(tmp_path, OTHERS["gpt_neox"]())
     with pytest.raises(InputError, match="leave_out must be empty for 'gpt_neox'"):
         regard.load(folder, leave_out=["x"])
     with pytest.raises(CheckpointError, match=r"model_type must be one of .*; got 'gpt_neox'"):
         load_checkpoint(folder)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingExtraError, match=r"'gpt_neox' is no family .* run: pip install transformers$"):
+        regard.load(folder)

@@ -196,7 +196,6 @@ def test_a_head_of_one_pair_turns() -> None:
         ({"rotary_dim": 10}, "rotary_dim must be even, from 2 to head_dim = 8"),
         ({"rotary_dim": 0}, "rotary_dim must be even, from 2 to head_dim = 8"),
         ({"base": 0.0}, "base must be above 0; got 0.0"),
-        ({"base": math.inf}, "base must be a finite number; got inf"),
         ({"layout": "pairs"}, "layout must be one of half, interleaved; got 'pairs'"),
     ],
 )

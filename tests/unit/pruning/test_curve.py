@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +112,6 @@ def test_importances_that_do_not_fit(family: str, importance: Any, message: str)
         removal_order(network(family), importance)
 
 
-@pytest.mark.parametrize("number", [0, 5, True, 1.0])
-def test_numbers_out_of_range(number: Any) -> None:
-    with pytest.raises(InputError, match="number must be from 1 to 4, which leaves each layer a head"):
-        weakest_heads(network("bert"), torch.rand(2, 3), number)
-
-
 def test_a_network_that_lost_heads_already(tmp_path: Path) -> None:
     """Layers have unlike numbers, and a row of importances is as long as the largest, NaN after its end."""
     smaller = prune(load_checkpoint(write(tmp_path, "bert")), {0: [1]})
@@ -169,18 +164,26 @@ def test_evenly_stays_in_the_fields(tmp_path: Path) -> None:
     assert {point.loads_in for point in curve.points} == {("everything that takes sizes from config.json",)}
 
 
-@pytest.mark.parametrize("value", ["much", None, float("nan"), torch.tensor(torch.inf)])
-def test_a_metric_is_a_finite_number(value: Any, tmp_path: Path) -> None:
-    full = load_checkpoint(write(tmp_path, "bert"))
-    with pytest.raises(InputError, match=r"metric must return a (finite )?number"):
-        pruning_curve(full, torch.rand(2, 3), lambda _: value)
+EVEN = torch.ones(2, 3)
 
 
-@pytest.mark.parametrize("every", [0, -1, True, 1.5])
-def test_every_is_a_number_of_steps(every: Any, tmp_path: Path) -> None:
-    full = load_checkpoint(write(tmp_path, "bert"))
-    with pytest.raises(InputError, match="every must be a whole number, at least 1; got "):
-        pruning_curve(full, torch.rand(2, 3), num_heads, every=every)
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        *(
+            (lambda full, n=n: weakest_heads(full.network, EVEN, n), "from 1 to 4, which leaves each layer a")
+            for n in (0, 5, True, 1.0)
+        ),
+        *(
+            (lambda full, x=x: pruning_curve(full, EVEN, lambda _: x), r"metric must return a (finite )?num")
+            for x in ("much", None, float("nan"), torch.tensor(torch.inf))
+        ),
+        (lambda full: pruning_curve(full, EVEN, num_heads, every=0), "every must be a whole number, at"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, ask: Callable[[Loaded], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ask(load_checkpoint(write(tmp_path, "bert")))
 
 
 def a_point(**fields: Any) -> CurvePoint:

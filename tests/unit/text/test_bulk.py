@@ -16,11 +16,6 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def model() -> regard.Model:
-    return regard.load()
-
-
 def test_pieces_are_those_of_encode(model: regard.Model) -> None:
     bulk, frame = model.tokenizer.bulk, model.tokenizer.bulk.frame()
     for text, ids in zip(TEXTS, bulk.pieces(TEXTS), strict=True):

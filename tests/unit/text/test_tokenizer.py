@@ -181,7 +181,6 @@ def test_a_piece_may_be_given_as_it_is_read(all_tokenizers: dict[str, Tokenizer]
     [
         ((b"bank",), "text must be a string; got bytes"),
         ((["bank"],), "text must be a string; got list"),
-        ((None,), "text must be a string; got NoneType"),
         (("bank", 3), "pair must be a string; got int"),
         (("",), "text is empty: "),
         ((" \n\t\u3000",), "text is empty but for white space: "),

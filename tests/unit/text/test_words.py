@@ -185,10 +185,12 @@ def test_long_texts_take_linear_time(unit: str) -> None:
     assert time.perf_counter() - start < 10
 
 
-@pytest.mark.parametrize("text", [None, b"bank", 3, ["bank"]])
-def test_only_strings_have_words(text: object) -> None:
-    with pytest.raises(InputError, match=f"text must be a string.*{type(text).__name__}"):
-        split_words(text)  # type: ignore[arg-type]
+def test_what_is_refused(default: Tokenizer) -> None:
+    for text in (None, b"bank", ["bank"]):
+        with pytest.raises(InputError, match=f"text must be a string.*{type(text).__name__}"):
+            split_words(text)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="pair must be cut into words where the text is, or neither"):
+        default.encode(Words(["a"]), "bank")
 
 
 @pytest.mark.parametrize(
@@ -286,11 +288,6 @@ def test_tokens_and_words_know_their_places(all_tokenizers: dict[str, Tokenizer]
         (aligned,) = tokenizer.bulk.aligned([text])
         assert aligned.ids == list(read.token_ids) == tokenizer.bulk.pieces(["a bank", text])[1]
         assert aligned.words == [word.span for word in read.words if word.tokens]
-
-
-def test_words_beside_a_plain_text_are_refused(default: Tokenizer) -> None:
-    with pytest.raises(InputError, match="pair must be cut into words where the text is, or neither"):
-        default.encode(Words(["a"]), "bank")
 
 
 def test_every_entrance_takes_lists_of_words(tmp_path: Path) -> None:

@@ -180,13 +180,6 @@ def test_the_recurrent_form_is_the_parallel_one(kernel: FeatureKernel, back: int
             cache.cut(N - back - 1)
 
 
-def test_weights_after_a_state_are_refused_by_name() -> None:
-    kernel = LinearAttention()
-    inputs = record(Causal()).changed(kernel=kernel.after(kernel.new_cache()))
-    with pytest.raises(InputError, match="is linear attention with a state"):
-        attention_weights(inputs)
-
-
 def test_performer_is_unbiased() -> None:
     """The mean over seeds of the estimate of exp(q . k / sqrt(d)), within four of its standard errors."""
     q, k = 0.4 * torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
@@ -240,7 +233,10 @@ def test_what_belongs_to_a_softmax_is_refused(changes: dict[str, object], messag
         LinearAttention()(record(None).changed(**changes))
 
 
-def test_hyperparameters_outside_the_paper_are_refused() -> None:
+def test_what_else_is_refused() -> None:
+    kernel = LinearAttention()
+    with pytest.raises(InputError, match="is linear attention with a state"):
+        attention_weights(record(Causal()).changed(kernel=kernel.after(kernel.new_cache())))
     with pytest.raises(InputError, match="features must be a whole number, at least 1"):
         Performer(features=0)
     with pytest.raises(InputError, match="scale must be above 0 for Performer"):

@@ -19,6 +19,10 @@ TESTS = Path(__file__).parents[3]
 SECONDS = 120
 
 
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 class Nursery:
     """Starts jobs at once: a process of Python that imported torch for each would take seconds."""
 

@@ -16,6 +16,7 @@ from regard.core.errors import InputError, MissingExtraError, RegardError
 from regard.embedding.job import Columns, Inputs, Piece, RayWorkers, Summary, run
 from regard.embedding.job._ray import Worker
 from unit.embedding.job.fake_ray import Actor, FakeRay
+from unit.embedding.job.processes import content
 from unit.embedding.job.works import Hashed
 
 SETTLED = {"layer": -1, "precision": "float32"}
@@ -45,10 +46,6 @@ def whole(texts: Path, tmp_path: Path) -> dict[str, bytes]:
 
 def embed(texts: Path, out: Path, workers: RayWorkers | None = None, **options: Any) -> Summary:
     return run(Inputs([texts], Columns()), out, Settled, shard_rows=8, spread=workers, **options)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture

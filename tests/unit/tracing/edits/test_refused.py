@@ -32,7 +32,6 @@ def wide(*numbers: float) -> torch.Tensor:
         ("Zero", {"site": "ffn", "neuron": 1}, "neuron must be None at 'ffn'"),
         ("Write", {"site": "ffn", "function": 2}, "function must be a function"),
         ("Scale", {"site": "ffn", "factor": NAN}, "factor must be a finite number; got nan"),
-        ("Scale", {"site": "ffn", "factor": "2"}, "factor must be a finite number; got '2'"),
         ("Add", {"site": "ffn", "value": [1.0]}, "value must be a tensor, floating point; got list"),
         ("Add", {"site": "ffn", "value": wide(0, NAN)}, "value must be finite; got nan for 'ffn'"),
         ("Add", {"site": "scores", "value": wide(INF)}, "finite, or -inf where a pair .*; got inf"),
@@ -62,9 +61,7 @@ def test_when_an_edit_is_made(name: str, arguments: dict[str, Any], message: str
         ("encoder", regard.Zero("residual", layer=3), 'layer must be from 0 to 2, .*, or "input", .*; got 3'),
         ("encoder", regard.Zero("ffn", layer=[0, 0]), "layer must pick each one once"),
         ("encoder", regard.Zero("ffn", layer=[]), r"layer must pick at least one of 2; \[\] picks none"),
-        ("encoder", regard.Zero("ffn", layer=True), "layer must be from 0 to 1, .*; got True"),
         ("encoder", regard.Zero("q", kind="decoder"), 'kind must be "encoder", of which this model has q'),
-        ("encoder", regard.Zero("q", kind="cross"), "kind must be \"encoder\", .*; got 'cross'"),
         ("both", regard.Zero("q", layer=0), 'kind must be "encoder" or "decoder" or "cross", .*; got None'),
         ("both", regard.Zero("residual", kind="cross"), 'kind must be "encoder" or "decoder", .*\'cross\''),
         ("encoder", ["weights"], r"edits must be regard.Write, .*; got str"),
@@ -80,7 +77,6 @@ def test_when_a_model_is_edited(models: Any, shape: str, edit: Any, message: str
     ("edit", "message"),
     [
         (regard.Zero("q", head=3), "head must be from 0 to 2, or negative .*; got 3"),
-        (regard.Zero("q", head="one"), "head must be from 0 to 2, .*; got 'one'"),  # type: ignore[arg-type]
         (regard.Zero("neuron", neuron=99), "neuron must be from 0 to "),
         (regard.Zero("ffn", query=9), "query must be a word of the text, or a token from 0 to 8"),
         (regard.Zero("ffn", query="boat"), "boat"),

@@ -227,18 +227,16 @@ def test_a_bias_that_decides_is_said() -> None:
 
 def test_what_cannot_be_asked() -> None:
     trace = made("gpt2")
-    with pytest.raises(InputError, match="key must be a token that the query may see, by the mask; got 5"):
-        trace.why(1, 0, 3, 5)
-    with pytest.raises(InputError, match="against must be a token that the query may see"):
-        trace.why(1, 0, 3, 2, against=6)
-    with pytest.raises(InputError, match='against must be None where of="score"'):
-        trace.why(1, 0, 3, 2, against=1, of="score")
-    with pytest.raises(InputError, match="of must be one of difference, score"):
-        trace.why(1, 0, 3, 2, of="weight")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="query must be"):
-        trace.why(1, 0, 99, 2)
-    with pytest.raises(InputError, match="head must be from 0 to 2"):
-        trace.why(1, 3, 3, 2)
+    for pair, options, message in (
+        ((0, 3, 5), {}, "key must be a token that the query may see, by the mask; got 5"),
+        ((0, 3, 2), {"against": 6}, "against must be a token that the query may see"),
+        ((0, 3, 2), {"against": 1, "of": "score"}, 'against must be None where of="score"'),
+        ((0, 3, 2), {"of": "weight"}, "of must be one of difference, score"),
+        ((0, 99, 2), {}, "query must be"),
+        ((3, 3, 2), {}, "head must be from 0 to 2"),
+    ):
+        with pytest.raises(InputError, match=message):
+            trace.why(1, *pair, **options)  # type: ignore[arg-type]
 
 
 def test_through_the_lens_what_does_more_is_refused() -> None:
