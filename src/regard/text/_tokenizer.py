@@ -131,7 +131,7 @@ class Tokenizer(Chats):
         path = Path(folder) / TOKENIZER
         is_there = path.exists()
         built = complete(path, tokenizer_class) if is_there else build(path.parent, tokenizer_class)
-        return None if built is None else cls._of(built)
+        return None if built is None else cls._from_built(built)
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, object], *, file: Path) -> Self | None:
@@ -158,10 +158,10 @@ class Tokenizer(Chats):
             ['[CLS]', 'river', 'bank', '##s', '[SEP]']
         """
         built = build_gguf(metadata, file)
-        return None if built is None else cls._of(built)
+        return None if built is None else cls._from_built(built)
 
     @classmethod
-    def _of(cls, built: Built) -> Self:
+    def _from_built(cls, built: Built) -> Self:
         source, special = str(built.path), built.special
         target = None if built.target is None else cls(built.target, source=source, special_ids=special)
         more: dict[str, Any] = {"end_ids": built.end_ids, "chat_template": built.chat_template}

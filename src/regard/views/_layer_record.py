@@ -107,7 +107,7 @@ class LayerRecord:
         v: float32 (kv_heads, keys, v_dim), what the weights weigh; None where results are not to be shown.
         rotary: How q and k were turned by their positions; None for not at all, or not known.
         weights: float32 (heads, queries, keys), where they are given and not computed; then q and k have a
-            head_dim of 0, and there is nothing else: see `LayerRecord.given`.
+            head_dim of 0, and there is nothing else: see `LayerRecord.of_weights`.
 
     Raises:
         InputError: A number that is not finite; the message names the array.

@@ -91,7 +91,7 @@ class Side:
             norm = _before(getattr(layer_of(trace, self.kind, layer), f"{attention_name(kind)}_residual"))
         self._through(frozen(norm, x))
         # A norm of queries or keys, frozen at the head's own vectors.
-        self._norm = frozen(getattr(attention, f"{side}_norm"), self._of(x) + self._constant)
+        self._norm = frozen(getattr(attention, f"{side}_norm"), self._mapped(x) + self._constant)
         stack, self._rotation = network.stack(self.kind), None
         assert stack is not None, "its layer was checked"
         if kind != "cross" and (rotary := stack.patterns[layer].rotary) is not None:
@@ -265,12 +265,12 @@ class Side:
         if bias is not None:
             self._constant = self._constant + self._scale * (self._w @ bias.detach().double())
 
-    def _of(self, x: Tensor) -> Tensor:
+    def _mapped(self, x: Tensor) -> Tensor:
         made: Tensor = self._scale * (x @ self._w.mT)
         return made
 
     def _written(self, name: WriterName, x: Tensor, layer: int | None = None) -> Written:
-        return Written(Writer(name, layer, kind=self.kind), self._normed(self._of(x)))
+        return Written(Writer(name, layer, kind=self.kind), self._normed(self._mapped(x)))
 
     def _normed(self, values: Tensor) -> Tensor:
         return values if self._norm is None else self._norm.forth(values)

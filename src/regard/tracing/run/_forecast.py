@@ -77,7 +77,7 @@ def forecast(
     check_traced(loaded.network)
     lengths = _lengths(loaded.network, num_tokens, target_tokens)
     keeping.check(loaded.network)
-    return _of(loaded.network, lengths, keeping)
+    return _by_lengths(loaded.network, lengths, keeping)
 
 
 def check_fits(loaded: Loaded, keeping: KeepPolicy, *lengths: int) -> None:
@@ -91,7 +91,7 @@ def check_fits(loaded: Loaded, keeping: KeepPolicy, *lengths: int) -> None:
         return
     check_room(
         f"a trace of {' and '.join(map(str, lengths))} tokens of {loaded.source.name}",
-        _of(network, lengths, keeping).peak,
+        _by_lengths(network, lengths, keeping).peak,
         device,
         "ask for less by keep=, layers= or dtype=, or give a shorter text; model.forecast says what each "
         "takes",
@@ -131,7 +131,7 @@ def _lengths(network: Network, num_tokens: int, target_tokens: int | None) -> tu
 _SHORT = (1, 2, 3)
 
 
-def _of(network: Network, lengths: tuple[int, ...], keeping: KeepPolicy) -> Forecast:
+def _by_lengths(network: Network, lengths: tuple[int, ...], keeping: KeepPolicy) -> Forecast:
     # Axes of the polynomial: one, or two with a decoder beside an encoder.
     axes = [_SHORT if length > _SHORT[-1] else (length,) for length in lengths]
     # As many lengths as coefficients: of 1, n, n^2, and with a decoder beside an encoder m, m^2, n m.
