@@ -116,7 +116,7 @@ class _OneThread:
         global _users, _before
         with _settings:
             if not _users:
-                # The first to enter notes it, the last to leave restores it.
+                # The first to enter notes it, for all who come while others are inside.
                 _before = torch.get_num_threads()
             _users += 1
             # Each thread sets it for itself: torch keeps the number by thread.

@@ -137,7 +137,7 @@ class Checkpoints:
 
         Source: Vaswani et al. 2017, arXiv 1706.03762, section 6.1.
         """
-        # Fewer where fewer are there.
+        # Fewer, where the folder holds fewer.
         steps = _steps(self.folder)[-count:]
         total: dict[str, Any] = {}
         # One at a time in memory, beside the sum.

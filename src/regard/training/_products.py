@@ -85,7 +85,6 @@ def _product(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
     A `right` with gaps, such as a slice, is copied: oneDNN would take over a thousand times as long.
     """
     # The operator that torch's own compiler puts in for linear layers.
-    # (rows, columns of left) by (columns of right, ..), bias added in the same pass.
     made: Tensor = torch.ops.mkldnn._linear_pointwise(left, _dense(right), bias, "none", [], "")
     return made
 

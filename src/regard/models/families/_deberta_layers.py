@@ -70,7 +70,7 @@ def table_rows(length: int, *, span: int, num_buckets: int | None, max_distance:
     distances = torch.arange(1 - length, length, device="cpu")
     if num_buckets is not None:
         distances = log_buckets(distances, num_buckets=num_buckets, max_distance=max_distance)
-    # Row span is distance 0; what is further away shares the last row.
+    # Row `span` is distance 0; what is further away shares the rows at the ends.
     return (distances + span).clamp_(0, 2 * span - 1)
 
 
