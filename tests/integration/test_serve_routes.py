@@ -103,19 +103,15 @@ def test_the_openai_client_reads_what_is_written(server: Server) -> None:
         assert caught.value.param == "model"
 
 
+LANGCHAIN: Any = {"api_key": SecretStr(KEY), "max_tokens": 12, "temperature": 0}
+
+
 def test_langchain_reads_it_too(server: Server) -> None:
     from langchain_openai import OpenAI
 
     wanted = server.models["gpt2"].generate(PROMPT, max_length=12).text
     with httpx.Client() as connection:
-        writer = OpenAI(
-            base_url=f"{server.url}/v1",
-            api_key=SecretStr(KEY),
-            model="gpt2",
-            max_tokens=12,
-            temperature=0,
-            http_client=connection,
-        )
+        writer = OpenAI(base_url=f"{server.url}/v1", model="gpt2", http_client=connection, **LANGCHAIN)
         assert writer.invoke(PROMPT) == wanted
         assert "".join(writer.stream(PROMPT)) == wanted
 
@@ -161,14 +157,7 @@ def test_langchain_chats_too(server: Server) -> None:
 
     wanted = server.models["chat"].chat(MESSAGES, max_length=12)
     with httpx.Client() as connection:
-        writer = ChatOpenAI(
-            base_url=f"{server.url}/v1",
-            api_key=SecretStr(KEY),
-            model="chat",
-            max_tokens=12,
-            temperature=0,
-            http_client=connection,
-        )
+        writer = ChatOpenAI(base_url=f"{server.url}/v1", model="chat", http_client=connection, **LANGCHAIN)
         found = writer.invoke([("system", "Be brief."), ("human", "Why?")])
         assert found.content == wanted.text
         assert found.usage_metadata["output_tokens"] == len(wanted.token_ids)

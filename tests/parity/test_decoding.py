@@ -29,29 +29,31 @@ def texts(seed: int = 0) -> list[list[int]]:
     return [torch.randint(12, 53, (length,), generator=draw).tolist() for length in LENGTHS]
 
 
+def generated(model: Any, row: list[int], *, two: bool, **more: Any) -> Any:
+    """What their `generate` gives of a text alone, so that padding has no part in it."""
+    given = torch.tensor([row])
+    usual: dict[str, Any] = {
+        "do_sample": False,
+        "use_cache": False,
+        "max_new_tokens": LONGEST,
+        "eos_token_id": END,
+        "pad_token_id": PAD,
+        "bos_token_id": None,
+        "forced_bos_token_id": None,
+        "forced_eos_token_id": None,
+        "return_dict_in_generate": True,
+        "output_scores": True,
+    }
+    if two:
+        usual["decoder_start_token_id"] = START
+    with as_new(model), at_full_width(model):
+        return model.generate(given, attention_mask=torch.ones_like(given), **usual | more)
+
+
 def theirs(model: Any, rows: list[list[int]], end: int, *, two: bool) -> list[list[int]]:
-    """Their new tokens, the end included: a text alone at a time, so that padding has no part in it."""
-    found = []
-    for row in rows:
-        given = torch.tensor([row])
-        more = {"decoder_start_token_id": START} if two else {}
-        with as_new(model), at_full_width(model):
-            ids = model.generate(
-                given,
-                attention_mask=torch.ones_like(given),
-                do_sample=False,
-                num_beams=1,
-                use_cache=False,
-                max_new_tokens=LONGEST,
-                eos_token_id=end,
-                pad_token_id=PAD,
-                bos_token_id=None,
-                forced_bos_token_id=None,
-                forced_eos_token_id=None,
-                **more,
-            )
-        found.append(ids[0, 1 if two else len(row) :].tolist())
-    return found
+    """Their new tokens, the end included."""
+    found = (generated(model, row, two=two, num_beams=1, eos_token_id=end).sequences[0] for row in rows)
+    return [ids[1 if two else len(row) :].tolist() for row, ids in zip(rows, found, strict=True)]
 
 
 @pytest.mark.parametrize("name", [*WRITERS, "llama-dynamic"])
@@ -133,28 +135,8 @@ def test_beams_are_those_of_transformers(workshop: Workshop, name: str) -> None:
     two = ENTRIES[name].shape == "encoder-decoder"
     rules = Rules(start_ids=(START,) if two else (), end_ids=(END,), max_length=LONGEST, min_length=2)
     for row in texts():
-        given = torch.tensor([row])
-        with as_new(saved.model), at_full_width(saved.model):
-            output = saved.model.generate(
-                given,
-                attention_mask=torch.ones_like(given),
-                do_sample=False,
-                num_beams=4,
-                num_return_sequences=2,
-                early_stopping=True,
-                length_penalty=1.0,
-                use_cache=False,
-                max_new_tokens=LONGEST,
-                min_new_tokens=2,
-                eos_token_id=END,
-                pad_token_id=PAD,
-                bos_token_id=None,
-                forced_bos_token_id=None,
-                forced_eos_token_id=None,
-                return_dict_in_generate=True,
-                output_scores=True,
-                **({"decoder_start_token_id": START} if two else {}),
-            )
+        search = {"num_beams": 4, "num_return_sequences": 2, "early_stopping": True, "length_penalty": 1.0}
+        output = generated(saved.model, row, two=two, min_new_tokens=2, **search)
         expected = [
             [token for token in ids.tolist() if token not in (PAD, END)]
             for ids in output.sequences[:, 1 if two else len(row) :]

@@ -9,8 +9,7 @@ from transformers.generation import logits_process as theirs
 from parity.conftest import Workshop
 from parity.families import ENTRIES
 from parity.families_entry import PAD
-from parity.families_oracle import as_new, at_full_width
-from parity.test_decoding import END, LONGEST, START, texts
+from parity.test_decoding import END, LONGEST, START, generated, texts
 from regard.decoding import Power, Rules, Sampling, beam_search, greedy
 from tolerances import FP64, PARITY_FP32, assert_close_to_largest
 
@@ -115,29 +114,8 @@ def test_greedy_texts_under_rules(
     if ours.get("repetition_penalty") != 0.6:  # which asks for what mBART does anyway
         assert [way.token_ids for way in got] != [way.token_ids for way in free]
     for row, way in zip(texts(), got, strict=True):
-        output = run(saved.model, row, two, **more)
+        output = generated(saved.model, row, two=two, **more)
         assert [*way.token_ids, *[END] * way.ended] == output.sequences[0, 1 if two else len(row) :].tolist()
-
-
-def run(model: Any, row: list[int], two: bool, **more: Any) -> Any:
-    given = torch.tensor([row])
-    with as_new(model), at_full_width(model):
-        return model.generate(
-            given,
-            attention_mask=torch.ones_like(given),
-            do_sample=False,
-            use_cache=False,
-            max_new_tokens=LONGEST,
-            eos_token_id=END,
-            pad_token_id=PAD,
-            bos_token_id=None,
-            forced_bos_token_id=None,
-            forced_eos_token_id=None,
-            return_dict_in_generate=True,
-            output_scores=True,
-            **({"decoder_start_token_id": START} if two else {}),
-            **more,
-        )
 
 
 @pytest.mark.parametrize("name", ["gpt2", "mbart"])
@@ -148,7 +126,7 @@ def test_the_best_beams_under_rules(workshop: Workshop, name: str) -> None:
     rules = Rules(start_ids=(START,) if two else (), end_ids=(END,), max_length=LONGEST, no_repeat=2)
     search = {"num_beams": 5, "num_return_sequences": 3, "early_stopping": True, "length_penalty": 0.7}
     for row in texts():
-        output = run(saved.model, row, two, no_repeat_ngram_size=2, **search)
+        output = generated(saved.model, row, two=two, no_repeat_ngram_size=2, **search)
         expected = [
             [token for token in ids.tolist() if token not in (PAD, END)]
             for ids in output.sequences[:, 1 if two else len(row) :]

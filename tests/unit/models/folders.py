@@ -1,7 +1,8 @@
 """Model folders of any family, tiny, and wrong in the ways that a test asks for."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoints import to_hf, write_tensors
+from regard.core import Taps
 from regard.models import Network, Output, family_of
 from regard.models.families.bahdanau import BahdanauConfig
 from regard.models.families.bart import BartConfig
@@ -27,6 +29,7 @@ from regard.models.families.roberta import RobertaConfig
 from regard.models.families.sru import SruConfig
 from regard.models.families.t5 import T5Config
 from regard.positions import Rotary
+from tolerances import FP64, assert_close_to_largest
 
 _TYPES = ("sliding_attention", "full_attention")
 _SIZES: dict[str, Any] = {"vocab_size": 31, "d_model": 15, "num_layers": 2, "num_heads": 3, "d_ff": 19}
@@ -120,6 +123,32 @@ def call(net: Network, token_ids: Tensor, **arguments: Any) -> Output:
         arguments = {"decoder_token_ids": TARGET[: len(token_ids)]} | arguments
     output: Output = net(token_ids, **arguments)
     return output
+
+
+def assert_points_in_order(net: Network, run: Callable[[Taps], object]) -> list[str]:
+    """The names of the points are those that listeners hear of, in their order."""
+    names = net.tap_names()
+    assert len(names) == len(set(names))
+    seen: list[str] = []
+    run(Taps({name: partial(lambda name, value: seen.append(name), name) for name in names}))
+    assert seen == names
+    everything: list[object] = []
+    run(Taps({"*": everything.append}))
+    assert len(everything) == len(names)
+    return names
+
+
+def assert_points_are_written(net: Network, run: Callable[[Taps], Tensor], *, least: float) -> None:
+    """What a listener returns goes on in the place of what it was given; `least` is what noise changes."""
+    plain = run(Taps({}))
+    for name in net.tap_names():
+        if name.endswith(".inputs"):
+            continue
+        read = run(Taps({name: lambda value: None}))
+        assert_close_to_largest(read, plain, FP64)
+        assert torch.equal(run(Taps({name: lambda value: value.clone()})), read), name
+        written = run(Taps({name: lambda value: value + torch.randn_like(value)}))
+        assert (written - read).abs().max().item() > least * plain.abs().max().item(), name
 
 
 def write(

@@ -5,7 +5,6 @@ import io
 import pickle
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,15 @@ from regard.core import Taps
 from regard.core.errors import InputError
 from regard.models import FAMILIES, Network
 from tolerances import FP64, assert_close_to_largest
-from unit.models.folders import CONFIGS, call, ids, network, write
+from unit.models.folders import (
+    CONFIGS,
+    assert_points_are_written,
+    assert_points_in_order,
+    call,
+    ids,
+    network,
+    write,
+)
 
 IDS = ids([3, 1, 4, 1, 5], [9, 2, 6, 5, 30])
 
@@ -139,18 +146,7 @@ def test_dropout_is_for_training(family: str) -> None:
 
 
 def test_the_names_are_the_points_in_their_order(net: Network) -> None:
-    names = net.tap_names()
-    assert len(names) == len(set(names))
-    seen: list[str] = []
-
-    def listen(name: str) -> Any:
-        return lambda value: seen.append(name)
-
-    call(net, IDS, taps=Taps({name: listen(name) for name in names}))
-    assert seen == names
-    everything: list[object] = []
-    call(net, IDS, taps=Taps({"*": everything.append}))
-    assert len(everything) == len(names)
+    names = assert_points_in_order(net, lambda taps: call(net, IDS, taps=taps))
     assert any("embeddings.token_types" in name for name in names) == (net.config.num_token_types > 0)
     assert ("logits" in names) == (call(net, IDS).logits is not None)
 
@@ -163,20 +159,11 @@ def test_every_point_is_written_to_at_its_place(net: Network) -> None:
         if "norm" not in name:  # else what comes early is damped to nothing
             parameter.copy_(torch.randn(parameter.shape) * 0.5)
 
-    def result(listener: Any, name: str) -> Tensor:
-        output = call(net, IDS, taps=Taps({name: listener}))
+    def result(taps: Taps) -> Tensor:
+        output = call(net, IDS, taps=taps)
         return output.last_hidden_state if output.logits is None else output.logits
 
-    plain = call(net, IDS)
-    whole = plain.last_hidden_state if plain.logits is None else plain.logits
-    for name in net.tap_names():
-        if name.endswith(".inputs"):
-            continue
-        read = result(lambda value: None, name)
-        assert_close_to_largest(read, whole, FP64)
-        assert torch.equal(result(lambda value: value.clone(), name), read), name
-        written = result(lambda value: value + torch.randn_like(value), name)
-        assert (written - read).abs().max().item() > 1e-6 * whole.abs().max().item(), name
+    assert_points_are_written(net, result, least=1e-6)
 
 
 # --- copies

@@ -23,6 +23,7 @@ from regard.models._heads import (
 )
 from regard.positions import LearnedPositions, SinusoidalPositions
 from tolerances import FP64, assert_close_to_largest
+from unit.models.folders import assert_points_are_written, assert_points_in_order
 from unit.models.tiny import (
     D_MODEL,
     DECODER_DEPTH,
@@ -454,18 +455,7 @@ def test_a_head_may_say_what_the_decoder_reads() -> None:
 
 
 def test_the_names_are_the_points_in_their_order(net: Transformer) -> None:
-    names = net.tap_names()
-    assert len(names) == len(set(names))
-    seen: list[str] = []
-
-    def listen(name: str) -> Any:
-        return lambda value: seen.append(name)
-
-    run(net, taps=Taps({name: listen(name) for name in names}))
-    assert seen == names
-    everything: list[object] = []
-    run(net, taps=Taps({"*": everything.append}))
-    assert len(everything) == len(names)
+    assert_points_in_order(net, lambda taps: run(net, taps=taps))
 
 
 def test_the_prefixes_are_there_where_there_are_two_stacks() -> None:
@@ -485,17 +475,8 @@ def test_the_prefixes_are_there_where_there_are_two_stacks() -> None:
 @torch.no_grad()
 def test_every_point_is_written_to_at_its_place(net: Transformer) -> None:
     arguments = {"decoder_token_ids": TARGET} if len(net.prefixes) == 2 else {}
-    plain = net(IDS, **arguments).logits
-    for name in net.tap_names():
-        if name.endswith(".inputs"):
-            continue
-        read = net(IDS, taps=Taps({name: lambda value: None}), **arguments).logits
-        assert_close_to_largest(read, plain, FP64)
-        copied = net(IDS, taps=Taps({name: lambda value: value.clone()}), **arguments).logits
-        assert torch.equal(copied, read), name
-        noisy = Taps({name: lambda value: value + torch.randn_like(value)})
-        # Far above rounding: what comes early is damped by every norm after it.
-        assert (net(IDS, taps=noisy, **arguments).logits - read).abs().max().item() > 1e-6, name
+    # Far above rounding: what comes early is damped by every norm after it.
+    assert_points_are_written(net, lambda taps: net(IDS, taps=taps, **arguments).logits, least=1e-6)
 
 
 def test_a_tap_that_is_not_there() -> None:
