@@ -1,5 +1,6 @@
 """A real browser, and a page in it that fails its test on any error or request of its own."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -228,6 +229,11 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter]:
     for family in ("bert", "llama"):
         (folder / family).mkdir(parents=True)
         write_tokenizer(write(folder / family, family), 31)
+    settings = folder / "llama" / "tokenizer_config.json"
+    known = json.loads(settings.read_text("utf-8")) if settings.exists() else {}
+    role = "{{ 'w1' if each.role == 'user' else 'w2' }}"
+    template = f"{{% for each in messages %}}{role} {{{{ each.content }}}} {{% endfor %}}w2 "
+    settings.write_text(json.dumps(known | {"chat_template": template}), encoding="utf-8")
     with jupyterlab(folder) as address:
         yield Jupyter(address, folder)
 

@@ -204,6 +204,12 @@ def test_a_decoder_writes(lab: BrowserPage, folder: Path) -> None:
     expect(shown.get_by_role("button", name="Go on")).to_be_visible()
     shown.get_by_role("button", name="What if not?").click()
     expect(shown.locator(".answer-without .writer-bar").first).to_be_visible()
+    # Its template is that of a chat: the question stands in it, and is answered.
+    field.fill("w5")
+    shown.get_by_role("button", name="Ask it as a chat").click()
+    expect(field).to_have_value(re.compile("^w1 w5 w2 +w"))
+    shown.get_by_role("button", name="Stop").click()
+    expect(shown.get_by_role("button", name="Go on")).to_be_visible()
     field.fill("")
     expect(shown.locator(".strip")).to_contain_text("text is empty")
 

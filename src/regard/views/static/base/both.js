@@ -123,14 +123,9 @@ export class Both {
     const links = some.map((key, j) => {
       if (key === unit || !(among ? among.includes(key.text) : rankOf(key) >= RANKS.pieces)) return 0;
       const share = rows[own][key.first];
-      return (
-        Math.sqrt(share) *
-        (share -
-          Math.max(
-            usual(() => key),
-            usual((i) => some[i + j - own]),
-          ))
-      );
+      const ofKey = usual(() => key);
+      const ofPlace = usual((i) => some[i + j - own]);
+      return Math.sqrt(share) * (share - Math.max(ofKey, ofPlace));
     });
     return Math.max(...links);
   }

@@ -14,6 +14,9 @@ export function wholePercent(share) {
   return `${said}\u00a0%`;
 }
 
+// Of small shares a place more.
+export const finePercent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+
 // How many times those of an even share the odds of a share are.
 const odds = (share) => share / (1 - Math.min(1, share));
 const over = (share, even) => (even < 1 ? odds(share) / odds(even) : 0);

@@ -3,7 +3,6 @@
 
 import { make } from "../base/dom.js";
 import { whereIsFocus } from "../base/focus.js";
-import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { remark, rowOf } from "../base/said.js";
 import { sharesOf, wordsOf } from "../base/shares.js";
 import { partsOf } from "../base/title.js";
@@ -11,7 +10,7 @@ import { QUESTIONS } from "./answers.js";
 import { atOf } from "./at.js";
 import { bold, written } from "./attention.js";
 import { asksOf, makeQuestions } from "./questions.js";
-import { marksOf, Sentence } from "./sentence.js";
+import { marksOf, onArrows, onWords, Sentence, viewOf } from "./sentence.js";
 import { makeShare } from "./share.js";
 import { LIST, sizeOf } from "./view.js";
 import { sums } from "./why.js";
@@ -64,12 +63,8 @@ function open(page) {
     const { layer, head } = at.head;
     state.set({ kind, layer, head, pin: { side: "query", index: first }, hover: null });
   };
-  const share = makeShare(page, () => {
-    const drawn = sentence.copy();
-    const { layer, head } = at.head;
-    const title = `${source.facts.model}, layer ${layer}, head ${head} · regard`;
-    return { title, parts: [drawn.element, said.cloneNode(true)], draw: () => drawn.settle() };
-  });
+  const shown = () => [sentence];
+  const share = makeShare(page, said, shown, () => at.head);
   const questions = makeQuestions(state, ASKED, ({ answer }) => answer(at));
   const parts = [sentence.element, said, note, share, ...questions.map((each) => each.element)];
   const element = make("div", { class: "door across", "data-size": size }, ...parts);
@@ -95,27 +90,14 @@ function open(page) {
   function settle() {
     if (Number(size) < 2) sentence.settle();
   }
-  addEventListener("resize", settle, { signal: state.gone });
-  sentence.element.addEventListener("pointermove", ({ clientX, clientY }) => {
-    const first = sentence.at(clientX, clientY);
-    sentence.point(first < above ? first : null);
-  });
-  sentence.element.addEventListener("pointerleave", () => sentence.point(null));
-  sentence.element.addEventListener("click", ({ clientX, clientY }) => {
-    const first = sentence.at(clientX, clientY);
-    if (first === null) return;
+  function chooseShown(first) {
     const given = (word) => sharesOf(page, at.head, word)?.[first] ?? 0;
     choose(first < above ? words.reduce((most, word) => (given(word) > given(most) ? word : most)) : first - above);
-  });
-  onKeys(sentence.element, (key) => {
-    const to = placeIn(words.length, words.indexOf(at.from), key, ACROSS);
-    if (to !== undefined) choose(words[to]);
-    return to !== undefined;
-  });
-  const changed = (names) => {
-    if (!(names.size === 1 && names.has("hover"))) draw();
-  };
-  return { element, start: draw, changed };
+  }
+  const pointAt = (first) => (first < above ? first : null);
+  onWords(sentence.element, () => sentence, chooseShown, state.gone, pointAt);
+  onArrows(sentence.element, words, () => at.from, choose);
+  return viewOf(state, element, draw, settle);
 }
 
 // Where both stacks read a text, one each, and the head can be worked out.

@@ -138,11 +138,8 @@ const OTHERS = {
         isLong ? "" : make("span", { "aria-hidden": "true" }, sentence.element),
       ];
       const looked = { class: "door-card", "aria-current": of === head ? "true" : null };
-      return make(
-        "li",
-        {},
-        makeButton(parts, () => state.set({ head: of, key: null }), looked),
-      );
+      const button = makeButton(parts, () => state.set({ head: of, key: null }), looked);
+      return make("li", {}, button);
     };
     const list = (some) => make("ul", { class: "door-cards" }, ...some.map(card));
     const [looking, others] = [true, false].map((is) => rows.filter(({ row }) => (row.does === "looks") === is));

@@ -5,7 +5,6 @@ import { Both, bothOf } from "../base/both.js";
 import { makeButton, makeChoice } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { whereIsFocus } from "../base/focus.js";
-import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { arcOf, bothMovedSaid, bothSaid, chosenOf, turnsSaid, wholePercent } from "../base/said.js";
 import { partsOf, placeOf } from "../base/title.js";
 import { atOf } from "./at.js";
@@ -13,7 +12,7 @@ import { bold, line, note as makeNote, waiting, written } from "./attention.js";
 import { drawNeighbours } from "./neighbours.js";
 import { asksOf, makeQuestions } from "./questions.js";
 import { differ, readyOf } from "./ready.js";
-import { marksOf, Sentence } from "./sentence.js";
+import { marksOf, onArrows, onWords, Sentence, viewOf } from "./sentence.js";
 import { makeShare } from "./share.js";
 import { about, LIST, sizeOf } from "./view.js";
 import { makeWalk, walk } from "./walk.js";
@@ -55,11 +54,8 @@ const OTHERS = {
       const label = `Head ${layer}.${head}: ${end(words[0], shares[0])} → ${end(words[1], shares[1])}`;
       const isOn = layer === state.values.layer && head === state.values.head;
       const looks = { class: "door-card", "aria-current": isOn ? "true" : null };
-      return make(
-        "li",
-        {},
-        makeButton(label, () => state.set({ layer, head }), looks),
-      );
+      const button = makeButton(label, () => state.set({ layer, head }), looks);
+      return make("li", {}, button);
     };
     const told = ` looks at another word in ${arcs.length} of ${all.length} heads. In ${arcs.length - others.length} of these the arc stays.`;
     const cards = others.slice(0, MOST_HEADS).map(card);
@@ -93,12 +89,8 @@ function open(page) {
     return at ? answer(at) : waiting();
   });
 
-  const share = makeShare(page, () => {
-    const copies = sentences.map((each) => each.copy());
-    const title = `${source.facts.model}, layer ${state.values.layer}, head ${state.values.head} · regard`;
-    const parts = [...copies.map((each) => each.element), said.cloneNode(true)];
-    return { title, parts, draw: () => copies.forEach((each) => each.settle()) };
-  });
+  const shown = () => sentences;
+  const share = makeShare(page, said, shown, () => state.values);
 
   // Of the first sentence alone, where that is what the page is of: it is walked through.
   const walked = source.compares ? null : makeWalked(page, texts[0]);
@@ -110,18 +102,11 @@ function open(page) {
       const parts = partsOf(each.source, each.state, { text: texts[side], stack: both.kind, sequence: 0 });
       const sentence = new Sentence([parts], side === 0 ? LIST : {}, marksOf(each.state.units("key").all));
       for (const { first } of both.changed(side)) sentence.words.get(first)?.classList.add("changed");
-      const on = (name, listener) => sentence.element.addEventListener(name, listener);
-      const at = ({ clientX, clientY }) => sentence.at(clientX, clientY);
-      on("pointermove", (event) => sentence.point(at(event)));
-      on("pointerleave", () => sentence.point(null));
-      on("click", (event) => choose(both.pairs.find((pair) => pair[side].first === at(event))));
+      const chooseShown = (first) => choose(both.pairs.find((pair) => pair[side].first === first));
+      onWords(sentence.element, () => sentence, chooseShown, state.gone);
       return sentence;
     });
-    onKeys(sentences[0].element, (key) => {
-      const to = placeIn(both.pairs.length, both.pairs.indexOf(now().pair), key, ACROSS);
-      choose(both.pairs[to]);
-      return to !== undefined;
-    });
+    onArrows(sentences[0].element, both.pairs, () => now().pair, choose);
   }
 
   // Before the arcs, the reader's own guess.
@@ -132,24 +117,18 @@ function open(page) {
       legend: "The word that changes",
       options: inner.map((text, at) => [String(at), text]),
       value: () => which,
-      choose(at) {
-        which = at;
-      },
+      choose: (at) => (which = at),
     });
     const { from, to } = placeOf(before, ready.about);
     const word = make("span", { class: "door-word from" }, before.slice(from, to));
     const ask = (text, guess) => makeButton(text, () => state.set({ guess: guess() }));
     const guesses = ready.among.map((text, at) => ask(text, () => `${which}.${at}`));
+    guesses.push(ask("Show me", () => "shown"));
     const asked = ["What does ", bold(ready.about, "from"), " look at? Your guess:"];
     return [
       make("p", { class: "door-sentence" }, before.slice(0, from), word, before.slice(to), choice.element, behind),
       make("p", { class: "door-said" }, ...asked),
-      make(
-        "p",
-        { class: "door-guess" },
-        ...guesses,
-        ask("Show me", () => "shown"),
-      ),
+      make("p", { class: "door-guess" }, ...guesses),
     ];
   }
 
@@ -174,8 +153,8 @@ function open(page) {
     // Behind a guess the sentences that are ready are folded away with all else.
     more.replaceChildren(make("summary", {}, "More"), ...(ready?.among ? [own] : []), ...passed);
     more.hidden = more.children.length === 1;
-    const shown = [...lines.map((each) => each.element), ready?.among ? "" : own, said, note];
-    element.replaceChildren(...shown, ...questions.map((each) => each.element), more);
+    const above = [...lines.map((each) => each.element), ready?.among ? "" : own, said, note];
+    element.replaceChildren(...above, ...questions.map((each) => each.element), more);
     for (const { update } of questions) update();
     if (!at || at.rows.includes(null)) return said.replaceChildren(read()?.error ?? waiting()[0].textContent);
     const { both, pair, rows } = at;
@@ -196,12 +175,7 @@ function open(page) {
   function settle() {
     if (Number(size) < 2) for (const each of sentences ?? []) each.settle();
   }
-  addEventListener("resize", settle, { signal: state.gone });
-
-  const changed = (names) => {
-    if (!(names.size === 1 && names.has("hover"))) draw();
-  };
-  return { element, start: draw, changed };
+  return viewOf(state, element, draw, settle);
 }
 
 // A walk through one sentence of a page: { sentence, element, invitation, draw() }.

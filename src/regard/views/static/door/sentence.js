@@ -1,6 +1,7 @@
 // A sentence with arcs over its words, from one word to those it looks at: large on the front door, small for other heads.
 
 import { drawn, make } from "../base/dom.js";
+import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { wholePercent } from "../base/said.js";
 import { layOut } from "./lines.js";
 
@@ -169,4 +170,29 @@ function way(one, other, above) {
 function loop(one, above) {
   const [x, y, high] = [middle(one), one.top, Math.min(above, 40) / 0.75];
   return `M${x - LOOP} ${y}C${x - 2 * LOOP} ${y - high} ${x + 2 * LOOP} ${y - high} ${x + LOOP} ${y}`;
+}
+
+// What a view of sentences listens to: `shown` says which sentence lies under `surface`; choose(first) is told of a click on a
+// word, and pointAt says of which word the arc is lit.
+export function onWords(surface, shown, choose, signal, pointAt = (first) => first) {
+  const on = (name, listener) => surface.addEventListener(name, listener, { signal });
+  const at = ({ clientX, clientY }) => shown().at(clientX, clientY);
+  on("pointermove", (event) => shown().point(pointAt(at(event))));
+  on("pointerleave", () => shown().point(null));
+  on("click", (event) => at(event) !== null && choose(at(event)));
+}
+
+// Arrows lead from word to word.
+export function onArrows(element, words, from, choose) {
+  onKeys(element, (key) => {
+    const to = placeIn(words.length, words.indexOf(from()), key, ACROSS);
+    if (to !== undefined) choose(words[to]);
+    return to !== undefined;
+  });
+}
+
+// A view of the front door, which is laid out anew where the window has another width.
+export function viewOf({ gone }, element, draw, settle) {
+  addEventListener("resize", settle, { signal: gone });
+  return { element, start: draw, changed: (names) => !(names.size === 1 && names.has("hover")) && draw() };
 }

@@ -9,18 +9,22 @@ import { sheetOf } from "../base/sheet.js";
 /**
  * Both buttons, one stop of the Tab key, and what is said when one was pressed.
  * @param {import("../base/types").Page} page
- * @param {() => { title: string, parts: HTMLElement[], draw: () => void }} shown what the picture is of, made anew: it has
- *   its own width, whatever the window's. draw() is called when it is in the page
+ * @param {HTMLElement} said
+ * @param {() => import("./sentence.js").Sentence[]} shown the picture is of these, made anew: it has its own width, whatever the
+ *   window's
+ * @param {() => { layer: number, head: number } | null} headOf
  */
-export function makeShare({ colours, link }, shown) {
+export function makeShare({ source, colours, link }, said, shown, headOf) {
   const copy = link && makeCopyLink(link);
   const told = copy?.told ?? make("span", { class: "told", "aria-live": "polite" });
   const picture = makeButton("Copy picture", async () => {
     const room = make("div", { class: "door door-picture", inert: true });
     bar.closest(".door").after(room);
-    const { title, parts, draw } = shown();
-    room.append(...parts);
-    draw();
+    const copies = shown().map((each) => each.copy());
+    room.append(...copies.map((each) => each.element), said.cloneNode(true));
+    for (const each of copies) each.settle();
+    const head = headOf();
+    const title = `${source.facts.model}${head ? `, layer ${head.layer}, head ${head.head}` : ""} · regard`;
     const sheet = sheetOf(room, { title, name: "regard" }, colours);
     room.remove();
     told.textContent = await copyPicture(sheet);

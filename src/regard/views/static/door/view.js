@@ -3,7 +3,6 @@
 import { makeButton } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { whereIsFocus } from "../base/focus.js";
-import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { remark, rowOf, sharedBy, writtenSaid } from "../base/said.js";
 import { sharesOf, wordsOf } from "../base/shares.js";
 import { oneOf } from "../base/state.js";
@@ -14,7 +13,7 @@ import { atOf } from "./at.js";
 import { waiting, written } from "./attention.js";
 import { guessed } from "./instead.js";
 import { asksOf, makeQuestions } from "./questions.js";
-import { GHOST, marksOf, Sentence } from "./sentence.js";
+import { GHOST, marksOf, onArrows, onWords, Sentence, viewOf } from "./sentence.js";
 import { makeShare } from "./share.js";
 import { termsOf } from "./terms.js";
 import { makeWalk, walk } from "./walk.js";
@@ -78,12 +77,8 @@ function open(page) {
   const note = make("p", { class: "door-note" });
   const next = make("div", { class: "door-next" }); // what a decoder would say, where the model is there
   const edited = make("ul", { class: "live-edits", "aria-label": "Edits" }); // what is changed in the model
-  const share = makeShare(page, () => {
-    const sentence = top.copy();
-    const { layer, head } = state.values;
-    const title = `${source.facts.model}${isWriting() ? "" : `, layer ${layer}, head ${head}`} · regard`;
-    return { title, parts: [sentence.element, said.cloneNode(true)], draw: () => sentence.settle() };
-  });
+  const shown = () => [top];
+  const share = makeShare(page, said, shown, () => (isWriting() ? null : at.head));
 
   const firsts = words.map(({ first }) => first);
   const at = Object.assign(atOf(page, kind, firsts), { lines, marks, isLong: length > SIZES[1] });
@@ -172,45 +167,27 @@ function open(page) {
     const { scrollHeight, clientHeight } = sentence.element;
     const more = scrollHeight > clientHeight ? `Scroll in the text for the rest of its ${words.length} words.` : "";
     note.replaceChildren([more, shared, unknown, source.surface ? TYPE : CLICK].filter(Boolean).join(" "));
-    if (writer) {
-      const back = () => state.set({ follow: false, asks: [] });
-      note.append(" ", makeButton("Back to writing", back, { title: "Escape" }));
-    } else if (isMoved)
-      note.append(
-        " ",
-        makeButton("Back to the start", () => state.letGo(), { title: "Escape" }),
-      );
+    const back = () => (writer ? state.set({ follow: false, asks: [] }) : state.letGo());
+    const where = writer ? "Back to writing" : "Back to the start";
+    if (writer || isMoved) note.append(" ", makeButton(where, back, { title: "Escape" }));
     for (const { update } of questions) update();
     settle();
     focus();
   }
 
-  addEventListener("resize", settle, { signal: state.gone });
-  const on = (name, listener) => surface.addEventListener(name, listener, { signal: state.gone });
-  on("pointermove", ({ clientX, clientY }) => top.point(top.at(clientX, clientY)));
-  on("pointerleave", () => top.point(null));
-  on("click", ({ clientX, clientY }) => {
-    const first = top.at(clientX, clientY);
-    // While the model writes, the views are of the text before.
-    if (first === null || first === GHOST) return;
+  function chooseShown(first) {
     if (!isWriting()) choose(first);
-    else if (writer.isWhole()) choose(placeOf(writer.written.wordOf[first]));
-  });
+    // While the model writes, the views are of the text before.
+    else if (first !== GHOST && writer.isWhole()) choose(placeOf(writer.written.wordOf[first]));
+  }
+  onWords(surface, () => top, chooseShown, state.gone);
   if (writer) {
     writer.changed = draw;
-    on("keydown", ({ key }) => key === "Escape" && state.set({ follow: false }));
+    const leave = ({ key }) => key === "Escape" && state.set({ follow: false });
+    surface.addEventListener("keydown", leave, { signal: state.gone });
   }
-  if (!source.surface)
-    onKeys(sentence.element, (key) => {
-      const to = placeIn(words.length, firsts.indexOf(at.from), key, ACROSS);
-      if (to !== undefined) choose(firsts[to]);
-      return to !== undefined;
-    });
-
-  const changed = (names) => {
-    if (!(names.size === 1 && names.has("hover"))) draw();
-  };
-  return { element, start: draw, changed };
+  if (!source.surface) onArrows(sentence.element, firsts, () => at.from, choose);
+  return viewOf(state, element, draw, settle);
 }
 
 // What is written in the place of a word.

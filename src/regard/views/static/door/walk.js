@@ -133,12 +133,8 @@ function headsOf({ page, head: { kind, layer, head }, from, state }) {
       drawn("circle", { cx: places.get(first), cy: 6, r: 3, class: first === from ? "from" : special ? "mark" : null }),
     );
     const box = `0 ${-high} ${10 * all.length} ${high + 12}`;
-    return make(
-      "li",
-      { class: of === head ? "on" : null },
-      drawn("svg", { viewBox: box, "aria-hidden": "true" }, ...arcs.filter(Boolean), ...dots),
-      make("span", {}, String(of)),
-    );
+    const svg = drawn("svg", { viewBox: box, "aria-hidden": "true" }, ...arcs.filter(Boolean), ...dots);
+    return make("li", { class: of === head ? "on" : null }, svg, make("span", {}, String(of)));
   };
   const heads = make("ol", { class: "walk-heads" }, ...heldOf(page.source, kind, layer).map(picture));
   return [heads, all.some(({ special }) => special) ? note("A hollow dot is a mark that the model adds.") : ""];
@@ -160,23 +156,10 @@ export function makeWalk(at) {
   const after = makeButton("Next ›", () => turn(1));
   const leave = makeButton("Leave", () => state.letGo(), { title: "Escape" });
   const steps = CARDS.map(() => make("i", {}));
-  const rail = make(
-    "div",
-    { class: "walk-rail" },
-    make("span", { class: "walk-steps", "aria-hidden": "true" }, ...steps),
-    count,
-    before,
-    after,
-    leave,
-  );
-  const element = make(
-    "section",
-    { class: "walk", tabindex: "-1", "aria-label": "A walk of sixty seconds" },
-    rail,
-    name,
-    said,
-    picture,
-  );
+  const line = make("span", { class: "walk-steps", "aria-hidden": "true" }, ...steps);
+  const rail = make("div", { class: "walk-rail" }, line, count, before, after, leave);
+  const named = { class: "walk", tabindex: "-1", "aria-label": "A walk of sixty seconds" };
+  const element = make("section", named, rail, name, said, picture);
   const begin = () => {
     go(1);
     element.focus({ preventScroll: true });
@@ -202,15 +185,8 @@ export function makeWalk(at) {
     const { chosen } = followed;
     const shares = at.shares();
     if (shares && state.values.key === null) chosen.key = at.most(shares)?.first ?? chosen.key;
-    const told = {
-      page,
-      state,
-      terms,
-      followed,
-      head,
-      from,
-      word: bold(wordsOf(state, head.kind).at(from).text, "from"),
-    };
+    const word = bold(wordsOf(state, head.kind).at(from).text, "from");
+    const told = { page, state, terms, followed, head, from, word };
     const picturesOf = () => (shares && chosen.steps ? card.draw(told) : waiting());
     said.replaceChildren(...card.said(told));
     picture.replaceChildren(...(card.ofStory && missing ? [note(missing)] : picturesOf()));

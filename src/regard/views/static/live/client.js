@@ -10,18 +10,47 @@ import { serve } from "./worker.js";
  */
 export const servers = { client: null };
 
-export class LiveClient {
+/** Asks one question at a time, by send(asked); listener: told of each answer. */
+export class Asker {
+  /** @param {(answer: any) => void} listener */
+  constructor(listener) {
+    this.listener = listener;
+    this.isAsked = false; // and not answered yet
+    /** @type {Omit<Asked, "number"> | null} */
+    this.waiting = null;
+  }
+
+  /**
+   * @param {Omit<Asked, "number">} asked
+   * @param {boolean} [isPatient] it waits for the answer before it, so that of many in a row some are answered
+   */
+  ask(asked, isPatient = false) {
+    this.waiting = isPatient && this.isAsked ? asked : null;
+    if (this.waiting) return;
+    this.isAsked = true;
+    this.send(asked);
+  }
+
+  /** @param {any} answer */
+  answered(answer) {
+    this.isAsked = false;
+    this.listener(answer);
+    if (this.waiting) this.ask(this.waiting);
+  }
+
+  /** @param {any} _asked */
+  send(_asked) {}
+}
+
+export class LiveClient extends Asker {
   /**
    * @param {string} script of the worker
    * @param {any} open what the worker is told first
    * @param {(answer: any) => void} listener told { opened }, { broken }, an Answer or { refused }; of old questions nothing
    */
   constructor(script, open, listener) {
+    super(listener);
     this.number = 0;
-    this.listener = listener;
-    this.isAsked = false; // and not answered yet
-    /** @type {Omit<Asked, "number"> | null} */
-    this.waiting = null;
     /** @type {"worker" | "page"} */
     this.how = "worker";
     try {
@@ -48,21 +77,12 @@ export class LiveClient {
     port.onmessage = (/** @type {MessageEvent} */ { data }) => {
       if (data.opened) port.onerror = () => this.listener({ broken: "It stopped; open the file again." });
       if (data.number !== undefined && data.number !== this.number) return;
-      this.isAsked = false;
-      this.listener(data);
-      if (this.waiting) this.ask(this.waiting);
+      this.answered(data);
     };
     port.postMessage({ open });
   }
 
-  /**
-   * @param {Omit<Asked, "number">} asked
-   * @param {boolean} [isPatient] it waits for the answer before it, so that of many in a row some are answered
-   */
-  ask(asked, isPatient = false) {
-    this.waiting = isPatient && this.isAsked ? asked : null;
-    if (this.waiting) return;
-    this.isAsked = true;
+  send(asked) {
     this.number += 1;
     this.port.postMessage({ number: this.number, ...asked });
   }

@@ -2,7 +2,7 @@
 
 import { makeButton } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
-import { deepest, movedSaid } from "../base/said.js";
+import { deepest, finePercent, movedSaid } from "../base/said.js";
 import { written } from "../door/attention.js";
 
 const MOST = 6; // words that are named; in the sentence, half as many have numbers
@@ -71,8 +71,8 @@ export function makePredicted(head, take) {
           for (const { text, isText, probability } of best) {
             const name = make("bdi", {}, readable(text));
             const button = make("button", { type: "button", class: "live-chip", disabled: !isText }, name);
-            const was = shareSaid(before[place]?.best.find((each) => each.text === text)?.probability ?? probability);
-            const is = shareSaid(probability);
+            const was = finePercent(before[place]?.best.find((each) => each.text === text)?.probability ?? probability);
+            const is = finePercent(probability);
             button.append(` ${is === was ? is : `${was} → ${is}`}`);
             button.addEventListener("click", () => take(head === "next" ? null : tokens[at].span, text));
             words.append(make("li", {}, button));
@@ -83,6 +83,3 @@ export function makePredicted(head, take) {
     },
   };
 }
-
-/** @param {number} share */
-const shareSaid = (share) => `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;

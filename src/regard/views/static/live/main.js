@@ -2,12 +2,10 @@
 // when somebody types. For every sentence the page is put together anew, from facts that look like those in the file.
 // What is chosen of the model stays, such as a head; a word, as long as it is there.
 
-import { Both } from "../base/both.js";
 import { Colours } from "../base/colours.js";
 import { whereIsFocus } from "../base/focus.js";
 import { allHeads } from "../base/held.js";
 import { pageHost } from "../base/host.js";
-import { sharesOf } from "../base/shares.js";
 import { FileSource, fileSource } from "../base/source.js";
 import { VIEW as EXPERIMENT } from "../door/experiment.js";
 import { isReady, makeReady, write as typeOver } from "../door/field.js";
@@ -16,11 +14,11 @@ import { swapped } from "../door/swap.js";
 import { present } from "../present.js";
 import { USUAL } from "../usual.js";
 import { asQuery, hashOf, readSaid, withSaid } from "./address.js";
+import { makeAsides } from "./asides.js";
 import { LiveBar } from "./bar.js";
 import { BesidePage } from "./beside_page.js";
 import { LiveClient, servers } from "./client.js";
 import { makeDrag } from "./drag.js";
-import { between } from "./facts.js";
 import { makePredicted } from "./found.js";
 import { apartOf, movedBetween, movedTo, wordVectors } from "./moved.js";
 import { makeSwitch } from "./switch.js";
@@ -50,8 +48,6 @@ let toOpen = ownAgainst !== null && location.hash === ""; // on a word and a hea
 let opened = null; // what the page opened on: { start, words }, of which text; null before
 let last = null; // the newest answer
 let state = null; // of the page on show
-let asides = new Map(); // of questions beside the page, by name, what was answered
-let checking = null; // who waits for the answer that is asked for, where it is not the page
 let isAsked = false; // and not answered yet
 
 let later = 0; // the timer of a question that waits until nobody types
@@ -97,6 +93,7 @@ const writer =
           take: (text) => bar.take(null, text),
           stopped: rest,
           isWhole,
+          text: () => bar.texts[0],
           write: (text) => typeOver(bar.fields[0], text),
         },
         heads,
@@ -158,6 +155,12 @@ function switched(layer, head) {
   ask();
 }
 
+const asides = makeAsides(kind, live, () => ({ last, isAsked, texts: bar.texts, edits, source: state?.source }), {
+  ask: (asked) => client.ask(asked),
+  wholeOf,
+  readBoth,
+});
+
 // Whether all that is on show is of what the writer has.
 function isWhole() {
   return same(asked([writer.written.text]), shown) && last !== null;
@@ -176,7 +179,7 @@ function askNext(drawn = null) {
   bar.edits(edits);
   bar.work();
   isAsked = true;
-  checking = null;
+  asides.take();
   client?.ask({ text, pair: null, ...edits, second: "", write: { temperature: writer.temperature, drawn } });
 }
 
@@ -199,60 +202,19 @@ function ask(isPatient = false) {
   bar.edits(edits);
   bar.work();
   isAsked = true;
-  client?.ask({ text, pair, ...edits, second: bar.second, word: bar.word }, isPatient && !checking);
-  checking = null;
+  const isAside = asides.take() !== null;
+  client?.ask({ text, pair, ...edits, second: bar.second, word: bar.word }, isPatient && !isAside);
 }
 
-// A question beside the page, asked when nothing else is: what was made of its answer, null until it is there, or
-// { error }.
-function aside(request, told) {
-  const name = JSON.stringify(request);
-  if (last === null || isAsked || checking || asides.has(name)) return asides.get(name) ?? null;
-  const [text, pair = null] = bar.texts;
-  checking = (answer) => {
-    asides.set(name, answer.refused ? { error: answer.refused } : told(answer));
-    for (const listener of state.source.listeners) listener();
-  };
-  client.ask({ text, pair, ...edits, second: "", ...request });
-  return null;
-}
-
-// The run without one head more, or with a word unseen.
-function check(_kind, { layer, head, unseen }) {
-  const { contextual, encoded } = last ?? {};
-  const isOf = ({ word }) => word !== null && word === encoded.tokens[unseen].word;
-  const tokens = () => encoded.ids.map((_, at) => at).filter((at) => at === unseen || isOf(encoded.tokens[at]));
-  if (!encoded) return null;
-  return aside(unseen === undefined ? { off: [...edits.off, [layer, head]] } : { unseen: tokens() }, (answer) => {
-    const dim = contextual.length / encoded.ids.length;
-    const cosine = (token) => between(contextual, answer.contextual, token * dim, dim).cosine;
-    const [before, after] = [last, answer].map(({ predicted }) => live.head === "next" && predicted?.[0]?.best);
-    const next = before && after ? { next: { before, after } } : {};
-    return { cosine: encoded.ids.map((_, token) => cosine(token)), apart: apartOf(last.words), ...next };
-  });
-}
-
-// The text beside another, which the model reads too.
-function bothWith(second) {
-  return aside({ text: second, pair: null, weights: [] }, (answer) => {
-    const there = new FileSource(wholeOf(answer.facts), (name) => answer.blocks[name]);
-    const words = [last.words, wordVectors(answer.encoded, answer.contextual)];
-    const vector = ([side, { first }]) => words[side].find(({ tokens }) => tokens.includes(first))?.vector;
-    const cosine = (...some) => {
-      const [one, other] = some.map(vector);
-      return one && other ? between(one, other, 0, one.length).cosine : null;
-    };
-    const { source } = state;
-    const both = new Both([source, there], cosine, apartOf(...words));
-    if (both.pairs.length === 0) return { error: "These texts have no word in common." };
-    if (toOpen && second === against)
-      queueMicrotask(() => {
-        opened.start = source.facts.start = both.start(readyOf([bar.texts[0], second]));
-        state.set({ ...state.startOf(kind), key: null });
-      });
-    toOpen = false;
-    return both;
-  });
+// A page opens on a word and a head of both texts, when the second is read.
+function readBoth(both, second) {
+  const { source } = state;
+  if (toOpen && second === against)
+    queueMicrotask(() => {
+      opened.start = source.facts.start = both.start(readyOf([bar.texts[0], second]));
+      state.set({ ...state.startOf(kind), key: null });
+    });
+  toOpen = false;
 }
 
 function chooseReady({ text, other = null }) {
@@ -271,40 +233,6 @@ function leave() {
   bar.fields[0].focus();
   if (isAtDoor()) askNext();
   else ask();
-}
-
-// Words in the place of another, and what a head gives to those that are asked for.
-function insteadOf(head, from, to, asked) {
-  const wordOf = (token) => last.encoded.tokens[token].word;
-  if ([from, to].some((token) => wordOf(token) === null)) return undefined;
-  const words = aside({ near: to }, ({ near }) => near);
-  if (!Array.isArray(words)) return words === null ? null : undefined;
-  const [text] = bar.texts;
-  const [start, end] = last.encoded.wordSpans[wordOf(to)];
-  const shareOf = (word) => {
-    const both = bothWith(text.slice(0, start) + word + text.slice(end));
-    if (!(both instanceof Both)) return null;
-    const tokens = both.pages[1].source.tokens(kind, "query");
-    const placed = (token) => tokens.findIndex(({ word: at }) => at === wordOf(token)); // there are as many words
-    return sharesOf(both.pages[1], head, placed(from))?.[placed(to)] ?? null;
-  };
-  return words.map((word) => ({ text: word, share: asked.includes(word) ? shareOf(word) : null }));
-}
-
-// What wrote the words that a head looks at; null of edits of which that is not known.
-function whyOf(_kind, layer, head) {
-  return aside({ why: [layer, head] }, ({ why }) => why && { ...why, feeds: { query: [], key: [] } });
-}
-
-// A word beside itself in the sentence in which it ends furthest from here, for the end of the story.
-function beside(first) {
-  const { word } = last?.encoded.tokens[first] ?? { word: null };
-  if (word === null) return undefined;
-  const name = last.encoded.words[word];
-  const sentences = live.sentences[name.toLowerCase()] ?? [live.sentences["*"][0].replace("*", name)];
-  const found = sentences.map((second) => aside({ second, word: first }, (answer) => answer.beside ?? {}));
-  if (found.includes(null)) return null;
-  return found.filter(({ far }) => far).sort((one, other) => other.far.at(-1) - one.far.at(-1))[0];
 }
 
 function drag(weight) {
@@ -335,11 +263,8 @@ function answered(answer) {
     return isAtDoor() ? askNext() : ask();
   }
   if (answer.goesOn) return runs(answer.goesOn, answer.fell);
-  if (checking) {
-    const told = checking;
-    checking = null;
-    return answer.refused ? null : told(answer);
-  }
+  const waits = asides.take();
+  if (waits) return waits(answer);
   if (answer.written) return answeredNext(answer.written);
   isAsked = false;
   root.classList.toggle("refused", Boolean(answer.refused));
@@ -473,13 +398,13 @@ function put(source) {
   source.makeDrag = () => makeDrag(edits, drag);
   source.makeSwitch = () => makeSwitch(() => edits.off, switched);
   source.isOff = isOff;
-  source.check = check;
+  source.check = asides.check;
   source.surface = bar.surface;
   source.makeReady = () =>
     bar.fields.length > 1 ? null : makeReady(bar.fields[0], chooseReady, against === null ? null : leave);
-  if (bar.fields.length === 1) source.swap = (at, to) => swapped(at, to, bothWith, putBeside);
+  if (bar.fields.length === 1) source.swap = (at, to) => swapped(at, to, asides.bothWith, putBeside);
   if (against !== null && bar.fields.length === 1)
-    source.experiment = { texts: [bar.texts[0], against], both: () => bothWith(against) };
+    source.experiment = { texts: [bar.texts[0], against], both: () => asides.bothWith(against) };
   root.classList.toggle("experiments", Boolean(source.experiment));
   source.makeNext = makeNext;
   source.writer = writer;
@@ -487,10 +412,10 @@ function put(source) {
   source.fit = () => bar.fit();
   source.makeEdits = () => bar.chips(shown);
   source.links = client?.element;
-  if (kind === "encoder" && last) source.beside = beside;
-  if (last) source.whyOf = whyOf;
-  if (last) source.instead = bar.fields.length === 1 ? insteadOf : () => undefined;
-  asides = new Map();
+  if (kind === "encoder" && last) source.beside = asides.beside;
+  if (last) source.whyOf = asides.whyOf;
+  if (last) source.instead = bar.fields.length === 1 ? asides.insteadOf : () => undefined;
+  asides.forget();
   ({ state } = present(source, { ...host, slot: bar.element }, [EXPERIMENT, ...USUAL]));
   const head = () => bar.head(state.values);
   state.listen((changed) => ["view", "layer", "head", "also"].some((name) => changed.has(name)) && head());

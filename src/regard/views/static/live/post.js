@@ -11,12 +11,8 @@ export function makePost() {
     placeholder: "API key",
     autocomplete: "off",
   });
-  const element = make(
-    "form",
-    { class: "live-key", hidden: true },
-    field,
-    make("button", { class: "button" }, "Use this key"),
-  );
+  const button = make("button", { class: "button" }, "Use this key");
+  const element = make("form", { class: "live-key", hidden: true }, field, button);
   /** @type {() => void} */
   let given = () => {};
   element.addEventListener("submit", (event) => {

@@ -4,7 +4,7 @@ import { makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { decodeBase64 } from "../base/numbers.js";
 import { hashOf } from "./address.js";
-import { servers } from "./client.js";
+import { Asker, servers } from "./client.js";
 import { makePost } from "./post.js";
 
 /**
@@ -12,37 +12,28 @@ import { makePost } from "./post.js";
  * @typedef {{ model: string, models: string[], usages: boolean }} Served
  */
 
-export class ServedClient {
+class ServedClient extends Asker {
   /**
    * @param {Served} served
    * @param {(answer: any) => void} listener told { opened }, an Answer or { refused }; of old questions nothing
    */
   constructor(served, listener) {
+    super(listener);
     this.model = served.model;
-    this.listener = listener;
     this.how = "server";
     this.post = makePost();
     this.element = make("div", { class: "live-served" }, ...linksOf(served), this.post.element);
-    this.isAsked = false; // and not answered yet
-    /** @type {Asked | null} */
-    this.waiting = null;
     this.newest = new AbortController();
     queueMicrotask(() => listener({ opened: this.how }));
   }
 
-  /** @param {Asked} asked @param {boolean} [isPatient] it waits for the answer before it */
-  async ask(asked, isPatient = false) {
-    this.waiting = isPatient && this.isAsked ? asked : null;
-    if (this.waiting) return;
-    this.isAsked = true;
+  async send(asked) {
     this.newest.abort(); // the server hears that nobody waits any more
     const { signal } = (this.newest = new AbortController());
     const answer = await this.post.send("v1/page", { model: this.model, ...asked }, signal);
     if (signal.aborted) return;
-    this.isAsked = false;
     if (answer.contextual) answer.contextual = new Float32Array(decodeBase64(answer.contextual).buffer);
-    this.listener(answer);
-    if (this.waiting) this.ask(this.waiting);
+    this.answered(answer);
   }
 }
 

@@ -3,7 +3,7 @@
 
 import { makeButton, makeSlider } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
-import { temperatureSaid, wholePercent, writtenSaid, wroteSaid } from "../base/said.js";
+import { finePercent, temperatureSaid, wholePercent, writtenSaid, wroteSaid } from "../base/said.js";
 import { isRead } from "../base/shares.js";
 import { GHOST, Sentence } from "../door/sentence.js";
 
@@ -28,7 +28,7 @@ const READY = [
 export class Writer {
   /**
    * @param {{ ask: (drawn: number | null) => void, take: (text: string) => void, stopped: () => void,
-   *   isWhole: () => boolean, write: (text: string) => void }} told
+   *   isWhole: () => boolean, text: () => string, write: (text: string) => void }} told
    * @param {number} heads of the model
    * @param {{ begin: string, answer: string, again: string } | null} chat what stands around questions and answers
    */
@@ -117,9 +117,9 @@ export class Writer {
 
   /** Whose turn it is in a chat, which is one text with marks around what each says: "" where it is none. */
   get turn() {
-    const { chat, written } = this;
-    if (!chat || !written?.text.startsWith(chat.begin)) return "";
-    const { text } = written;
+    const { chat } = this;
+    const text = this.told.text(); // what was typed last may not be read yet
+    if (!chat || !text.startsWith(chat.begin)) return "";
     return text.lastIndexOf(chat.answer) > text.lastIndexOf(chat.again) ? "answer" : "question";
   }
 
@@ -137,7 +137,7 @@ export class Writer {
   /** The question has been typed: the model answers. */
   asked() {
     const { begin, answer, again } = /** @type {NonNullable<Writer["chat"]>} */ (this.chat);
-    const { text } = /** @type {Written} */ (this.written);
+    const text = this.told.text();
     if (text.endsWith(again)) return; // of no words
     if (this.tenths === USUAL) this.heat(OF_A_CHAT);
     this.told.write((this.turn ? "" : begin) + text.trimEnd() + answer);
@@ -148,7 +148,6 @@ export class Writer {
   bar({ text, isText, probability, tempered }, at) {
     // A bar that moves under the pointer is not pointed at.
     const point = (/** @type {PointerEvent} */ { movementX, movementY }) => (movementX || movementY) && this.point(at);
-    const name = make("bdi", { dir: "auto" }, asWord(text, this.written?.text ?? ""));
     const shares = { "--share": probability.toFixed(4), "--tempered": tempered.toFixed(4) };
     const attributes = {
       class: "writer-bar",
@@ -157,9 +156,8 @@ export class Writer {
       focus: () => this.point(at),
       ...shares,
     };
-    const percent = `${(100 * probability).toFixed(probability < 0.0995 ? 1 : 0)} %`;
-    const share = make("span", { class: "writer-share" }, percent);
-    return makeButton([name, ROOM(), share], () => this.take(at), attributes);
+    const parts = partsOf(asWord(text, this.written?.text ?? ""), finePercent(probability));
+    return makeButton(parts, () => this.take(at), attributes);
   }
 
   /** @param {number} at of the words that may come next */
@@ -247,15 +245,9 @@ export class Writer {
     return make(
       "ol",
       { class: "writer-bars writer-sources" },
-      ...sources.slice(0, SOURCES).map(({ text, share }) => {
-        const name = make("bdi", { dir: "auto" }, readable(text));
-        const bar = { class: "writer-bar", "--share": share.toFixed(4), "--tempered": share.toFixed(4) };
-        return make(
-          "li",
-          {},
-          make("span", bar, name, ROOM(), make("span", { class: "writer-share" }, wholePercent(share))),
-        );
-      }),
+      ...sources
+        .slice(0, SOURCES)
+        .map(({ text, share }) => barOf(readable(text), { "--share": share.toFixed(4) }, wholePercent(share))),
     );
   }
 
@@ -284,9 +276,8 @@ export class Writer {
       { class: "writer-bars writer-beside" },
       ...names.map((text) => {
         const [one, other] = [was, is].map((list) => /** @type {number} */ (list.get(text)));
-        const shares = { class: "writer-bar", "--share": (one ?? 0).toFixed(4), "--without": (other ?? 0).toFixed(4) };
-        const said = make("span", { class: "writer-share" }, `${share(one)} → ${share(other)}`);
-        return make("li", {}, make("span", shares, make("bdi", { dir: "auto" }, asWord(text, "")), ROOM(), said));
+        const shares = { "--share": (one ?? 0).toFixed(4), "--without": (other ?? 0).toFixed(4) };
+        return barOf(asWord(text, ""), shares, `${share(one)} → ${share(other)}`);
       }),
     );
   }
@@ -300,7 +291,16 @@ export class Writer {
   }
 }
 
-const ROOM = () => make("span", { class: "writer-room" });
+/** A word, its bar, and what is said of it. @param {string} name @param {string} said */
+const partsOf = (name, said) => [
+  make("bdi", { dir: "auto" }, name),
+  make("span", { class: "writer-room" }),
+  make("span", { class: "writer-share" }, said),
+];
+
+/** The same in a list. @param {string} name @param {Record<string, string>} shares @param {string} said */
+const barOf = (name, shares, said) =>
+  make("li", {}, make("span", { class: "writer-bar", ...shares }, ...partsOf(name, said)));
 
 // In scripts without blanks every word goes on with the last.
 const PART = /^(?![\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}])[\p{L}\p{N}]/u;

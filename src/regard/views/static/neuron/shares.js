@@ -1,9 +1,8 @@
 import { make, onClicks } from "../base/dom.js";
+import { finePercent } from "../base/said.js";
 
 const LISTED = 12; // parts of their own: the largest, and the chosen one
 const NAMED = 0.09; // of the whole: parts that are wide enough for their word
-
-const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
 
 // A row of weights as one bar of 100 %, a part for each key, in the order of the text. By keyboard and in words there is the list of keys.
 export function makeShares(chosen, choose) {
@@ -22,7 +21,7 @@ export function makeShares(chosen, choose) {
       "span",
       {
         class: key === chosen.key ? "share on" : "share",
-        title: `${name}, token ${key}, ${percent(weights[key])}`,
+        title: `${name}, token ${key}, ${finePercent(weights[key])}`,
         "data-key": String(key),
       },
       ...(weights[key] < NAMED
@@ -33,7 +32,7 @@ export function makeShares(chosen, choose) {
   }
   const rest = others.reduce((sum, key) => sum + weights[key], 0);
   if (rest > 0)
-    append(make("span", { class: "share", title: `${others.length} others together ${percent(rest)}` }), rest);
+    append(make("span", { class: "share", title: `${others.length} others together ${finePercent(rest)}` }), rest);
   onClicks(bar, "[data-key]", ({ dataset }) => choose(Number(dataset.key)));
   return bar;
 }

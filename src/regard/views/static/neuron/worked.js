@@ -2,7 +2,6 @@
 
 import { makeSlider } from "../base/controls.js";
 import { formatDifference, make, makeNote, onClicks } from "../base/dom.js";
-import { reasonList } from "../base/reasons.js";
 import { saidOf } from "../base/scorers.js";
 import { formatNumber, printed, scaleOf, times } from "./figures.js";
 import { makeShares } from "./shares.js";
@@ -82,7 +81,14 @@ export class Worked {
     const { chosen } = this;
     const found = this.source.why?.(chosen, chosen.query, chosen.key);
     if (!found) return [];
-    return [this.step("reasons", "What wrote the key", ...reasonList(found, (token) => chosen.nameOf("key", token)))];
+    const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
+    const from = (token) =>
+      token === null ? [] : [", from ", make("bdi", { dir: "auto" }, chosen.nameOf("key", token))];
+    const written = found.parts.map(({ said, source, value }) =>
+      make("li", {}, said, ...from(source), ` ${signed(value)}`),
+    );
+    const of = `Of ${signed(found.total)}, its score less the mean of the row; trace.why in Python has all parts.`;
+    return [this.step("reasons", "What wrote the key", make("ul", {}, ...written), makeNote(of))];
   }
 
   step(name, title, ...parts) {

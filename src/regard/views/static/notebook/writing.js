@@ -24,6 +24,7 @@ export class Writing {
         ask: (drawn) => this.ask(drawn),
         take: (text) => write(field, field.value + text),
         stopped: () => this.rest(),
+        text: () => field.value,
         isWhole: () => shown() === this.writer.written?.text,
         write: (text) => write(field, text),
       },
