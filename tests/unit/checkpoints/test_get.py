@@ -99,15 +99,11 @@ def test_what_is_not_the_published_model_is_not_kept(packages: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("packages")
-def test_a_fetched_model_that_was_changed_is_refused() -> None:
+def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = get("one")
     source.folder.write_bytes(source.folder.read_bytes() + b"x")
     with pytest.raises(CheckpointError, match=r"with `regard models get`, once .*tiny\.gguf is removed"):
         find("one")
-
-
-@pytest.mark.usefixtures("packages")
-def test_no_place_to_keep_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("REGARD_HOME", str(tmp_path / "file"))
     with pytest.raises(OutputError, match="set REGARD_HOME to a folder that is yours to write in"):

@@ -119,11 +119,11 @@ def test_a_head_alone_keeps_the_tensors_as_views() -> None:
     assert head.k.data_ptr() == leaves["k"][:, 2].data_ptr()
 
 
-@pytest.mark.parametrize("index", [6, -7])
-def test_a_head_that_is_not_there_is_refused(index: int) -> None:
+def test_a_head_that_is_not_there_is_refused() -> None:
     inputs, _ = Made(Case()).record(torch.float32)
-    with pytest.raises(InputError, match=f"head must be from 0 to 5, .*got {index}"):
-        inputs.head(index)
+    for index in (6, -7):
+        with pytest.raises(InputError, match=f"head must be from 0 to 5, .*got {index}"):
+            inputs.head(index)
 
 
 @pytest.mark.parametrize("sinks", [False, True])
