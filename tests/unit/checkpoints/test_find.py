@@ -50,7 +50,7 @@ def refuse_to_ask(*_: object, **__: object) -> None:
     raise AssertionError("the hub was asked")
 
 
-PATHS = ("./nope", "../nope", "~/nope", "/x/y", "a/b/c", "nope/", ".hidden", Path("gpt2"))
+PATHS = ("./nope", "../nope", "~/nope", "/x/y", "a/b/c", "nope/", ".hidden", Path("all-MiniLM-L6-v2"))
 NO_REPOSITORIES = ("a b", "a--b", "x" * 97, "x\0y", "-x", "bank?", "repo.git")
 
 

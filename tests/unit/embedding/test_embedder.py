@@ -473,6 +473,8 @@ def test_steps_that_do_not_belong_to_the_model_are_refused(
 def test_a_text_that_cannot_be_embedded_is_named(model: regard.Model, text: str) -> None:
     with pytest.raises(InputError, match=r"texts\[1\]"):
         model.embed(["fish", text])
+    with pytest.raises(InputError):
+        Embedder(model.loaded, Request()).read([text])
 
 
 class Frame:

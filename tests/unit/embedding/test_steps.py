@@ -109,6 +109,7 @@ def test_files_that_are_refused(tmp_path: Path, read: Callable[[Path], object], 
 
 
 def test_a_norm_is_read(tmp_path: Path) -> None:
+    read_unit(tmp_path)
     norm = read_norm(stored(tmp_path, {"dimension": 5}, {"norm.weight": B, "norm.bias": -B}))
     assert torch.equal(norm.weight, B)
     assert torch.equal(norm.bias, -B)
