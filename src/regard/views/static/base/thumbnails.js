@@ -57,6 +57,7 @@ class Thumbnails {
       came = false;
       let next = 0;
       stop = inIdleTime((deadline) => {
+        if (this.of !== this.subject()) return true; // another kind or text is on show: its pictures are asked for
         while (next < queue.length) {
           const head = queue[next];
           next += 1;
