@@ -96,6 +96,9 @@ def test_paragraphs_and_whole_files(run: Run) -> None:
     assert "unit is 'paragraph' there and not stated here" in message
     assert run("embed", "a.txt", "a.txt", "-o", "whole.npy", "--unit", "file").code == 0
     np.testing.assert_array_equal(np.load("whole.npy"), embedded(["\n".join(TEXTS)] * 2))
+    Path("b.csv").write_text("text\na bank\n")
+    message = refused(run("embed", "a.txt", "b.csv", "-o", "other", "--unit", "file"), 2)
+    assert "--unit must be 'line' except for plain text: b.csv has rows of its own" in message
 
 
 def test_numpy_files(run: Run) -> None:

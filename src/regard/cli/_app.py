@@ -169,7 +169,7 @@ def main() -> None:
 def _fail(message: str | None, code: int) -> None:
     if os.environ.get("REGARD_TRACEBACK"):
         # Within an except clause: Python prints the traceback of the error.
-        raise  # the error that is being handled
+        raise
     if message is not None:
         say(message)
     sys.exit(code)

@@ -344,7 +344,7 @@ def collocates(
     def around(uses: Found) -> tuple[Counter[str], Counter[str]]:
         near = neighbours(store, uses, *span)
         # A word near two uses counts once.
-        _, at = np.unique(near.use, return_index=True)  # once, however many of the uses are near
+        _, at = np.unique(near.use, return_index=True)
         forms, left = near.form[at], near.distance[at] < 0
         before, after = (Counter(map(names.__getitem__, forms[side].tolist())) for side in (left, ~left))
         return before, after

@@ -99,7 +99,7 @@ def summed(embedder: "Embedder", texts: Sequence[str], at: NDArray[np.int64]) ->
     try:
         pieces = embedder.spans(texts)
     # One text that leaves no token: it gets a letter that does, which is in no span.
-    except InputError:  # of one that leaves no token the embedder says so, and embeds none
+    except InputError:
         pieces = embedder.spans([text if _leaves_token(embedder, text) else f"{text} a" for text in texts])
     # Pieces and words on one line, text after text: those of a word are neighbours there.
     longest = 3 + max(map(len, texts), default=0)
@@ -220,7 +220,7 @@ class VectorCache:
         """Compute the vectors of all words, a transaction at a time; goes on where it was stopped."""
         total = len(self._store.tokens)
         # One thread computes the next block while this one writes the last.
-        with ThreadPoolExecutor(1) as beside:  # a block is written while the next is computed
+        with ThreadPoolExecutor(1) as beside:
             before: tuple[Uses, int, Future[Vectors]] | None = None
             for block in chain(self._blocks(total), [None]):
                 now = block and (*block[:2], beside.submit(self.embed.vectors_at, *block[2:]))

@@ -86,7 +86,7 @@ class Unexpired(Mask):
     def key_range(self, first_query: int, last_query: int, k_len: int) -> tuple[int, int]:
         del last_query
         # Asking for a number would make the device finish its work first.
-        if not on_cpu(self.spans):  # the answer would have to be waited for
+        if not on_cpu(self.spans):
             return 0, k_len
         # One position more, for what rounding takes from the sum of a large position and a span.
         alive = (self._last >= first_query + self.first - 1).nonzero()

@@ -269,10 +269,9 @@ def _attend_once(q: Tensor, k: Tensor, v: Tensor, scale: float, added: Tensor | 
     # (batch, kv_heads, group, keys), as q is now
     if added is not None and added.shape[1] == heads:
         added = added.reshape(added.shape[0], k.shape[1], group, added.shape[3])
-    # Two equal rows, of which one is dropped: the docstring has the reason.
+    # Two equal rows, of which one is dropped at the end.
     if group == 1 and q.dtype == torch.bfloat16 and _onednn_takes_bfloat16():
         q = torch.cat((q, q), dim=2)
-    # Plain products: the docstring has the reason.
     if group == 1 and q.dtype == torch.float32 and not torch.is_grad_enabled():
         scores = q @ k.transpose(2, 3) * scale
         weights = torch.softmax(scores if added is None else scores + added, dim=3)

@@ -39,7 +39,7 @@ class Csv:
         for name in ("delimiter", "escape"):
             value = getattr(self, name)
             # From a command line a tab comes as two characters.
-            value = {r"\t": "\t", r"\\": "\\"}.get(value, value)  # as they are typed
+            value = {r"\t": "\t", r"\\": "\\"}.get(value, value)
             object.__setattr__(self, name, value)
             if value is not None and (len(value) != 1 or value in '"\r\n'):
                 raise InputError(f"{name} must be one character, no quote or line end; got {value!r}.")
@@ -55,17 +55,7 @@ class Files:
     In JSON lines and Parquet the name of a column may be a path to a field within a field (doc.body), unless
     a column has that very name.
 
-    Args:
-        paths: the files; "-" is stdin. A folder stands for its files, and a pattern such as "*.csv" for those
-            that it fits, in the order of their names.
-        format: "text", "jsonl", "csv", "tsv" or "parquet"; None goes by the name of each file and by what it
-            holds.
-        csv: how CSV and TSV are written.
-        encoding: of text, JSON lines and CSV; one whose lines end in the byte 0x0A.
-        unit: what is a row of plain text: a line; a paragraph, which ends at a blank line; or a whole file.
-            Blank lines are rows, without text; there are no blank paragraphs. Only a whole file is all in
-            memory.
-        copies: the folder for copies of stdin and pipes; None is the system's for temporary files.
+    The arguments are those of `Rows`, without its columns.
 
     Raises:
         InputError: there is no file, stdin is named twice, or an argument is none of those above.

@@ -38,11 +38,18 @@ def open_sources(files: Files) -> list[Source]:
     """Opens files, in the order given. It reads no more than their beginnings, but copies stdin and pipes.
 
     Raises:
-        InputError: one cannot be read, or is not what its name says.
+        InputError: one cannot be read, is not what its name says, or has rows of its own beside a `unit`.
         MissingExtraError: pyarrow is needed and not installed.
     """
     # All are looked into before the first is read.
     opened = [look_into(path, files) for path in paths_of(files)]
+    for each in opened:
+        # Only plain text has no rows of its own.
+        if files.unit != "line" and each.format != "text":
+            raise InputError(
+                f"unit must be 'line' except for plain text: {each.name} has rows of its own; "
+                f"got {files.unit!r}."
+            )
     return [_KINDS.get(each.format, CsvSource)(each) for each in opened]
 
 
@@ -111,12 +118,6 @@ class Rows(Files):
         self._sources = open_sources(self)
         for source in self._sources:
             source.check(self.columns)
-            # Only plain text has no rows of its own.
-            if self.unit != "line" and not isinstance(source, TextSource):
-                raise InputError(
-                    f"unit must be 'line' except for plain text: {source.opened.name} has rows of its own; "
-                    f"got {self.unit!r}."
-                )
 
     @property
     def name(self) -> str:

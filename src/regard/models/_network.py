@@ -375,7 +375,6 @@ def _check_range(name: str, values: Tensor, size: int | None) -> None:
     """Raise InputError where whole numbers are below 0, or not below `size`."""
     if torch.compiler.is_compiling():  # a look would break the graph; the lookup itself refuses there
         return
-    # Both ends in one tensor.
     low, high = torch.stack(torch.aminmax(values)).tolist()  # one wait for a device
     if low < 0 or (size is not None and high >= size):
         wanted = "at least 0" if size is None else f"from 0 to {size - 1}"

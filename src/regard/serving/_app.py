@@ -198,7 +198,7 @@ class Gate:
                 # Refused before it is parsed and checked, which costs more than to read it.
                 next(iter(self._service.engines.values())).check_room(1)
             # Telemetry wants FastAPI to answer, as spans have its names of routes.
-            if "fastapi.telemetry" not in scope:  # spans have FastAPI's names
+            if "fastapi.telemetry" not in scope:
                 # A wrong body goes to FastAPI, which says what is wrong.
                 with suppress(ValidationError):
                     asked = EmbeddingsBody.model_validate_json(body)

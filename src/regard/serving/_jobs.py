@@ -189,7 +189,7 @@ def shares(jobs: Sequence[EmbedJob], threads: int = 1) -> dict[EmbedJob, range]:
     room = min(1.0, max(_LEAST, sum(job.cost for job in jobs) / threads))
     taken = 0.0
     # Sorting by a flag keeps the order within both groups.
-    short_first = sorted(jobs, key=lambda job: job.cost > _SHORT)  # which keeps their order
+    short_first = sorted(jobs, key=lambda job: job.cost > _SHORT)
     # First round: short requests get up to half; second round: everybody, the oldest first.
     for order, most in ((short_first, room / 2), (jobs, room)):
         for job in order:

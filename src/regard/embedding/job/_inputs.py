@@ -101,7 +101,7 @@ def _weight(text: str) -> int:
 
 @dataclass(eq=False)
 class Inputs(Files):
-    """Files of texts, and perhaps stdin, in the order given. Plain text is one text a line.
+    """Files of texts, and perhaps stdin, in the order given.
 
     Args:
         paths, format, csv, encoding, unit, copies: as of `regard.data.Rows`.

@@ -106,8 +106,8 @@ def infer(name: str, values: Iterable[object]) -> Carried:
 
 def _fits(value: object, type: Any) -> bool:
     pa, _ = pyarrow()
-    # A bool fits no other type.
-    if type == pa.bool_() or isinstance(value, bool):  # which is an int to Python
+    # A bool is an int to Python, and fits no other type.
+    if type == pa.bool_() or isinstance(value, bool):
         return type == pa.bool_() and isinstance(value, bool)
     if type == pa.int64():
         return isinstance(value, int) and -(2**63) <= value < 2**63
