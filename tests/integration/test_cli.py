@@ -350,7 +350,7 @@ WORD = ("-w", "bank")
         (("explain", "", *WORD), "TEXT is empty"),
         (("explain", " \n\t", *WORD), "TEXT is empty"),
         (("look", " \n"), "TEXT is empty but for white space"),
-        (("look", "bank", " "), "text 1 of 2: text is empty"),
+        (("look", "bank", " "), "text 2 of 2: text is empty"),
         (("look", "bank", "--pair", " "), "--pair is empty"),
         (("compare", "bank", "", *WORD), "text is empty"),
         (("explain", FISHING, "-w", "bnak"), r'the words are "Write", .*; did you mean "bank"\?'),

@@ -272,7 +272,8 @@ def live_page(
         weights have 8 bits, and Python's, over some texts; 0 where the weights are those of a GGUF file.
 
     Raises:
-        InputError: a model of another family, or too large, or a tokenizer that a page does not have.
+        InputError: a model of another family, or too large, or a tokenizer that a page does not have; or a
+            text that the model does not take.
         CheckpointError: a model without a tokenizer.
     """
     if beside is not None and not re.fullmatch(r"[\w-][\w.-]*", beside, re.ASCII):
@@ -280,7 +281,13 @@ def live_page(
     live = live_model(loaded)
     tokenizer, most = loaded.require_tokenizer(), live.description["positions"]
     portable = tokenizer.portable(most)
-    trace = TraceOfRun.of_text(loaded, text, pair)
+    if against is None:
+        trace = TraceOfRun.of_text(loaded, text, pair)
+    elif pair is not None or against == text:
+        raise InputError("against must be another text, and stand without a pair.")
+    else:
+        # Both are read: what the page could not open on is refused here.
+        trace, _ = TraceOfRun.of_texts(loaded, [text, against])
     is_exact = live.rounded is loaded
     # A model with few positions reads the short ones only.
     some = [(each, None) for each in SENTENCES if len(tokenizer.encode(each).tokens) <= most]

@@ -50,7 +50,7 @@ def traces_of(
             if on_refused is None and isinstance(texts, str):
                 raise
             if on_refused is None:
-                raise InputError(f"text {place}: {error}") from error
+                raise InputError(f"texts[{place}]: {error}") from error
             on_refused(place, error)
             refused.append(error)
             continue
@@ -72,7 +72,7 @@ def _paired(texts: Texts, targets: Texts | None) -> Iterator[tuple[TextOrIds, Te
             fewer = "texts" if one is missing else "targets"
             raise InputError(f"targets must be one for each text; {fewer} ended after {place}.")
         if other is None:
-            raise InputError(f"targets must be a text or token ids for each text; got None for text {place}.")
+            raise InputError(f"targets must be a text or token ids for each text; targets[{place}] is None.")
         yield one, other  # type: ignore[misc]
 
 

@@ -124,7 +124,7 @@ class TraceOfRun(Trace):
             try:
                 texts.append(read())
             except InputError as error:
-                raise InputError(f"{each} {number} of {len(readers)}: {error}") from error
+                raise InputError(f"{each} {number + 1} of {len(readers)}: {error}") from error
         # By number, since batches are sorted by length.
         found: dict[int, Self] = {}
         for batch in batches(loaded.network, texts):

@@ -461,6 +461,20 @@ def test_other_models_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> No
         live_model(replace(_loaded("bert"), network=edited.network))
 
 
+@pytest.mark.parametrize(
+    ("against", "pair", "message"),
+    [
+        (" ", None, "^text 2 of 2: text is empty"),
+        ("bank " * 600, None, "^text 2 of 2: .*takes at most 512"),
+        ("a river bank", None, "^against must be another text"),
+        ("a bank", "a river", "^against must .* stand without a pair"),
+    ],
+)
+def test_a_second_text_that_the_page_could_not_open_on(against: str, pair: str | None, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        regard.load().live_page("a river bank", pair, against=against)
+
+
 def test_what_was_read_before_is_kept(tmp_path: Path) -> None:
     live = live_model(_loaded("llama", max_seq_len=200))
     long = (IDS * 20)[:130]

@@ -208,7 +208,7 @@ def test_texts_are_read_once_and_forgotten(loaded: Loaded) -> None:
 
 def test_texts_that_the_model_cannot_take(loaded: Loaded) -> None:
     long = "bank " * MAX_SEQ_LEN
-    with pytest.raises(InputError, match=r"^text 1: text has 21 tokens .* takes at most 19"):
+    with pytest.raises(InputError, match=r"^texts\[1\]: text has 21 tokens .* takes at most 19"):
         heads(loaded, ["river bank", long])
     with pytest.raises(InputError, match=r"^text has 21 tokens"):
         heads(loaded, long)

@@ -107,7 +107,7 @@ def test_any_sequence_of_texts_and_nothing_else(tmp_path: Path) -> None:
     for texts in (TEXTS, tuple(TEXTS), pandas.Series(TEXTS, index=range(7, 0, -1)), iter(TEXTS)):
         assert [trace.encoding.texts for trace in model.trace(texts)] == [(text,) for text in TEXTS]
     assert model.trace([]) == []
-    with pytest.raises(regard.InputError, match=r"text 1 of 3: text is empty"):
+    with pytest.raises(regard.InputError, match=r"text 2 of 3: text is empty"):
         model.trace(["w1", "", "w2"])
     for odd in ([1, 2, 3], ["w1", None], 7, b"w1"):
         with pytest.raises(regard.InputError, match=r"text.* must be .*; got .*token_ids="):
