@@ -18,7 +18,7 @@ from transformers.models.auto import modeling_auto
 
 from regard.core import Taps, attention_weights
 from regard.core.errors import RegardError
-from regard.lenses import LensNetwork
+from regard.foreign import LensNetwork
 
 EAGER = 1e-5
 """The most that weights may differ from those that eager attention hands back, absolute."""

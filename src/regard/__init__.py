@@ -16,6 +16,7 @@ from regard._threads import wait_asleep as _wait_asleep
 from regard._version import __version__
 
 if TYPE_CHECKING:
+    from regard.api import Model, lens, load
     from regard.concordance import Concordance
     from regard.core.errors import (
         CheckpointError,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     )
     from regard.decoding import Beams, Draft, Lookup, Sampling
     from regard.embedding import Mix, Truncate, Windows
-    from regard.model import Model, lens, load
     from regard.tracing import Add, Edit, Mean, Replace, Resample, Scale, Trace, Write, Zero
     from regard.views import view
 
@@ -66,7 +66,7 @@ _wait_asleep()
 __getattr__, __dir__ = _lazy_exports(
     __name__,
     {
-        "regard.model": "Model lens load",
+        "regard.api": "Model lens load",
         "regard.concordance": "Concordance",
         "regard.core.errors": (
             "CheckpointError InputError MissingExtraError ModelNotFoundError OutputError RegardError"

@@ -18,7 +18,7 @@ from regard.cli import main
 CONTEXT = get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
-        *("regard.cli", "regard.model", "regard.concordance", "regard.training._train"),
+        *("regard.cli", "regard.api", "regard.concordance", "regard.training._train"),
         *("torch._dynamo", "torch.utils.tensorboard"),
     ]
 )

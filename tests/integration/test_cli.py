@@ -47,9 +47,7 @@ Run = Callable[..., Done]
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """A function that runs `regard` with these arguments; the default model is loaded once for all tests."""
 
-    monkeypatch.setattr(
-        "regard.model.load", lambda name: load_once() if name == DEFAULT_MODEL else load(name)
-    )
+    monkeypatch.setattr("regard.api.load", lambda name: load_once() if name == DEFAULT_MODEL else load(name))
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "COLUMNS", "REGARD_TRACEBACK"):
         monkeypatch.delenv(name, raising=False)
 

@@ -172,7 +172,7 @@ import time, types, regard
 def load(name):
     print("ready", file=sys.stderr, flush=True)
     time.sleep(600)
-sys.modules["regard.model"] = types.SimpleNamespace(load=load)
+sys.modules["regard.api"] = types.SimpleNamespace(load=load)
 """
     process = start(python(program, "look", "bank", "--no-open"))
     assert process.stderr is not None
@@ -237,7 +237,7 @@ import time, types, regard
 def load(name):
     time.sleep(0.3)
     raise regard.InputError("no")
-sys.modules["regard.model"] = types.SimpleNamespace(load=load)
+sys.modules["regard.api"] = types.SimpleNamespace(load=load)
 """
     reader, writer = pty.openpty() if on_terminal else os.pipe()
     environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "CI")}

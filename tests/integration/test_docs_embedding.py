@@ -40,7 +40,7 @@ def test_commands_and_python(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         assert program == "regard"
         assert run(*arguments, stdin="\n".join(TEXTS).encode()).code == 0
     assert pq.read_table("words").column("text").to_pylist()[4] == "bank"
-    monkeypatch.setattr("regard.model.load", test_cli.load)
+    monkeypatch.setattr("regard.api.load", test_cli.load)
     code = blocks(DOCUMENT, "python")
     assert len(code) >= 5
     names: dict[str, object] = {}

@@ -32,7 +32,7 @@ load_once = lru_cache(load_checkpoint)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     # A command takes a third of a second, of which most is reading the model and hashing it.
-    monkeypatch.setattr("regard.lenses.load", load_once)
+    monkeypatch.setattr("regard.foreign.load", load_once)
     monkeypatch.setattr(Loaded, "mark", lambda loaded: repr(loaded.source))
     rows = [{"text": text, "doc": f"d{n}", "year": 1990 + n} for n, text in enumerate(TEXTS)]
     Path("a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -117,7 +117,7 @@ def test_zeros_and_numbers_that_are_not_finite_are_told(run: Run, monkeypatch: p
         network.encoder.embeddings.tokens.weight[bank] = torch.nan
         network.encoder.layers[-1].ffn_residual.norm.weight.zero_()
         network.encoder.layers[-1].ffn_residual.norm.bias.zero_()
-    monkeypatch.setattr("regard.lenses.load", lambda *_, **__: loaded)
+    monkeypatch.setattr("regard.foreign.load", lambda *_, **__: loaded)
     Path("b.txt").write_text("a bank\nfish\n\nrivers\n")
     code, out, err = run("embed", "b.txt", "-o", "out")
     assert code == 0

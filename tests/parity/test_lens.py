@@ -16,7 +16,7 @@ import regard
 from lens_models import FAMILIES, GROUPED, bert, build, call, gpt2, inputs, untouched
 from regard.core import Taps, attention_weights
 from regard.core.errors import InputError, RegardError
-from regard.lenses import LensNetwork, _implementations
+from regard.foreign import LensNetwork, _implementations
 from regard.models._parity import bound_of
 from tolerances import FP32_OF_LARGEST, WEIGHTS, assert_close_to_largest
 

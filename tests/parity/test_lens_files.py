@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lens_models import FAMILIES, inputs
-from regard.lenses import lens
+from regard.foreign import lens
 from regard.tracing import KeepPolicy, Trace, forecast, kept_bytes, trace_ids
 
 KEEPINGS = (

@@ -21,7 +21,7 @@ FLOORS = {
     "__main__": 12,
     "cli": 11,
     "serving": 10,
-    "model": 9,
+    "api": 9,
     "concordance": 8,
     "training": 7,
     "decoding": 6,
@@ -29,7 +29,7 @@ FLOORS = {
     "scaling": 6,
     "pruning": 5,
     "tracing": 5,
-    "lenses": 4,
+    "foreign": 4,
     "models": 3,
     "blocks": 2,
     "words": 2,
@@ -69,7 +69,7 @@ ONLY_IN: dict[str, frozenset[str]] = {
     "transformers": frozenset(
         {
             "regard.text._sentencepiece",
-            "regard.lenses._implementations",
+            "regard.foreign._implementations",
             "regard.models.modeling_regard_pruned",  # copied beside a checkpoint; never imported by regard
         }
     ),
@@ -245,9 +245,9 @@ def test_contributing_lists_what_is_there() -> None:
         ("regard.core._softmax", "from ._mask import rows"),
         ("regard.core._softmax", "from . import _mask"),
         ("regard.core", "from regard._version import __version__"),
-        ("regard.serving", "from regard.model import Model"),
+        ("regard.serving", "from regard.api import Model"),
         ("regard.__main__", "from regard.cli import main"),
-        ("regard", "from regard.model import Model"),
+        ("regard", "from regard.api import Model"),
         ("regard", "from regard import cli"),
         ("regard.core", "import math, torch\nfrom collections import abc"),
         ("regard.cli", "import_module('.look', __package__)"),
@@ -289,7 +289,7 @@ def test_what_is_allowed(module: str, source: str) -> None:
         ("regard.models", "from regard.core import _softmax", "private"),
         ("regard.models", "import regard.core._softmax", "private"),
         ("regard", "from regard.core._softmax import softmax", "private"),
-        ("regard.cli", "from regard.model import _checked", "private"),
+        ("regard.cli", "from regard.api import _checked", "private"),
         ("regard.tracing", "from regard.models.bert._net import x", "private"),
         ("regard.tracing.record._trace", "from regard.tracing.run import x", "not below"),
         ("regard.tracing.edits._a", "from regard.tracing.patterns import x", "not below"),

@@ -14,8 +14,8 @@ from regard.core.errors import InputError
 from regard.core.wording import reason
 
 if TYPE_CHECKING:
+    from regard.api import Model
     from regard.concordance import Concordance
-    from regard.model import Model
 
 
 # No model takes this much text at once, and a device or a pipe may never end.
@@ -26,7 +26,7 @@ def load_model(name: str) -> "Model":
     """Load a model with a spinner on a terminal: importing torch takes seconds."""
     with status(f"loading {name}"):
         # Here and not above: `regard --help` must not wait for torch.
-        from regard.model import load
+        from regard.api import load
 
         model = load(name)
     for note in model.loaded.notes:

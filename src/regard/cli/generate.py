@@ -16,8 +16,8 @@ from regard.core.errors import InputError
 from regard.core.wording import printable
 
 if TYPE_CHECKING:
+    from regard.api import Model
     from regard.decoding import Beams, Choice, Speculation
-    from regard.model import Model
 
 # These `regard translate` has too.
 MAX = option("--max N", "New tokens at most.")

@@ -14,7 +14,7 @@ from regard.core.errors import InputError
 from regard.core.wording import printable
 
 if TYPE_CHECKING:
-    from regard.model import Model
+    from regard.api import Model
 
 
 def prune(

@@ -21,7 +21,7 @@ from regard.core.files import locked, write_whole
 from regard.core.progress import left
 
 if TYPE_CHECKING:
-    from regard.model import Model
+    from regard.api import Model
 
 
 def translate(

@@ -99,7 +99,7 @@ class Concordance:
     def vectors(self) -> VectorCache:
         """The vectors of uses, of which those that are missing are computed with the model."""
         from regard.checkpoints import DEFAULT_MODEL
-        from regard.lenses import load
+        from regard.foreign import load
 
         # The model of the vectors, unless another one is named.
         model = self._meaning.get("model") if self._model is None else self._model

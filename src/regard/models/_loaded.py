@@ -279,7 +279,7 @@ def _read(
 
 
 class UnknownFamilyError(CheckpointError):
-    """A model of a type that is none of the families: `lenses.load` has it seen through the lens."""
+    """A model of a type that is none of the families: `foreign.load` has it seen through the lens."""
 
     def __init__(self, message: str, source: Source, model_type: str) -> None:
         super().__init__(message)

@@ -21,8 +21,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard._version import __version__
+from regard.api import Model
 from regard.core.errors import InputError
-from regard.model import Model
 from regard.serving import _chat, _completions, _operations, _pages, _traces, _usages, _vectors
 from regard.serving._limits import ApiError, Settings
 from regard.serving._operations import log

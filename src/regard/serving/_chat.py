@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from regard.api import Model
 from regard.core.errors import CheckpointError
 from regard.decoding import Added
-from regard.model import Model
 from regard.serving._completions import CompletionsBody, Form, WritingBody, answer
 from regard.serving._limits import ApiError, Body, answers
 from regard.text import Chat

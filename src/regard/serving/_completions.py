@@ -12,9 +12,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator, Field
 
+from regard.api import Model
 from regard.core.errors import InputError
 from regard.decoding import Added, Rules, Sampling, along
-from regard.model import Model
 from regard.serving._jobs import TOO_LONG, estimate
 from regard.serving._limits import ApiError, Body, ModelName, answered, answers
 from regard.serving._service import Messages, service_of

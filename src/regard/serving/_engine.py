@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from threading import Thread, get_ident
 from typing import Any, TypeVar, cast
 
+from regard.api import Model, load
 from regard.blocks import learned
 from regard.checkpoints import find
 from regard.embedding import Embedder, Request
-from regard.model import Model, load
 from regard.serving._jobs import (
     END,
     TURN_TOKENS,

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.api import Model
 from regard.core.errors import InputError
 from regard.embedding import Embedder, Passage, Truncate, Windows
-from regard.model import Model
 from regard.serving._limits import ApiError
 
 Overlong = Literal["refuse", "truncate", "windows"]

@@ -13,8 +13,8 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
+from regard.api import Model
 from regard.core.errors import InputError, MissingExtraError
-from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._jobs import estimate
 from regard.serving._limits import (

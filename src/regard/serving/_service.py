@@ -7,9 +7,9 @@ from typing import Final, cast
 
 from fastapi import Request
 
+from regard.api import Model
 from regard.core.arguments import one_of
 from regard.core.errors import InputError
-from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._limits import ApiError, Settings
 from regard.serving._operations import Metrics, RequestsLog

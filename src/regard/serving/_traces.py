@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 from torch import Tensor
 
-from regard.model import Model
+from regard.api import Model
 from regard.serving._jobs import estimate
 from regard.serving._limits import ApiError, Body, Format, ModelName, Pair, answered, answers
 from regard.serving._service import service_of

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, Field
 
+from regard.api import Model
 from regard.concordance import Concordance
 from regard.core.errors import InputError
-from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._limits import PAGE_ERRORS, PAGE_HEADERS, ApiError, Body, answered, answers
 from regard.views import usages_page

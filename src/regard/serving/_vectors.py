@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request, Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
+from regard.api import Model
 from regard.core.errors import InputError
 from regard.core.tensors import unit
 from regard.embedding import Embeddings, Truncate, Windows, WordKind
-from regard.model import Model
 from regard.serving._engine import Engine
 from regard.serving._jobs import Overlong, estimate, too_long
 from regard.serving._limits import FILLED, ApiError, Body, Filled, Format, ModelName, answered, answers

@@ -256,7 +256,7 @@ def test_texts_may_come_from_an_iterator(model: regard.Model) -> None:
 
 def test_many_texts_are_those_of_their_portions(model: regard.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.embed(TEXTS, level="word")
-    monkeypatch.setattr("regard.model._embedding._AT_ONCE", 2)
+    monkeypatch.setattr("regard.api._embedding._AT_ONCE", 2)
     parts = model.embed(TEXTS, level="word")
     assert parts.texts == whole.texts
     assert parts.rows.tolist() == whole.rows.tolist()

@@ -13,7 +13,7 @@ from torch import Tensor
 import regard
 from regard.core import Taps
 from regard.core.errors import CheckpointError, InputError, OutputError
-from regard.lenses import lens
+from regard.foreign import lens
 from regard.models import (
     FAMILIES,
     Loaded,

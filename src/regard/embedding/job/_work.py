@@ -9,7 +9,7 @@ import tokenizers
 import torch
 from numpy.typing import NDArray
 
-from regard import lenses
+from regard import foreign
 from regard.core.errors import InputError
 from regard.core.memory import trim_malloc
 from regard.core.tensors import fingerprint
@@ -247,7 +247,7 @@ def open_model(name: str, wanted: Mapping[str, Any], earlier: Mapping[str, Any] 
     settings["layer"] = _layer(settings)
     settings["window"] = _window(settings)
     request = Request(**{each.name: settings[each.name] for each in fields(Request) if each.name in settings})
-    return ModelWork(lenses.load(name, device=settings.get("device")), request, earlier)
+    return ModelWork(foreign.load(name, device=settings.get("device")), request, earlier)
 
 
 def _layer(given: Mapping[str, Any]) -> int | list[int] | Mix:

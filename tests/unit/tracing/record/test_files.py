@@ -31,7 +31,7 @@ from regard.core import (
     Window,
 )
 from regard.core.errors import CheckpointError, InputError, OutputError
-from regard.lenses import lens
+from regard.foreign import lens
 from regard.models import Loaded
 from regard.positions import Alibi
 from regard.text import Encoding

@@ -10,7 +10,7 @@ import transformers
 
 import lens_models
 import regard
-from regard.lenses import lens
+from regard.foreign import lens
 from regard.models import Loaded
 from regard.positions import DynamicNTKScaling, LongRoPEScaling, Rotary, RotaryScaling
 from regard.text import Tokenizer

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from regard.checkpoints import Source
 from regard.core import Mask, Taps, reference_attention
 from regard.core.errors import CheckpointError, InputError, RegardError
-from regard.lenses import _implementations
-from regard.lenses._implementations import Call, configs_of, listening, listens
-from regard.lenses._look import check_mode, check_model, look_at, placeholders, quiet
-from regard.lenses._points import OF_ATTENTION, Layout, Point, Site
-from regard.lenses._survey import (
+from regard.foreign import _implementations
+from regard.foreign._implementations import Call, configs_of, listening, listens
+from regard.foreign._look import check_mode, check_model, look_at, placeholders, quiet
+from regard.foreign._points import OF_ATTENTION, Layout, Point, Site
+from regard.foreign._survey import (
     Execution,
     Masks,
     accepted,

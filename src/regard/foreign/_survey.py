@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from regard.core import AttentionInputs, Bias, Causal, DenseBias, Mask, TensorMask
 from regard.core.errors import InputError
-from regard.lenses._implementations import Call, listening
+from regard.foreign._implementations import Call, listening
 
 # Arguments that enter the record.
 _READ = {"attention_mask", "scaling", "dropout", "is_causal", "softcap", "position_bias", "s_aux"}

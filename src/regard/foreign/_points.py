@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.errors import InputError
-from regard.lenses._survey import Execution, SeenCall, Survey
+from regard.foreign._survey import Execution, SeenCall, Survey
 from regard.models import Kind, Projection, StackKind, attention_name, is_linear, read_projection
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from regard import lenses
+from regard import foreign
+from regard.api._embedding import Embedding
+from regard.api._interventions import Interventions
+from regard.api._writing import Writing
 from regard.checkpoints import DEFAULT_MODEL
-from regard.model._embedding import Embedding
-from regard.model._interventions import Interventions
-from regard.model._writing import Writing
 
 if TYPE_CHECKING:
     import torch
@@ -72,7 +72,7 @@ def load(
         6
     """
     name = DEFAULT_MODEL if name_or_folder is None else name_or_folder
-    return Model(lenses.load(name, dtype=dtype, device=device, leave_out=leave_out, packed=packed))
+    return Model(foreign.load(name, dtype=dtype, device=device, leave_out=leave_out, packed=packed))
 
 
 def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Model:
@@ -104,4 +104,4 @@ def lens(hf_model: Any, tokenizer: Any = None, *, name: str | None = None) -> Mo
         >>> model.trace(token_ids=[3, 1, 4]).weights(layer=1, head=0).shape
         torch.Size([3, 3])
     """
-    return Model(lenses.lens(hf_model, tokenizer, name=name))
+    return Model(foreign.lens(hf_model, tokenizer, name=name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
+from regard.api._has_network import HasNetwork
 from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.core.progress import Bar
@@ -26,7 +27,6 @@ from regard.decoding import (
     stream,
     watch_text,
 )
-from regard.model._has_network import HasNetwork
 from regard.text import each_text
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from lens_models import FAMILIES, bert, gpt2
 from regard.core.errors import InputError
-from regard.lenses import _implementations
-from regard.lenses._implementations import Call, StandIn, configs_of, listening, register
+from regard.foreign import _implementations
+from regard.foreign._implementations import Call, StandIn, configs_of, listening, register
 
 
 class Silent:

@@ -6,8 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from regard.lenses._points import Layout, block_of
-from regard.lenses._survey import SeenCall, Survey
+from regard.foreign._points import Layout, block_of
+from regard.foreign._survey import SeenCall, Survey
 from regard.models import Kind, Reader, bound_of, is_linear, read_readers, relative_error
 
 Readers = Callable[[], tuple[Reader, ...]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from regard import lenses, tracing
+from regard import foreign, tracing
 from regard.blocks import learned
 from regard.checkpoints import licence_of
 from regard.core import Mask
@@ -95,7 +95,7 @@ class HasNetwork:
         """
         # Edits change what is computed, not how.
         network = self.network.plain
-        if isinstance(network, lenses.LensNetwork):
+        if isinstance(network, foreign.LensNetwork):
             return network.parity
         # As many ids as the shortest table of positions takes, 13 at most.
         limits = [limit for kind in self.network.prefixes if (limit := self.network.limit(kind)) is not None]

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from regard import tracing
+from regard.api._has_network import HasNetwork
 from regard.core.errors import InputError
 from regard.embedding import read_sentence_settings
-from regard.model._has_network import HasNetwork
 from regard.models import as_named
 from regard.text import Words, each_text
 

@@ -10,10 +10,10 @@ import transformers
 
 import regard
 from integration.live_models import live_model
+from regard.api import _embedding
+from regard.api._embedding import OfSentences, OfWords
 from regard.core.errors import InputError, RegardError
 from regard.embedding import Request
-from regard.model import _embedding
-from regard.model._embedding import OfSentences, OfWords
 from regard.tracing.pages._page import page_record
 from tolerances import PARITY_FP32, assert_close_to_largest
 

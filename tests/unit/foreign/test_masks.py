@@ -8,8 +8,8 @@ from torch import Tensor
 from transformers import masking_utils
 
 from regard.core import Causal, DenseBias, Mask, Padding, Predicate, TensorMask, Window
-from regard.lenses._implementations import read_rule
-from regard.lenses._survey import read_tensor
+from regard.foreign._implementations import read_rule
+from regard.foreign._survey import read_tensor
 
 QUERIES, KEYS = 7, 11
 PADDED = torch.tensor([[True] * KEYS, [False] * 3 + [True] * 8])

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.core.errors import InputError, RegardError
-from regard.lenses import _implementations
-from regard.lenses._implementations import SEEN, configs_of
-from regard.lenses._points import Layout, lay_out
-from regard.lenses._readers import Readers, find_readers
-from regard.lenses._survey import Execution, Survey, accepted, attends, main_output, survey, unseen
+from regard.foreign import _implementations
+from regard.foreign._implementations import SEEN, configs_of
+from regard.foreign._points import Layout, lay_out
+from regard.foreign._readers import Readers, find_readers
+from regard.foreign._survey import Execution, Survey, accepted, attends, main_output, survey, unseen
 from regard.models import (
     FAMILIES,
     Kind,

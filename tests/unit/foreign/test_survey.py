@@ -10,8 +10,8 @@ from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
 from regard.core import reference_attention
 from regard.core.errors import InputError
-from regard.lenses._implementations import Call
-from regard.lenses._survey import IGNORED_FIELDS, Masks, read_inputs
+from regard.foreign._implementations import Call
+from regard.foreign._survey import IGNORED_FIELDS, Masks, read_inputs
 from tolerances import FP32_OF_LARGEST, assert_close_to_largest
 
 BATCH, HEADS, KV_HEADS, QUERIES, KEYS, DIM, V_DIM = 2, 6, 3, 7, 11, 5, 4

@@ -29,10 +29,10 @@ from lens_models import (
 )
 from regard.core import Causal, Padding, Taps, TensorMask, Window
 from regard.core.errors import InputError, RegardError
-from regard.lenses import LensConfig, LensNetwork, lens
-from regard.lenses._lens import Run
-from regard.lenses._look import _TooMany, _WithinTables
-from regard.lenses._survey import _Watcher
+from regard.foreign import LensConfig, LensNetwork, lens
+from regard.foreign._lens import Run
+from regard.foreign._look import _TooMany, _WithinTables
+from regard.foreign._survey import _Watcher
 from regard.tracing import trace_ids, trace_text
 
 

@@ -11,8 +11,8 @@ from regard.checkpoints import DEFAULT_MODEL, network_folder, read_config, read_
 from regard.core.errors import CheckpointError, InputError
 from regard.core.files import read_object
 from regard.core.wording import joined, reason
-from regard.lenses._implementations import library, silent
-from regard.lenses._lens import LensNetwork
+from regard.foreign._implementations import library, silent
+from regard.foreign._lens import LensNetwork
 from regard.models import Loaded, UnknownFamilyError, check_depth, load_checkpoint
 from regard.text import Tokenizer
 

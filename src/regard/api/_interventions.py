@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from regard import tracing
+from regard.api._tracing import Tracing
 from regard.core.arguments import check_function
 from regard.core.errors import InputError
 from regard.core.progress import OnProgress
-from regard.model._tracing import Tracing
 from regard.models import Heads, OfLayers, Part, save_checkpoint
 from regard.pruning import Importance, PruningCurve, loads_in, prune, pruning_curve, weakest_heads
 

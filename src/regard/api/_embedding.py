@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
+from regard.api._has_network import HasNetwork
 from regard.core.arguments import check_function, check_names
 from regard.core.progress import Bar
 from regard.embedding import (
@@ -23,7 +24,6 @@ from regard.embedding import (
     Windows,
     WordKind,
 )
-from regard.model._has_network import HasNetwork
 from regard.models import Loaded
 from regard.text import each_text
 
