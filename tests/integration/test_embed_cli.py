@@ -18,7 +18,7 @@ import torch
 from integration import test_cli
 from integration.test_cli import Run, refused
 from regard.models import Loaded, load_checkpoint
-from unit.kernels.targets import WITH_VNNI
+from unit.kernels.targets import needs_vnni
 
 run = test_cli.run
 
@@ -172,7 +172,7 @@ def test_json_lines_on_stdout_with_the_model_of_a_run(run: Run) -> None:
     assert err.splitlines()[-1] == "regard: 2 rows were passed over in all"
 
 
-@pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
+@needs_vnni
 def test_int8_says_what_it_loses(run: Run) -> None:
     code, _, err = run("embed", "a.txt", "-o", "out", "--precision", "int8")
     assert code == 0

@@ -13,9 +13,9 @@ from regard.kernels._attention_int8 import INT8
 from regard.kernels._target import Target
 from tolerances import FP32_OF_LARGEST, WEIGHT_CODES_OF_LARGEST, assert_close_to_largest
 from unit.embedding.attention import exact, made
-from unit.kernels.targets import WITH_VNNI
+from unit.kernels.targets import WITH_VNNI, needs_vnni
 
-pytestmark = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
+pytestmark = needs_vnni
 
 
 @pytest.fixture(params=WITH_VNNI, ids=str, autouse=True)

@@ -30,6 +30,7 @@ from regard.embedding import (
     pool,
 )
 from tolerances import PARITY_FP32, assert_close_to_largest
+from unit.kernels.targets import needs_vnni
 
 TEXTS = [
     "She sat on the bank of the river.",
@@ -62,7 +63,9 @@ def test_words_are_those_of_a_trace(model: regard.Model, layer: int) -> None:
     assert found.rows.tolist() == [row for row in range(len(TEXTS)) for _ in found.of(row).texts]
 
 
-@pytest.mark.parametrize("precision", ["float32", "int16", "bfloat16", "int8"])
+@pytest.mark.parametrize(
+    "precision", ["float32", "int16", "bfloat16", pytest.param("int8", marks=needs_vnni)]
+)
 @pytest.mark.parametrize("size", [2e19, 1e38])
 def test_a_vector_of_any_size_gets_the_length_one(size: float, precision: Any) -> None:
     """One entry of the last norm's bias outweighs all others, and its square is infinite in float32."""

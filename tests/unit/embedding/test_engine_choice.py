@@ -20,11 +20,10 @@ from regard.embedding._quantized import int8_is_best, int16_is_best
 from regard.kernels import Target
 from regard.models import Loaded
 from tolerances import PARITY_FP32, assert_close_to_largest
-from unit.kernels.targets import WITH_VNNI
+from unit.kernels.targets import needs_vnni
 from unit.models import folders
 
 SOURCE = Source(name="tiny", folder=Path("tiny"), kind="folder")
-VNNI = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
 AVX = torch.backends.cpu.get_cpu_capability().startswith("AVX")
 
 
@@ -66,8 +65,8 @@ def test_where_whole_numbers_are_fastest(
 @pytest.mark.parametrize(
     ("in_8", "in_16", "level", "pooling", "precision"),
     [
-        pytest.param(True, True, "sentence", None, "int8", marks=VNNI),
-        pytest.param(True, True, "sentence", "mean", "int8", marks=VNNI),
+        pytest.param(True, True, "sentence", None, "int8", marks=needs_vnni),
+        pytest.param(True, True, "sentence", "mean", "int8", marks=needs_vnni),
         (True, True, "sentence", "cls", "int16"),  # one token, which nothing is averaged with
         (True, True, "word", None, "int16"),
         (False, True, "sentence", None, "int16"),
@@ -94,7 +93,7 @@ def test_what_fast_is(
     assert str(exact.computed) == "float32, exact"
 
 
-@VNNI
+@needs_vnni
 def test_what_loses_too_much_is_not_chosen(model: regard.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("int8_is_best", "int16_is_best"):
         monkeypatch.setattr(f"regard.embedding._engine_choice.{name}", lambda: True)
@@ -130,7 +129,7 @@ def test_the_probe_fits_a_short_table_of_positions() -> None:
 
 
 @pytest.mark.parametrize(
-    "precision", ["float32", "bfloat16", "int16", pytest.param("int8", marks=VNNI), "fast"]
+    "precision", ["float32", "bfloat16", "int16", pytest.param("int8", marks=needs_vnni), "fast"]
 )
 def test_every_report_names_its_precision_and_its_loss(model: regard.Model, precision: Precision) -> None:
     if precision.startswith("int") and not AVX:

@@ -18,9 +18,9 @@ from regard.kernels._int8 import Int8Product
 from regard.kernels._target import Target
 from regard.models import Transformer, load_checkpoint
 from tolerances import FP32_OF_LARGEST, INT8_COSINE, assert_close_to_largest
-from unit.kernels.targets import WITH_VNNI
+from unit.kernels.targets import WITH_VNNI, needs_vnni
 
-pytestmark = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
+pytestmark = needs_vnni
 on_every_target = pytest.mark.usefixtures("target")
 
 TEXTS = ["She sat on the bank of the river.", "fish", "The bank raised its interest rates, unexpectedly!"]

@@ -13,12 +13,11 @@ from regard.embedding._engine import Engine, NetworkEngine
 from regard.embedding._quantized import in_float32, in_int8, in_int16
 from regard.models import Transformer, load_checkpoint
 from tolerances import PARITY_FP32, assert_close_to_largest
-from unit.kernels.targets import WITH_VNNI
+from unit.kernels.targets import needs_vnni
 from unit.models.tiny import IDS, decoder, encoder
 
 has_avx2 = torch.backends.cpu.get_cpu_capability().startswith("AVX")
 pytestmark = pytest.mark.skipif(not has_avx2, reason="the processor has no AVX2")
-needs_vnni = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
 
 
 @pytest.mark.parametrize("made", [in_float32, in_int16, pytest.param(in_int8, marks=needs_vnni)])

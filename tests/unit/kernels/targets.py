@@ -1,5 +1,6 @@
 """The kinds of processors whose kernels this one can run."""
 
+import pytest
 import torch
 
 from regard.kernels._target import Target, here
@@ -21,3 +22,5 @@ TARGETS = _runnable()
 
 WITH_VNNI = [each for each in TARGETS if each.vnni]
 """Those that products in 8 bits are for."""
+
+needs_vnni = pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")

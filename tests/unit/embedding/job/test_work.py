@@ -14,7 +14,7 @@ from regard.embedding import Embedder, Mix, Request, Truncate
 from regard.embedding.job import ModelWork, open_model
 from regard.models import Loaded, load_checkpoint
 from regard.text import Words
-from unit.kernels.targets import WITH_VNNI
+from unit.kernels.targets import needs_vnni
 
 TEXTS = ["A river bank.", "He fishes on the bank of a river, far from any bank.", "Bank"]
 
@@ -151,7 +151,7 @@ def test_what_was_settled_before_is_obeyed() -> None:
             open_model(name, wanted(**{nothing: 0}), None)
 
 
-@pytest.mark.skipif(not WITH_VNNI, reason="the processor has no VNNI")
+@needs_vnni
 def test_fast_goes_on_as_what_it_was_and_its_loss_is_written_down() -> None:
     name = "sentence-transformers/all-MiniLM-L6-v2"
     first = open_model(name, wanted(precision="int8"), None)
