@@ -1,8 +1,7 @@
 """Weights in blocks of a few bits, unpacked or multiplied where they lie; in LLVM's representation."""
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from regard.kernels._ir import (
     loop,
     over_lanes,
     place,
+    portions,
     store,
     tiles,
     vector,
@@ -41,9 +41,6 @@ UNPACK: Final = ("next", "blocks", "out", "rows", "count", "half")
 
 PRODUCT: Final = ("next", "x", "blocks", "bias", "out", "rows", "width", "count")
 """What `product` is told."""
-
-_PORTION: Final = 16
-"""Rows of the weight that a thread takes at a time; if it is held up, others take the rest."""
 
 MOST_ROWS: Final = 8
 """More rows of x go through numbers that are unpacked once for all. (Measured on an AMD Zen 5: from 8 to 12
@@ -68,7 +65,7 @@ def unpack(target: Target, kind: BlockType) -> Any:
     blocks, out = b.inttoptr(job_of["blocks"], PTR), b.inttoptr(job_of["out"], PTR)
     # One branch a block: the numbers are worked out in one way, and stored in one of two.
     rounds = b.icmp_signed("!=", job_of["half"], whole(0))
-    with _taking(b, job, job_of["rows"]) as (start, stop):
+    with portions(b, job, job_of["rows"]) as (start, stop):
         # Rows become blocks: they lie one after the other without gaps.
         first, last = (b.mul(each, job_of["count"]) for each in (start, stop))
         with loop(b, first, last, whole(1)) as number:
@@ -103,7 +100,7 @@ def product(target: Target, kind: BlockType) -> Any:
     width, count = job_of["width"], job_of["count"]
     depth = b.mul(count, whole(kind.entries))
     # A column of the result is a row of the weight.
-    with _taking(b, job, width) as (start, stop), loop(b, start, stop, whole(1)) as column:
+    with portions(b, job, width) as (start, stop), loop(b, start, stop, whole(1)) as column:
         own = place(b, blocks, b.mul(column, b.mul(count, whole(kind.size))), I8)
         begun = load(b, bias, column, F32)
 
@@ -147,24 +144,6 @@ def _tile(module: Any, target: Target, kind: BlockType, rows: int) -> Any:
 
 def _told(b: Any, job: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: load(b, job, whole(at), I64) for at, name in enumerate(names)}
-
-
-@contextmanager
-def _taking(b: Any, job: Any, count: Any) -> Iterator[tuple[Any, Any]]:
-    """What is written inside runs for portions of `count` things, from a start to before a stop, until none
-    is left to take; several threads may take from one job."""
-    take, work, done = (b.append_basic_block() for _ in range(3))
-    b.branch(take)
-    b.position_at_end(take)
-    # An atomic addition hands each portion to one thread; the order between threads does not matter.
-    start = b.mul(b.atomic_rmw("add", job, whole(1), "monotonic"), whole(_PORTION))
-    b.cbranch(b.icmp_signed("<", start, count), work, done)
-    b.position_at_end(work)
-    # The last portion may be shorter.
-    end = b.add(start, whole(_PORTION))
-    yield start, b.select(b.icmp_signed("<", end, count), end, count)
-    b.branch(take)
-    b.position_at_end(done)
 
 
 def _bfloat16(b: Any, number: Any) -> Any:

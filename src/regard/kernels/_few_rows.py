@@ -36,6 +36,7 @@ from regard.kernels._ir import (
     loop,
     picked,
     place,
+    portions,
     store,
     summing,
     tiles,
@@ -56,7 +57,6 @@ _COLUMNS: Final = 4  # of a tile of several rows: what is read of x is used so m
 _ROWS: Final = {8: 3, 16: 4}  # of a tile, by lanes: 12 sums in AVX2's 16 registers, 16 in AVX-512's 32
 _DEPTH: Final = 1024  # of a tile with AVX2: seven rows of floats, 28 KiB, stay in the first cache
 _ASKING: Final = 16  # rows that all fetch the next columns; of more, fetching again drives out the own ones
-_PORTION: Final = 16  # columns that a thread takes at a time; if it is held up, others take the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,31 +134,21 @@ def kernels(target: Target, stored: Stored) -> Any:
 
         tiles(b, rows, most, tile)
 
-    take, work, done = (b.append_basic_block() for _ in range(3))
-    # Threads draw portions of columns from the counter until none is left.
-    b.branch(take)
-    b.position_at_end(take)
-    start = b.mul(b.atomic_rmw("add", job, whole(1), "monotonic"), whole(_PORTION))
-    b.cbranch(b.icmp_signed("<", start, width), work, done)
-    b.position_at_end(work)
-    end = b.add(start, whole(_PORTION))
-    stop = b.select(b.icmp_signed("<", end, width), end, width)
-    # Columns in fours, then one by one.
-    full = b.sub(stop, b.srem(b.sub(stop, start), whole(_COLUMNS)))
-    # One row alone reads the weight from its first entry to its last.
-    alone = b.icmp_signed("==", rows, whole(1))
-    full = b.select(alone, start, full)
-    # With AVX-512 the whole depth at once; with AVX2 so much that x stays in the first cache.
-    some = depth if target.lanes > 8 else b.select(alone, depth, whole(_DEPTH))
-    with loop(b, whole(0), depth, some) as begin:
-        left = b.sub(depth, begin)
-        size = b.select(b.icmp_signed("<", left, some), left, some)
-        with loop(b, start, full, whole(_COLUMNS)) as first:
-            columns(_COLUMNS, first, begin, size)
-        with loop(b, full, stop, whole(1)) as first:
-            columns(1, first, begin, size)
-    b.branch(take)
-    b.position_at_end(done)
+    with portions(b, job, width) as (start, stop):
+        # Columns in fours, then one by one.
+        full = b.sub(stop, b.srem(b.sub(stop, start), whole(_COLUMNS)))
+        # One row alone reads the weight from its first entry to its last.
+        alone = b.icmp_signed("==", rows, whole(1))
+        full = b.select(alone, start, full)
+        # With AVX-512 the whole depth at once; with AVX2 so much that x stays in the first cache.
+        some = depth if target.lanes > 8 else b.select(alone, depth, whole(_DEPTH))
+        with loop(b, whole(0), depth, some) as begin:
+            left = b.sub(depth, begin)
+            size = b.select(b.icmp_signed("<", left, some), left, some)
+            with loop(b, start, full, whole(_COLUMNS)) as first:
+                columns(_COLUMNS, first, begin, size)
+            with loop(b, full, stop, whole(1)) as first:
+                columns(1, first, begin, size)
     b.ret_void()
     return module
 

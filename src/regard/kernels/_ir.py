@@ -21,6 +21,9 @@ BF16: Final = _BFloat16()
 ROUNDS: Final = 1.5 * 2**23
 """Added to a float32 below 2^22 in size, it leaves the nearest whole number in the lowest bits."""
 
+_PORTION: Final = 16
+"""Rows or columns that a thread takes at a time; if it is held up, others take the rest."""
+
 WIDTH: Final = {I8: 1, I16: 2, I32: 4, I64: 8, F32: 4, BF16: 2}
 
 
@@ -177,6 +180,24 @@ def loop(b: Any, start: Any, stop: Any, step: Any) -> Iterator[Any]:
     """What is written inside runs for each index from start to before stop."""
     with carrying(b, start, stop, step, []) as (index, _, _):
         yield index
+
+
+@contextmanager
+def portions(b: Any, job: Any, count: Any) -> Iterator[tuple[Any, Any]]:
+    """What is written inside runs for portions of `count` things, from a start to before a stop, until none
+    is left to take; several threads may take from one job, whose first number counts what was taken."""
+    take, work, done = (b.append_basic_block() for _ in range(3))
+    b.branch(take)
+    b.position_at_end(take)
+    # An atomic addition hands each portion to one thread; the order between threads does not matter.
+    start = b.mul(b.atomic_rmw("add", job, whole(1), "monotonic"), whole(_PORTION))
+    b.cbranch(b.icmp_signed("<", start, count), work, done)
+    b.position_at_end(work)
+    # The last portion may be shorter.
+    end = b.add(start, whole(_PORTION))
+    yield start, b.select(b.icmp_signed("<", end, count), end, count)
+    b.branch(take)
+    b.position_at_end(done)
 
 
 @contextmanager
