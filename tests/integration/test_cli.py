@@ -327,7 +327,7 @@ def test_help(run: Run, command: list[str]) -> None:
     assert (code, err) == (0, "")
     assert out.startswith(f"Usage: regard {' '.join(command)}".rstrip())
     assert columns(out) <= 80
-    assert run(*command, "-h").out == out
+    assert run(*command, "-h") == (0, out, "")
     assert "Example: " in out if command else "--version" in out
     options = re.findall(r"^  (?:-\w, )?--[\w-]+.*$", out, re.MULTILINE)
     assert options
@@ -367,11 +367,11 @@ WORD = ("-w", "bank")
         (("explain", FISHING, *WORD, "-n", "12"), r"--head must be from 0 to 11.*; got 12\."),
         (("explain", FISHING, *WORD, "-n", "-13"), "got -13"),
         (("explain", FISHING), "give --word or --token"),
-        (("explain", FISHING, *WORD, "--token", "3"), "--word and --token are both given"),
+        (("explain", FISHING, *WORD, "--token", "3"), "give --word or --token, not both"),
         (("explain", FISHING, "--token", "14"), "token must be .* from 0 to 13, .*; got 14"),
         (("explain", FISHING, "--token", "-15"), "token must be .*; got -15"),
         (("explain", FISHING, *WORD, "--target", "une rive"), "--target must be left out: this model has no"),
-        (("look", "bank", "--layer", "2"), "choose a picture; give --svg, --png or --pdf"),
+        (("look", "bank", "--layer", "2"), "--layer goes with --svg, --png or --pdf"),
         (("look", "bank", "--values", "9.9"), "^regard: --values: layer must be from 0 to 5"),
         (("compare", FISHING, MONEY, *WORD, "--plot", "x.png", "--page", "x.png"), "--plot and --page"),
         (("prune", "3.99", "-o", "new"), r"HEADS\[3\] must be from 0 to 11.*; got 99"),

@@ -104,7 +104,7 @@ def test_drift(run: Run, index: str) -> None:
             ("senses", "bank", "--groups", "1"),
             "--groups must be 2 or more, and fewer than the 10 distinct uses",
         ),
-        (("senses", "bank", "--teach"), "--teach must have a --file"),
+        (("senses", "bank", "--teach"), "--teach goes with --file"),
         (("senses", "bank", "--page", "-"), "- is not a file to write to"),
         (("senses", "bank", "--file", "{}/broken.json"), "--file must be a JSON file of senses"),
         (("drift", "bank", "--by", "author"), "--by must name a field that the corpus has: source, date"),

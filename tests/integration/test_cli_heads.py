@@ -130,7 +130,7 @@ def test_random_tokens_twice(run: Run) -> None:
         (("--file", "latin"), r"line 1 of --file 'latin' must be UTF-8; byte 3 is 0xe9"),
         (("--file", "long"), "must hold at least one that the model can take; 1 were passed over"),
         ((CAT, "--target", "x"), "--target must be left out: this model has no decoder"),
-        (("--repeat", "3", "--target", "x"), "--target goes with a TEXT"),
+        (("--repeat", "3", "--target", "x"), "--target goes with TEXT"),
         ((CAT, "--target-file", "x"), "--target-file goes with --file"),
         (("--file", "-", "--target-file", "-"), "stdin is read once"),
         (("--repeat", "0"), "--repeat must be at least 1; got 0"),
@@ -222,8 +222,8 @@ def test_the_page_of_a_difference(run: Run, tmp_path: Path) -> None:
         ((CAT, "--heads"), "--heads compares two texts in one model, or one text in two"),
         ((CAT, CAT, CAT, "--heads"), "--heads compares two texts"),
         ((CAT, CAT, "--heads", "--against", DEFAULT_MODEL), "--heads compares two texts"),
-        ((CAT, CAT, "--heads", "-w", "cat"), "--word and --plot do not go with --heads"),
-        ((CAT, CAT, "-w", "cat", "--against", DEFAULT_MODEL), "--against and --kind go with --heads"),
+        ((CAT, CAT, "--heads", "-w", "cat"), "give --word or --heads, not both"),
+        ((CAT, CAT, "-w", "cat", "--against", DEFAULT_MODEL), "--against goes with --heads"),
         ((CAT, "money", "--heads"), "tokens in common"),
         ((CAT, CAT, "--heads", "--kind", "cross"), 'kind must be "encoder"'),
     ],
@@ -244,8 +244,8 @@ def test_statistics_of_every_head(run: Run, tmp_path: Path) -> None:
     assert run("heads", "--statistics", CAT, "-l", "1", "-o", str(path)) == (0, "", "")
     assert [json.loads(line) for line in path.read_text("utf-8").splitlines()] == wanted.to_rows()
     for arguments, message in (
-        ((), "--statistics are of a TEXT"),
-        ((CAT, "--file", "x"), "--file must be left out with --statistics"),
+        ((), "--statistics goes with TEXT"),
+        ((CAT, "--file", "x"), "one of them only"),
         ((CAT, "--head", "1"), "--head must be left out with --statistics"),
         ((CAT, "-l", "9"), "--layer must be from 0 to 5"),
     ):

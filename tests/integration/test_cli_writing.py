@@ -261,7 +261,10 @@ main()
             ["translate", "-m", "bart", "--beams", "2", "--best", "3", "--json"],
             "--best must be at most the number of beams, 2; got 3",
         ),
-        (["translate", "-m", "bart", "--prefix", "a", "--prefixes", "b"], "give one of the two"),
+        (
+            ["translate", "-m", "bart", "--prefix", "a", "--prefixes", "b"],
+            "give --prefix or --prefixes, not both",
+        ),
         # Before the model is loaded, which takes seconds.
         (["translate", "gone", "-m", "no model"], r"FILE 'gone' cannot be read \(No such file"),
         (["translate", "-m", "no model", "--prefixes", "gone"], "--prefixes 'gone' cannot be read"),

@@ -215,7 +215,7 @@ def test_texts_that_are_cut_are_counted(run: Run) -> None:
         (["a.jsonl", "-o", "new", "-l", "x"], "--layer must be a whole number, or several with commas"),
         (["a.jsonl", "-o", "new", "-l", "9"], "layer must be a whole number, from -7 to 6; got 9"),
         (["a.jsonl", "-o", "new", "-l", "1", "--mix", "1,2"], "give --layer or --mix, not both"),
-        (["a.jsonl", "-o", "new", "--truncate", "--overlap", "3"], "--overlap goes with windows"),
+        (["a.jsonl", "-o", "new", "--truncate", "--overlap", "3"], "give --truncate or --overlap, not both"),
         (["a.jsonl", "-o", "new", "--window", "900"], "size must be at most 512"),
         (
             ["a.jsonl", "-o", "new", "--rows-per-shard", "0"],

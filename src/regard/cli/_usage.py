@@ -39,10 +39,16 @@ _IN_WORDS: Final = (
 """What typer says of a value (newer ones by pydantic, older ones by click), and what regard says."""
 
 
+TYPED: Final = r"(?:--[a-z-]+|[A-Z]+)"
+RULE: Final = re.compile(rf"(With|Instead of) ({TYPED}(?:(?:, | or | and ){TYPED})*): ")
+"""How the help of an option begins that says nothing without one of others, or that excludes them."""
+
+
 class Command(TyperCommand):
     """A command whose errors name its options, not the arguments of the Python below.
 
     Its --help prints the limits that the annotations of its options state. A field has the same annotation.
+    What the help of an option says of others, by `RULE`, is checked before the command runs.
     """
 
     def get_help(self, ctx: Any) -> str:
@@ -58,11 +64,28 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """See `click.Command.invoke`."""
+        self._check_together(ctx)
         try:
             return super().invoke(ctx)
         except InputError as error:
             # Errors of the Python below name its arguments.
             raise InputError(in_options(str(error), typed_names(self.params))) from error
+
+    def _check_together(self, ctx: Any) -> None:
+        names = typed_names(self.params)
+        given = {names[name] for name in names if ctx.get_parameter_source(name).name == "COMMANDLINE"}
+        each: Any
+        for each in self.params:
+            rule = RULE.match(each.help or "")
+            if rule is None or (typed := names[each.name]) not in given:
+                continue
+            others = re.findall(TYPED, rule[2])
+            both = [other for other in others if other in given]
+            if rule[1] == "Instead of":
+                if both:
+                    raise InputError(f"give {both[0]} or {typed}, not both.")
+            elif not both or (" and " in rule[2] and both != others):
+                raise InputError(f"{typed} goes with {rule[2]}.")
 
 
 def typed_names(parameters: Sequence[Any]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli._input import as_typed, load_model, read_texts
-from regard.cli._options import JSON, KIND, MODEL, Kind, argument, flag, option
+from regard.cli._options import JSON, MODEL, Kind, argument, flag, option
 from regard.cli._output import check_outputs, console, print_json, print_path
 from regard.core.errors import InputError
 
@@ -17,9 +17,9 @@ def compare(
         'The word, once for all texts or once for each; "bank#2" is its second occurrence, "16:20" '
         "the characters 16 to 20.",
     ),
-    heads: bool = flag("--heads", "Compare heads instead of a word: how differently each attends."),
-    against: str | None = option("--against MODEL", "With --heads and one text: another model."),
-    kind: Kind | None = KIND,
+    heads: bool = flag("--heads", "Instead of --word or --plot: compare how differently each head attends."),
+    against: str | None = option("--against MODEL", "With --heads: another model, for one text."),
+    kind: Kind | None = option("--kind -k KIND", "With --heads: encoder, decoder or cross."),
     plot: Path | None = option("--plot FILE", "Draw it too, in a .png, .svg or .pdf file."),
     page: Path | None = option(
         "--page FILE", "Write an interactive page too: the word's movement, or with --heads the difference."
@@ -38,12 +38,8 @@ def compare(
     """
     # Two commands in one: a word, or heads.
     if heads:
-        if word or plot is not None:
-            raise InputError("--word and --plot do not go with --heads.")
         _compare_heads(texts, model, against, kind, page, as_json)
         return
-    if against is not None or kind is not None:
-        raise InputError("--against and --kind go with --heads.")
     if not word:
         raise InputError("give --word, whose vectors are compared, or --heads.")
     if len(texts) < 2:

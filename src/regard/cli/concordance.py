@@ -43,7 +43,7 @@ WORD = argument("WORD", "A word or several in a row.")
 QUERY = argument(
     "WORD", 'A word, some in a row, bank*, "/banks?/", or CQL: \'[lemma="go"] []{0,3} "bank"\'.', None
 )
-GIVEN = option("--word -w WORD", "The same as WORD.")
+GIVEN = option("--word -w WORD", "Instead of WORD: the same.")
 CASE = flag("--case", "Capitals must be as they are given.")
 DIACRITICS = flag("--ignore-diacritics", "cafe finds café too.")
 SENSES = option("--file -f FILE", "Senses with examples, in JSON, to label the uses by.")
@@ -59,7 +59,9 @@ def index(
     output: Path = option("--output -o INDEX", "A new folder, or an index to go on with.", ...),
     text: str = option("--text-column NAME", "The column of the text.", "text"),
     date: str | None = option("--date-column NAME", "The column of the date, such as 1999 or 1999-12-31."),
-    date_order: str | None = option("--date-order ORDER", "dmy or mdy, where dates are as 31/12/1999.", None),
+    date_order: str | None = option(
+        "--date-order ORDER", "With --date-column: dmy or mdy, where dates are as 31/12/1999.", None
+    ),
     meta: list[str] | None = option("--meta NAME", "A column to know of each text; give it again for more."),
     document: str | None = option("--document NAME", "The column that says which rows are of one document."),
     unit: str = option("--unit WHAT", "A text of plain text: line, paragraph or file.", "line"),
@@ -78,7 +80,7 @@ def index(
     encoding: str = option("--encoding NAME", "The encoding of all but Parquet, such as cp1252.", "utf-8"),
     everything: bool = flag("--all", "Compute the vectors of all words too, for find --any-word."),
     settings: Path | None = option("--settings FILE", "Layers and calibration, of `regard tune-layer -o`."),
-    model: str | None = option("--model -m MODEL", "Of the vectors of --all; by default the usual."),
+    model: str | None = option("--model -m MODEL", "With --all: that of the vectors; by default the usual."),
     as_json: bool = JSON,
 ) -> None:
     """Index the words of a corpus: which stand where, and what is known of their texts.
@@ -145,12 +147,14 @@ def find(
     given: str | None = GIVEN,
     where: list[str] | None = WHERE,
     k: int | None = option("-k N", "At most so many lines; 20, or with -o all."),
-    sort: str | None = option("--sort KEYS", "By the words around, such as L1,R1, or node."),
+    sort: str | None = option(
+        "--sort KEYS", "Instead of --in or --more: by the words around, such as L1,R1, or node."
+    ),
     sample: int | None = option("--sample N", "So many uses, drawn at random."),
-    seed: int = option("--seed N", "The seed of the sample.", 0),
+    seed: int = option("--seed N", "With --sample: its seed.", 0),
     more: list[int] | None = option("--more USE", "A use, by its number, that is what is looked for."),
-    less: list[int] | None = option("--less USE", "A use that is not looked for."),
-    why: bool = flag("--why", "Say for each line which words around make it fit."),
+    less: list[int] | None = option("--less USE", "With --in or --more: a use that is not looked for."),
+    why: bool = flag("--why", "With --in or --more: say for each line which words around make it fit."),
     any_word: bool = flag("--any-word", "Find other words used so; `regard index --all` comes before."),
     output: Path | None = TABLE,
     width: int = option("--width N", "Cells of a line.", 80, min=40),
@@ -168,12 +172,7 @@ def find(
     the use, for --more and --less.
     """
     # WORD and --word are the same.
-    word = _one_word(word, given)
-    # Options that say nothing without others.
-    if sentence is None and not more and (less or why):
-        raise InputError("--less and --why go with --in or --more.")
-    if sort is not None and (sentence is not None or more):
-        raise InputError("--sort does not go with --in or --more, which rank the lines.")
+    word = given if word is None else word
     if word is None and sentence is None and save_where is None:
         raise InputError('give WORD, or --in with the word marked, as in "on the *bank*".')
     # The file's ending, before the search.
@@ -209,12 +208,6 @@ def find(
     print_table(uses, "uses", output, facts | {"lines": uses.to_rows()} if as_json else None)
 
 
-def _one_word(word: str | None, given: str | None) -> str | None:
-    if word is not None and given is not None:
-        raise InputError("give WORD or --word, not both.")
-    return given if word is None else word
-
-
 def count(
     index: Path = INDEX,
     word: str | None = QUERY,
@@ -224,13 +217,17 @@ def count(
     against: list[str] | None = option(
         "--against COND", "Keywords of --where against these texts, or against rest."
     ),
-    collocates: bool = flag("--collocates", "The words that stand near --word more than elsewhere."),
+    collocates: bool = flag(
+        "--collocates", "Instead of --against: the words that stand near WORD more than elsewhere."
+    ),
     span: str | None = option("--span N|L,R", "With --collocates: words on each side; 5."),
     measure: str = option(
-        "--measure NAME", "Sort collocates by g2, log_ratio, log_dice, mi, mi3 or t.", "g2"
+        "--measure NAME", "With --collocates: sort by g2, log_ratio, log_dice, mi, mi3 or t.", "g2"
     ),
-    least: int = option("--least N", "Only collocates and keywords that are there so often.", 0),
-    lemmas: bool = flag("--lemmas", "Short for --by lemma."),
+    least: int = option(
+        "--least N", "With --collocates or --against: only words that are there so often.", 0
+    ),
+    lemmas: bool = flag("--lemmas", "Instead of --by: lemmas."),
     plot: bool = flag("--plot", "Show where WORD stands in the texts of each value of --by."),
     k: int | None = option("-k N", "At most so many rows; 30, or with -o all."),
     case: bool = CASE,
@@ -245,13 +242,9 @@ def count(
     collocates come with the log-likelihood G2, by which they are sorted, its p by Holm's correction for
     so many words, and the log ratio, of base 2; collocates in a file also with logDice, MI, MI3 and t.
     """
-    word = _one_word(word, given)
-    if collocates and (word is None or against):
-        raise InputError("--collocates goes with WORD, and not with --against.")
-    if span is not None and not collocates:
-        raise InputError("--span goes with --collocates.")
-    if lemmas and by is not None:
-        raise InputError("give --lemmas or --by, not both.")
+    word = given if word is None else word
+    if collocates and word is None:
+        raise InputError("--collocates goes with WORD.")
     check_table(output)
     unit = "lemma" if lemmas else by or ("source" if plot else "form")
     # One number for both sides, or two.
@@ -295,9 +288,9 @@ def count(
 def senses(
     index: Path = INDEX,
     word: str = WORD,
-    groups: int | None = option("--groups N", "So many groups, stable or not."),
+    groups: int | None = option("--groups N", "Instead of --teach: so many groups, stable or not."),
     file: Path | None = SENSES,
-    teach: bool = flag("--teach", "Ask for the senses of a few lines, and add them to --file."),
+    teach: bool = flag("--teach", "With --file: ask for the senses of a few lines, and add them to it."),
     most: int = option("--most N", "With --teach: so many answers.", 20),
     where: list[str] | None = WHERE,
     page: Path | None = option("--page FILE", "Write a page too: a map of the uses."),
@@ -316,8 +309,6 @@ def senses(
     terminal, each of its lines is an answer: a name, a number, s or q.
     """
     check_outputs({"--page": page, "--file": file})
-    if teach and (file is None or groups is not None):
-        raise InputError("--teach must have a --file, where the answers go, and no --groups.")
     corpus = open_index(index, model)
     condition = where or []
     with BarOrLines("uses") as progress:

@@ -58,12 +58,12 @@ def embed(
         "--normalize/--no-normalize", "Scale vectors to length 1; by default as the model does.", None
     ),
     window: Count | None = option("--window N", "Tokens at a time; by default the model's limit."),
-    overlap: Natural | None = option("--overlap N", "Tokens that two windows share."),
+    overlap: Natural | None = option("--overlap N", "Instead of --truncate: tokens that two windows share."),
     truncate: bool = flag(
         "--truncate", "Cut texts off at the limit; by default windows cover all of a text."
     ),
     prompt: str | None = option("--prompt TEXT", "A text to put before each text."),
-    prompt_name: str | None = option("--prompt-name NAME", "One of the model's own prompts."),
+    prompt_name: str | None = option("--prompt-name NAME", "Instead of --prompt: one of the model's own."),
     truncate_dim: Count | None = option("--dims N", "Keep the first N numbers of each vector."),
     precision: str = option(
         "--precision TYPE",
@@ -117,12 +117,6 @@ def embed(
         raise InputError("--output names where the vectors go: a folder, a .npy file, or -.")
     if output is not None and output.suffix == ".npz":
         raise InputError("--output writes no .npz; give a folder, whose files hold the same, or a .npy.")
-    if mix is not None and layer is not None:
-        raise InputError("give --layer or --mix, not both.")
-    if truncate and overlap is not None:
-        raise InputError("--overlap goes with windows, not with --truncate.")
-    if workers is not None and ray is None:
-        raise InputError("--workers goes with --ray.")
     if ray is not None and (dry_run or str(output) == "-"):
         raise InputError("--ray writes files: leave it out with --dry-run and -o -.")
     if ray is not None and device not in (None, "cpu"):

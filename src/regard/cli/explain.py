@@ -14,7 +14,7 @@ def explain(
         "--word -w WORD",
         'Whose attention; "bank#2" is its second occurrence, "16:20" the characters 16 to 20.',
     ),
-    token: int | None = option("--token N", "A token by its place from 0, instead of a word."),
+    token: int | None = option("--token N", "Instead of --word: a token by its place, from 0."),
     layer: int = option("--layer -l N", "Which layer, from 0; -1 is the last.", -1),
     head: int = option("--head -n N", "Which head of it, from 0; -1 is the last.", 0),
     why: str | None = option(
@@ -31,10 +31,6 @@ def explain(
     selector = word if token is None else token
     if selector is None:
         raise InputError("give --word or --token, to say whose attention is worked out.")
-    if word is not None and token is not None:
-        raise InputError("--word and --token are both given; leave one of them out.")
-    if check and why is None:
-        raise InputError("--check goes with --why.")
     [text] = read_texts([text])
     selector = as_typed(selector) if isinstance(selector, str) else selector
     loaded = load_model(model)

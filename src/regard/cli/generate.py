@@ -190,8 +190,6 @@ def check_choice(given: Mapping[str, Any]) -> None:
         raise InputError(f"{guessed[0]} writes the greedy text; leave {others[0]} out.")
     if drawn and searched:
         raise InputError(f"{drawn[0]} draws and {searched[0]} searches; give one of the two.")
-    if searched == ["--length-penalty"]:
-        raise InputError("--length-penalty goes with --beams.")
     if typed("seed") and not (drawn or given["recommended"]):
         raise InputError("--seed goes with --sample.")
     # Greedy decoding writes one text.

@@ -5,29 +5,27 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from regard.cli._input import as_typed, count_lines, load_model, read_lines, read_texts
-from regard.cli._options import JSON, KIND, MODEL, TARGET, Kind, argument, flag, option
+from regard.cli._options import JSON, KIND, MODEL, Kind, argument, flag, option
 from regard.cli._output import BarOrLines, PassedOver, check_table, console, print_json, say
-from regard.cli._usage import typed_names
 from regard.core.arguments import BelowOne, Natural
 from regard.core.errors import InputError
 
 
 def heads(
-    ctx: typer.Context,
     text: str | None = argument("TEXT", "A text; - reads it from stdin.", None),
     file: Path | None = option("--file -f FILE", "A file, one text a line; - reads stdin."),
     repeat: int | None = option("--repeat N", "Read N sequences of random tokens, each repeated once."),
-    target: str | None = TARGET,
+    target: str | None = option("--target TEXT", "With TEXT: the decoder's text, in an encoder-decoder."),
     target_file: Path | None = option(
         "--target-file FILE", "With --file: the decoder's texts, line by line."
     ),
     kind: Kind | None = KIND,
     layer: int | None = option("--layer -l N", "This layer only; -1 is the last."),
     head: int | None = option("--head -n N", "This head only; with --layer, its whole card."),
-    statistics: bool = flag("--statistics", "Numbers instead: how widely, how far each head looks."),
+    statistics: bool = flag(
+        "--statistics", "With TEXT: numbers instead, how widely and how far each head looks."
+    ),
     threshold: BelowOne = option("--threshold X", "The lower end of the interval must exceed this.", 0.1),
     seed: Natural = option("--seed N", "The seed of the random draws.", 0),
     output: Path | None = option("--output -o FILE", "Write a .parquet, .csv, .tsv, .json or .jsonl file."),
@@ -44,17 +42,16 @@ def heads(
     With --statistics: means over the tokens of TEXT, such as the entropy, the distance, and the weight on the
     token before; -o writes all of them.
     """
-    # Another question, of one text.
-    if statistics:
-        _statistics(ctx, text, target, kind, layer, output, model, as_json)
-        return
     # The texts come from one place.
     if sum(each is not None for each in (text, file, repeat)) != 1:
         raise InputError("give a TEXT, a --file or --repeat, and one of them only.")
-    if target is not None and text is None:
-        raise InputError("--target goes with a TEXT; with --file, give --target-file.")
-    if target_file is not None and file is None:
-        raise InputError("--target-file goes with --file; with a TEXT, give --target.")
+    # Another question, of one text.
+    if statistics:
+        assert text is not None
+        if head is not None:
+            raise InputError("--head must be left out with --statistics, which have a row for each head.")
+        _statistics(text, target, kind, layer, output, model, as_json)
+        return
     if str(file) == str(target_file) == "-":
         raise InputError("- can stand for one file only: stdin is read once.")
     if repeat is not None and repeat < 1:
@@ -105,13 +102,8 @@ def heads(
         console().print(table)
 
 
-_OF_NAMES = ("file", "repeat", "target_file", "head")
-"""Options that say over what heads are named, or which."""
-
-
 def _statistics(
-    ctx: typer.Context,
-    text: str | None,
+    text: str,
     target: str | None,
     kind: Kind | None,
     layer: int | None,
@@ -120,12 +112,6 @@ def _statistics(
     as_json: bool,
 ) -> None:
     """Numbers of every head, in a table for each kind of attention."""
-    given = [name for name in _OF_NAMES if ctx.params[name] is not None]
-    if given:
-        typed = typed_names(ctx.command.params)[given[0]]
-        raise InputError(f"{typed} must be left out with --statistics, which are of one TEXT.")
-    if text is None:
-        raise InputError("--statistics are of a TEXT; got none.")
     check_table(output)
     [text] = read_texts([text])
     loaded = load_model(model)

@@ -15,7 +15,6 @@ from regard.cli._options import (
     DEFAULT_DECODER,
     DEFAULT_MODEL,
     JSON,
-    KIND,
     TARGET,
     Kind,
     argument,
@@ -57,18 +56,6 @@ _WITHOUT: Final = {
     "beside": "with TEXT2 and --live: the page runs the model on both",
 }
 """Why a form has no more options."""
-
-_NEEDS: Final = {
-    "--layer, --head, --kind and --map choose a picture; give --svg, --png or --pdf too.": (
-        ("layer", "head", "kind", "heat_map"),
-        _OF_A_PICTURE,
-    ),
-    "--max and --beams say how a text is written; give --generate too.": (
-        ("max_length", "beams"),
-        ("generate",),
-    ),
-}
-"""Options that say nothing without one of others."""
 
 
 def look(
@@ -122,10 +109,12 @@ def look(
     svg: Path | None = option("--svg FILE", "Write a picture of one head, and no page unless -o says so."),
     png: Path | None = option("--png FILE", "The same as PNG."),
     pdf: Path | None = option("--pdf FILE", "The same as PDF."),
-    layer: int | None = option("--layer -l N", "The picture's layer, from 0; -1 is the last."),
-    head: int | None = option("--head -n N", "The picture's head, from 0; -1 is the last."),
-    kind: Kind | None = KIND,
-    heat_map: bool = flag("--map", "The picture is a heat map."),
+    layer: int | None = option(
+        "--layer -l N", "With --svg, --png or --pdf: the layer, from 0; -1 is the last."
+    ),
+    head: int | None = option("--head -n N", "With --svg, --png or --pdf: the head, from 0; -1 is the last."),
+    kind: Kind | None = option("--kind -k KIND", "With --svg, --png or --pdf: encoder, decoder or cross."),
+    heat_map: bool = flag("--map", "With --svg, --png or --pdf: a heat map."),
     as_json: bool = JSON,
 ) -> None:
     """See what every head does with a sentence: writes one HTML page and opens it.
@@ -215,13 +204,9 @@ def _is_run(text: str) -> bool:
 
 
 def _check_form(form: str, text: str, context: typer.Context) -> None:
-    """Refuse options of another form, and those that say nothing without others."""
+    """Refuse options of another form."""
     # What was typed: not None, and not a flag that is off.
     chosen = {name for name, value in context.params.items() if value is not None and value is not False}
-    # First what needs another option, then what belongs to another form.
-    for message, (options, needed) in _NEEDS.items():
-        if chosen.intersection(options) and not chosen.intersection(needed):
-            raise InputError(message)
     for name, typed in typed_names(context.command.params).items():
         if name in chosen and form not in _BELONGS.get(name, (form,)):
             raise InputError(f"{typed} must be left out {_WITHOUT[form].format(text=text)}.")

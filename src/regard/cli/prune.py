@@ -23,7 +23,7 @@ def prune(
         "HEADS", "Layer and head, from 0: 3.5,4.1; in an encoder-decoder encoder.3.5,cross.0.2.", None
     ),
     weakest: int | None = option("--weakest N", "Instead of HEADS: the N that matter least for --file."),
-    file: Path | None = option("--file -f FILE", "Texts, one a line; - reads stdin."),
+    file: Path | None = option("--file -f FILE", "With --weakest: texts, one a line; - reads stdin."),
     curve: Path | None = option(
         "--curve FILE",
         "With --weakest: what each further head costs, as .csv, .json or .parquet.",
@@ -40,13 +40,11 @@ def prune(
     if os.path.lexists(output.expanduser()):  # before minutes of work
         raise InputError(f"--output {str(output)!r} exists already; choose a new folder.")
     # Heads by name, or by measure.
-    if (heads is None) == (weakest is None):
-        raise InputError("give either HEADS or --weakest, to say what is removed.")
-    if (weakest is None) != (file is None):
-        raise InputError("--weakest and --file go together: the texts say which heads matter.")
+    if heads is None and weakest is None:
+        raise InputError("give HEADS or --weakest, to say what is removed.")
+    if weakest is not None and file is None:
+        raise InputError("--weakest goes with --file: the texts say which heads matter.")
     if curve is not None:
-        if weakest is None:
-            raise InputError("--curve goes with --weakest, whose order of heads it follows.")
         check_table_file("--curve", curve)
     wanted = None if heads is None else _parsed(heads)
     measured: dict[str, Any] = {}

@@ -33,12 +33,12 @@ def translate(
     force: bool = flag("--force", "Write over a complete file."),
     model: str | None = OTHER_MODEL,
     prefix: str | None = option("--prefix TEXT", "How every translation begins."),
-    prefixes: Path | None = option("--prefixes FILE", "A file: how each begins, line by line."),
+    prefixes: Path | None = option("--prefixes FILE", "Instead of --prefix: how each begins, line by line."),
     max_length: Count | None = writing.MAX,
     min_length: Natural | None = writing.MIN,
     beams: Count | None = writing.BEAMS,
     length_penalty: float | None = writing.LENGTH_PENALTY,
-    best: int | None = option("--best N", "With --beams and --json: the best N."),
+    best: int | None = option("--best N", "With --json: the best N beams."),
     repetition_penalty: Positive | None = writing.REPETITION,
     no_repeat: Natural | None = writing.NO_REPEAT,
     recommended: bool = writing.RECOMMENDED,
@@ -57,10 +57,6 @@ def translate(
     """
     typed = ctx.params
     writing.check_choice(typed)
-    if best is not None and not as_json:
-        raise InputError("--best goes with --json, which has room for several.")
-    if prefix is not None and prefixes is not None:
-        raise InputError("--prefix is for all lines and --prefixes for each; give one of the two.")
     # A file that cannot be opened is told before the model is loaded.
     for path, name in ((source, "FILE"), (prefixes, "--prefixes")):
         if path is not None:

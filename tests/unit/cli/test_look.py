@@ -19,12 +19,17 @@ FORMS = {
     ),
     "x y": ("with TEXT2: the page compares two sentences.", (*OF_A_TEXT, "--pair z")),
 }
-PICTURE = "--layer, --head, --kind and --map choose a picture; give --svg, --png or --pdf too."
-WRITING = "--max and --beams say how a text is written; give --generate too."
 WRONG = [
     *((f"{form} {more}", f"left out {why}") for form, (why, refused) in FORMS.items() for more in refused),
-    *((f"x {more}", PICTURE) for more in ("--layer 0", "--head 0", "--kind cross", "--map")),
-    *((f"{form} {more} 1", WRITING) for form in ("x", "RUN", "--live") for more in ("--max", "--beams")),
+    *(
+        (f"x {more}", "goes with --svg, --png or --pdf.")
+        for more in ("--layer 0", "--head 0", "--kind cross", "--map")
+    ),
+    *(
+        (f"{form} {more} 1", f"{more} goes with --generate.")
+        for form in ("x", "RUN", "--live")
+        for more in ("--max", "--beams")
+    ),
     ("x --png a.svg", "--png writes a file that ends in .png; got 'a.svg'."),
     ("x --svg a.svg -o a.svg", "--output and --svg name the same file"),
     ("x x --live", "TEXT2 must be another text than TEXT"),

@@ -36,7 +36,7 @@ def named(file: Path) -> set[str]:
         name
         for string in strings
         if isinstance(string, str)
-        for name in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z](?![\w=/]*:)", string)
+        for name in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z](?![\w=/-]*:)", string)
     }
 
 

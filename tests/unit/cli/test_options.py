@@ -1,6 +1,7 @@
 """Options as rows: a default that fits the parameter's type, which mypy cannot see, and words for --help."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, get_args, get_type_hints
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from regard.checkpoints import DEFAULT_DECODER, DEFAULT_MODEL
 from regard.cli import _options, embed, generate, heads, look, serve, train, translate
 from regard.cli._app import app
+from regard.cli._usage import RULE, TYPED, typed_names
 from regard.core.arguments import limit_of
 from regard.decoding import Beams, Rules, Sampling
 from regard.embedding import Request, Windows
@@ -43,6 +45,25 @@ def test_a_default_fits_its_parameter() -> None:
     assert len(every) > 300
     assert [name for name, kind, row in every if not fits(kind, row)] == []
     assert [name for name, _, row in every if not row.help.endswith((".", ")"))] == []
+
+
+def commands(of: Any) -> Iterator[Any]:
+    for each in of.commands.values():
+        yield from commands(each) if hasattr(each, "commands") else [each]
+
+
+def test_what_help_says_of_other_options_is_checked() -> None:
+    """What begins as a rule is one, of options that the command has."""
+    found = 0
+    for command in commands(typer.main.get_command(app)):
+        typed = set(typed_names(command.params).values())
+        for help in (each.help or "" for each in command.params):
+            if help.startswith(("With ", "Instead of ")):
+                rule = RULE.match(help)
+                assert rule is not None, help
+                assert typed.issuperset(re.findall(TYPED, rule[2])), help
+                found += 1
+    assert found > 30
 
 
 def test_default_model_is_that_of_checkpoints() -> None:

@@ -100,10 +100,10 @@ def test_the_weakest_for_some_texts(run: Run, tmp_path: Path) -> None:
     [
         (("9.1",), "must be from 0 to 1"),
         (("0.1.2",), "must be one of encoder"),
-        ((), "give either HEADS or --weakest"),
-        (("0.1", "--weakest", "2"), "give either HEADS or --weakest"),
-        (("--weakest", "2"), "--weakest and --file go together"),
-        (("0.1", "--file", "texts"), "--weakest and --file go together"),
+        ((), "give HEADS or --weakest, to say"),
+        (("0.1", "--weakest", "2"), "give HEADS or --weakest, not both"),
+        (("--weakest", "2"), "--weakest goes with --file"),
+        (("0.1", "--file", "texts"), "--file goes with --weakest"),
         (("0.1", "--curve", "c.csv"), "--curve goes with --weakest"),
         (
             ("--weakest", "2", "--file", "texts", "--curve", "c.txt"),
