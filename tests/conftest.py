@@ -9,6 +9,7 @@ import os
 import random
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(EveryTest(), "regard-every-test")
     # A process builds the command line once, 35 ms; tests call it some hundred times in one.
     patch = pytest.MonkeyPatch()
-    patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+    patch.setattr(typer.main, "get_command", _built_once(typer.main.get_command))
     # No test outlives its machine: what it writes need not be on the disk, 2 ms and more each time. Its
     # handle must be open all the same.
     patch.setattr(os, "fsync", os.fstat)
     config.add_cleanup(patch.undo)
+
+
+def _built_once(build: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.cache
+    def built(app: Any) -> Any:
+        root = build(app)
+        commands = [root]
+        for command in commands:
+            commands += getattr(command, "commands", {}).values()
+            # A test may parse a command alone; it keeps the names of --help of its first context.
+            command.context_settings |= root.context_settings
+        return root
+
+    return built
 
 
 class EveryTest:
