@@ -79,10 +79,9 @@ class Table:
     def facts(self) -> dict[str, Any]:
         """`classes`, the sets of properties that there are; `runs`, in turn how many code points and of which
         class; and each map as lists of a code point and those that it becomes."""
-        columns = list(self._columns.values())
         key = np.zeros(_COUNT, np.int64)
         # All properties of a code point as one number, in a mixed base: equal numbers, equal properties.
-        for column in columns:
+        for column in self._columns.values():
             key = key * (int(column.max()) + 1) + column
         # first: where each class occurs first; of: the class of each code point.
         _, first, class_of = np.unique(key, return_index=True, return_inverse=True)
