@@ -40,12 +40,15 @@ def rounded(model: regard.Model) -> regard.Model:
     return regard.Model(packed(model.loaded).rounded)
 
 
-@pytest.fixture
-def page(
-    model: regard.Model, open_page: Callable[..., BrowserPage], tmp_path_factory: pytest.TempPathFactory
-) -> BrowserPage:
+@pytest.fixture(scope="module")
+def path(model: regard.Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "llama.html"
     model.live_page(OPENING).write(path)
+    return path
+
+
+@pytest.fixture
+def page(path: Path, open_page: Callable[..., BrowserPage]) -> BrowserPage:
     found = open_page(path, start=True, viewport={"width": 1280, "height": 800})
     _settle(found)
     return found
