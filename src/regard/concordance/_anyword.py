@@ -110,10 +110,10 @@ class AnyWord:
         # Conditions are checked after the search: so more is searched for, and still more until there
         # are enough.
         own, total, wanted = self.own(word), self._table.count_rows(), 16 * k if where else k
-        found = self.nearest(query, own, wanted)
-        while len(kept := found[fitting(self._store, found, where)]) < k and len(found) == wanted:
+        nearest = self.nearest(query, own, wanted)
+        while len(kept := nearest[fitting(self._store, nearest, where)]) < k and len(nearest) == wanted:
             wanted *= 8
-            found = self.nearest(query, own, wanted)
+            nearest = self.nearest(query, own, wanted)
         if not len(kept):
             raise InputError(f"the corpus has no other word with {', '.join(where)}.")
         words = self._store.tokens.forms[self._store.tokens.words]

@@ -432,8 +432,8 @@ def _parts(body: str, words: Sequence[Word]) -> Iterator[int]:
     while len(body) - start > LONGEST:
         middle, last = start + LONGEST // 2, start + LONGEST
         # From the end of the second half backwards: (?r) finds the last of such places.
-        found = (regex.search(f"(?r){mark}", body, pos=middle, endpos=last) for mark in _ENDS)
-        cut = next((each.end() for each in found if each), last)
+        matches = (regex.search(f"(?r){mark}", body, pos=middle, endpos=last) for mark in _ENDS)
+        cut = next((each.end() for each in matches if each), last)
         # Words that lie before the cut.
         while at < len(words) and words[at].stop <= cut:
             at += 1

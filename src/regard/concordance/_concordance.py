@@ -189,33 +189,33 @@ class Concordance:
             # Only the vectors of the examples are needed, whatever their words are.
             examples = single(sorted({*more, *less}))
             query = self._query(span, examples, self.vectors.vectors_of(examples), more, less)
-            found, total = self._any.find(query, word, where, k)
-            lines = self._ranked(found, self.vectors.vectors_of(found), query, None, k, why=why)
+            others, total = self._any.find(query, word, where, k)
+            lines = self._ranked(others, self.vectors.vectors_of(others), query, None, k, why=why)
             return Lines(lines, total, "other words that are used so")
         spelling = Spelling(case, diacritics)
-        found = select(self._store, word, where, spelling=spelling, sample=sample, seed=seed)
-        total = len(found.uses)
+        hits = select(self._store, word, where, spelling=spelling, sample=sample, seed=seed)
+        total = len(hits.uses)
         # A rate is among all words under the same conditions; of a sample it means nothing.
         rate = None if sample is not None else 1e6 * total / size_of(self._store, where)
         if by_meaning:
             if sort:
                 raise InputError("sort does not go with a sentence, by whose meaning lines are ranked.")
-            _examples(found, more, less)  # before anything is computed
-            found, vectors, left_out = self.vectors.with_vectors(found, progress)
-            query = self._query(span, found, vectors, more, less)
-            lines = self._ranked(found, vectors, query, self.calibration, k, why=why)
+            _examples(hits, more, less)  # before anything is computed
+            hits, vectors, left_out = self.vectors.with_vectors(hits, progress)
+            query = self._query(span, hits, vectors, more, less)
+            lines = self._ranked(hits, vectors, query, self.calibration, k, why=why)
             about = "; ".join(filter(None, ("the likest in meaning first", left_out)))
             return Lines(lines, total, about, rate)
         # Both only say something about a ranking.
         if less or why:
             raise InputError("less and why go with a sentence, or with more.")
         # Without keys the order is that of the corpus.
-        order = sort_order(self._store, found, sort) if sort else np.arange(total)
+        order = sort_order(self._store, hits, sort) if sort else np.arange(total)
         about = f"sorted by {', '.join(sort)}" if sort else "in the order of the corpus"
         # Forms with an apostrophe are words of their own to some corpora: say so.
         if stands := with_apostrophe(self._store, word):
             about += f"; without {stands}"
-        return Lines(self._lines(found.at(order[:k])), total, about, rate)
+        return Lines(self._lines(hits.at(order[:k])), total, about, rate)
 
     def _ranked(
         self,
@@ -236,8 +236,8 @@ class Concordance:
             return lines
         spans = [span_at(line.place) for line in lines]
         # Occlusion, one pass of the model for each word around.
-        told = reasons(self._store, self.vectors.embed, spans, query)
-        return tuple(replace(line, reasons=each) for line, each in zip(lines, told, strict=True))
+        line_reasons = reasons(self._store, self.vectors.embed, spans, query)
+        return tuple(replace(line, reasons=each) for line, each in zip(lines, line_reasons, strict=True))
 
     def _lines(self, found: Found) -> tuple[Line, ...]:
         return tuple(map(Line, places(self._store, found)))
@@ -317,12 +317,12 @@ class Concordance:
             InputError: as of `count`.
         """
         span = whole("span", span[0], least=0, most=50), whole("span", span[1], least=0, most=50)
-        found = select(self._store, word, where, spelling=Spelling(case, diacritics))
+        hits = select(self._store, word, where, spelling=Spelling(case, diacritics))
         near = f"{span[0]} words" if span[0] == span[1] else f"{span[0]} words before and {span[1]} after"
-        about = f"within {near} of {word}, {len(found.uses):,} uses, and elsewhere"
+        about = f"within {near} of {word}, {len(hits.uses):,} uses, and elsewhere"
         # What is passed on as it is.
         options: dict[str, Any] = {"by": by, "where": where, "k": k, "least": least, "measure": measure}
-        return collocates(self._store, found, span=span, about=about, **options)
+        return collocates(self._store, hits, span=span, about=about, **options)
 
     def save_subcorpus(self, name: str, where: Sequence[str]) -> None:
         """Keep conditions under a name, so that "@NAME" stands for them; one of that name is replaced.
@@ -385,12 +385,12 @@ class Concordance:
             InputError: as of `find`, a file that is none, or of another word.
             MissingExtraError: scikit-learn is not installed.
         """
-        found = select(self._store, word, where, sample=sample, seed=seed)
+        hits = select(self._store, word, where, sample=sample, seed=seed)
         # Uses that the tokenizer drops have no vector to group by.
-        found, vectors, left_out = self.vectors.with_vectors(found, progress)
+        hits, vectors, left_out = self.vectors.with_vectors(hits, progress)
         file = None if file is None else Path(file)
         return _senses.senses(
-            self._store, self.vectors.embed, word, found, vectors, groups, file, seed, about=left_out
+            self._store, self.vectors.embed, word, hits, vectors, groups, file, seed, about=left_out
         )
 
     def teach(
@@ -415,8 +415,8 @@ class Concordance:
         Returns:
             How many lines were labelled. `senses(word, file=file)` then labels all.
         """
-        found, vectors, _ = self.vectors.with_vectors(select(self._store, word, where), progress)
-        return _teach.teach(self.vectors.embed, word, self._lines(found), vectors, Path(file), ask, most)
+        hits, vectors, _ = self.vectors.with_vectors(select(self._store, word, where), progress)
+        return _teach.teach(self.vectors.embed, word, self._lines(hits), vectors, Path(file), ask, most)
 
     def drift(
         self,
@@ -452,10 +452,10 @@ class Concordance:
         unit = document or self._store.manifest["reading"]["document"]
         # Documents: as asked, else as the index was made, else the field of that name.
         unit = unit or ("document" if "document" in fields else None)
-        found = select(self._store, word, where)
+        hits = select(self._store, word, where)
         # Uses without a date or field belong to no part.
-        parts, names = parts_of(values_of(self._store, self._store.tokens.doc_of(found.uses), by), by, bins)
-        known = {use: part for use, part in zip(found.uses.tolist(), parts, strict=True) if part is not None}
+        parts, names = parts_of(values_of(self._store, self._store.tokens.doc_of(hits.uses), by), by, bins)
+        known = {use: part for use, part in zip(hits.uses.tolist(), parts, strict=True) if part is not None}
         # Senses are found over all parts together: the same groups on both sides.
         senses = self.senses(word, where=where, file=file, seed=seed, progress=progress)
         rows = [row for row, line in enumerate(senses.lines) if line.place.use in known]

@@ -214,12 +214,12 @@ def counted(
     if grouped := all(re.fullmatch("(?i)node|[LR][1-9]", key) for key in keys):
         if word is None:
             raise InputError(f"word must be given for by={by}: its uses are grouped.")
-        found = select(store, word, where, spelling=spelling)
+        hits = select(store, word, where, spelling=spelling)
     # A strip needs parts of the corpus, and uses in them.
     if plot and (grouped or by in UNITS or word is None):
         raise InputError(f"plot goes with a word by a field, as source; got by={by}.")
     if grouped:
-        return groups(store, found, keys, k=k, about=f"{word}: {len(found.uses):,} uses by {by}")
+        return groups(store, hits, keys, k=k, about=f"{word}: {len(hits.uses):,} uses by {by}")
     if by in UNITS:
         return frequencies(store, word, where, by=by, k=k, spelling=spelling)
     return by_field(store, word, where, by=by, k=k, spelling=spelling, plot=plot)
@@ -236,9 +236,9 @@ def frequencies(
         counts = Counter(dict(zip(names, np.bincount(of, minlength=len(names)).tolist(), strict=True)))
     size = size_of(store, where)
     # The most first; of equals in the order of the alphabet.
-    found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    rows = tuple({by: name, "count": n, "per_million": 1e6 * n / size} for name, n in found[:k])
-    return Counts(rows, len(found), _told(word, counts.total(), size, where))
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    rows = tuple({by: name, "count": n, "per_million": 1e6 * n / size} for name, n in ranked[:k])
+    return Counts(rows, len(ranked), _told(word, counts.total(), size, where))
 
 
 def by_field(
@@ -273,10 +273,10 @@ def by_field(
         _plotted(store, chosen, by, where, rows, name)
     # Unevenness needs two parts at least.
     spread = dispersion([row["count"] for row in rows], list(sizes.values())) if len(rows) > 1 else None
-    told = _told(word, counts.total(), size, where)
-    told += "" if spread is None else f"; dispersion over {by} {spread:.2f}"
+    about = _told(word, counts.total(), size, where)
+    about += "" if spread is None else f"; dispersion over {by} {spread:.2f}"
     bar = None if plot else "per_million"
-    return Counts(_ordered(rows, "per_million")[:k], len(rows), told, spread, bar)
+    return Counts(_ordered(rows, "per_million")[:k], len(rows), about, spread, bar)
 
 
 def _plotted(

@@ -93,11 +93,11 @@ class Drift(Displayable):
     def to_rows(self) -> list[dict[str, Any]]:
         """A row for each measure of each pair."""
         rows = []
-        for each in self.changes:
-            uses_first, uses_second = each.uses
-            pair: dict[str, Any] = {"first": each.first, "second": each.second}
+        for change in self.changes:
+            uses_first, uses_second = change.uses
+            pair: dict[str, Any] = {"first": change.first, "second": change.second}
             pair |= {"uses_first": uses_first, "uses_second": uses_second}
-            rows += [pair | {"measure": name} | vars(measure) for name, measure in each.measures()]
+            rows += [pair | {"measure": name} | vars(measure) for name, measure in change.measures()]
         return rows
 
     def _parts(self) -> "Iterator[RenderableType]":
@@ -229,9 +229,9 @@ def drift(
             at[np.argsort(-(unit[at] @ side), kind="stable")]
             for side, at in zip((way, -way), own, strict=True)
         ]
-        told = tuple(Lines(tuple(lines[at] for at in each[:_MOST_LINES]), len(each)) for each in best)
+        part_lines = tuple(Lines(tuple(lines[at] for at in each[:_MOST_LINES]), len(each)) for each in best)
         uses = (len(own[0]), len(own[1]))
-        changes.append(Change(*pair, uses, apd, prt, jsd if len(kinds) > 1 else None, told))
+        changes.append(Change(*pair, uses, apd, prt, jsd if len(kinds) > 1 else None, part_lines))
     return tuple(changes)
 
 

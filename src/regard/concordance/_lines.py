@@ -134,9 +134,9 @@ class Lines(Displayable):
         from rich.cells import cell_len, set_cell_size
         from rich.text import Text
 
-        told = f"{len(self):,} of {self.total:,} use{'s' * (self.total != 1)}"
-        told += f", {self.about}" if self.about else ""
-        yield Text(told if self.per_million is None else f"{told}; {self.per_million:,.1f} per million words")
+        head = f"{len(self):,} of {self.total:,} use{'s' * (self.total != 1)}"
+        head += f", {self.about}" if self.about else ""
+        yield Text(head if self.per_million is None else f"{head}; {self.per_million:,.1f} per million words")
         yield Text()
         # As wide as the largest number of a use.
         gutter = max((len(str(line.place.use)) for line in self.lines), default=0)
@@ -174,8 +174,8 @@ class Lines(Displayable):
             yield Text(indent + "   ".join(map(str, filter(None, about))), style="dim")
             if line.reasons:
                 words = ", ".join(f"{each.word} {each.drop:+.3f}" for each in line.reasons)
-                told = excerpt(f"{indent}because of {words}", self.width)
-                yield Text(told, style="dim")
+                reasons = excerpt(f"{indent}because of {words}", self.width)
+                yield Text(reasons, style="dim")
 
 
 def _isolated(text: str) -> str:

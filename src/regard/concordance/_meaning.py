@@ -193,12 +193,12 @@ def reasons(
         )
         # Rare words carry more bits: they weigh more.
         bits = {key: math.log2(total / count) for key, count in counts}
-        found = [
+        candidates = [
             (drop * bits.get(fold(word), math.log2(total)), Reason(word, drop))
             for word, drop in zip(words, (cosines[0] - cosines[1:]).tolist(), strict=True)
             if drop >= _LEAST
         ]
-        yield tuple(reason for _, reason in sorted(found, key=lambda each: -each[0])[:_REASONS])
+        yield tuple(reason for _, reason in sorted(candidates, key=lambda each: -each[0])[:_REASONS])
 
 
 def voted(likeness: Vectors, labels: Sequence[str], count: int = 5) -> list[str]:

@@ -94,8 +94,8 @@ def _begins(pattern: Pattern) -> tuple[Mask | None, bool]:
     # A row begins with its first part, and with the next as long as parts may be empty.
     all, row = list[Mask | None](), isinstance(pattern, Row)
     empty = row
-    for each in pattern.parts if isinstance(pattern, Row) else pattern.ways:
-        forms, may = _begins(each)
+    for part in pattern.parts if isinstance(pattern, Row) else pattern.ways:
+        forms, may = _begins(part)
         all.append(forms)
         if row and not may:
             empty = False
@@ -156,11 +156,11 @@ def read_query(store: Store, typed: str, spelling: Spelling | None = None) -> Pa
     if "[" in typed or ('"' in typed and typed.strip()[0] in '"('):
         return _Cql(store, typed, spelling).read()
     parts = list[Pattern]()
-    for found in _TYPED.finditer(typed):
-        expression, word = found.groups()
+    for match in _TYPED.finditer(typed):
+        expression, word = match.groups()
         if expression:
             # A slash within an expression is written \/.
-            parts.append(One(_fitting(store, found[0], expression.replace(r"\/", "/"), spelling)))
+            parts.append(One(_fitting(store, match[0], expression.replace(r"\/", "/"), spelling)))
         # Escaped marks stand for themselves.
         elif (known := ids(store, regex.sub(r"\\([*?|])", r"\1", word), spelling)) is not None:
             parts.append(One(known))
@@ -253,10 +253,10 @@ def _forms(store: Store, readings: Mask) -> Mask:
     count = _sizes(store)["form"]
     within = np.array(store.rows("SELECT form FROM part ORDER BY id"), np.int64).reshape(-1)
     # Number 0 is no form.
-    found = np.append(False, readings[:count])
+    forms = np.append(False, readings[:count])
     # A form fits where a word within it does.
-    found[within[readings[count:]]] = True
-    return found
+    forms[within[readings[count:]]] = True
+    return forms
 
 
 def with_apostrophe(store: Store, word: str) -> str:
@@ -367,5 +367,5 @@ class _Cql:
             self._spelling.diacritics and "d" not in flags,
         )
         check_expression("word", text)
-        found = _readings(self._store, column, text, Spelling(case, diacritics))
-        return ~found if said.get("SIGN") == "!=" else found
+        mask = _readings(self._store, column, text, Spelling(case, diacritics))
+        return ~mask if said.get("SIGN") == "!=" else mask

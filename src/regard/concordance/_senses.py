@@ -112,12 +112,12 @@ class Senses(Displayable):
 
         uses = "1 use" if len(self.lines) == 1 else f"{len(self.lines):,} uses"
         yield Text(f"{self.word}: {uses}. {self.about}")
-        for each in self.groups:
-            yield Text(f"\n{printable(each.name)}   {100 * each.share:.0f} %", style="bold")
-            for what, words in (("beside it", each.neighbours), ("in its place", each.substitutes)):
+        for group in self.groups:
+            yield Text(f"\n{printable(group.name)}   {100 * group.share:.0f} %", style="bold")
+            for what, words in (("beside it", group.neighbours), ("in its place", group.substitutes)):
                 if words:
                     yield Text(f"{what}: {', '.join(word for word, _ in words)}")
-            yield from each.typical._parts()
+            yield from group.typical._parts()
 
     def page(self) -> "Page":
         """The interactive page: a map of the uses, each with its line, and the attention of typical ones.
@@ -277,11 +277,11 @@ def _labelled(
         likely = guess.names[row.argmax()] if row.max() >= SURE else UNSURE
         # What the user said is not a probability.
         out.append(replace(line, label=name or likely, probability=None if name else float(row.max())))
-    told = (
+    about = (
         f"On your {len(spans)} examples, left out in turn: {guess.right:.2f} right; each counted as often as "
         f"uses are nearest to it, {guess.of_all:.2f}. Probabilities are tempered by that."
     )
-    return out, told
+    return out, about
 
 
 _STABLE: Final = 0.6  # the least adjusted Rand index of a stable grouping

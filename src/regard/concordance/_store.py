@@ -199,11 +199,11 @@ def writer(folder: Path) -> Iterator[Store]:
     with locked(folder, ".writing"):
         if not (folder / FILE).is_file():
             fresh = folder / f"{FILE}.new"
-            for each in folder.iterdir():
+            for entry in folder.iterdir():
                 # Left by a process that was killed while it made the index.
-                if each.name.startswith(fresh.name):
-                    each.unlink()
-                elif each.name != ".writing":
+                if entry.name.startswith(fresh.name):
+                    entry.unlink()
+                elif entry.name != ".writing":
                     raise InputError(
                         f"output must be a new folder or an index; {str(folder)!r} holds something else."
                     )

@@ -175,8 +175,8 @@ class Tuning(Displayable):
         digits = {"rank": 1, "auc": 3, "log_loss": 4, "calibration_error": 3, "neighbours": 3}
         table = []
         for row in self.rows:
-            told = ["-" if row[name] is None else f"{row[name]:.{n}f}" for name, n in digits.items()]
-            table.append(["+".join(map(str, row["layers"])), *told])
+            cells = ["-" if row[name] is None else f"{row[name]:.{n}f}" for name, n in digits.items()]
+            table.append(["+".join(map(str, row["layers"])), *cells])
         yield plain_table(["layers", "rank", "AUC", "log loss", "calibration error", "5 neighbours"], table)
         if self.settings["calibration"]["fitted_on"].count(";") == 0:
             yield "By one set. Its best layers may not be those of other words: give several kinds."
@@ -217,12 +217,12 @@ def tune_layers(model: Any, judged: Judged | Sequence[Judged], *, progress: OnPr
     for a, b in runs:
         # The layers of a run, averaged: (uses, d).
         means = [of[:, a:b].astype(np.float32).mean(1) for of in vectors]
-        found = [_scores(each, mean) for each, mean in zip(sets, means, strict=True)]
-        scores.append([of for of, _ in found])
+        set_scores = [_scores(each, mean) for each, mean in zip(sets, means, strict=True)]
+        scores.append([of for of, _ in set_scores])
         # Each set weighs as much as another, however many pairs it has.
         weights = np.concatenate([np.full(len(each.same), 1e3 / len(each.same)) for each in sets])
         same = np.concatenate([each.same for each in sets])
-        fits.append(fit(np.concatenate([of for _, of in found]), same, weights))
+        fits.append(fit(np.concatenate([of for _, of in set_scores]), same, weights))
     ranks = np.zeros(len(runs))
     # Ranks, not numbers, are averaged: sets differ in difficulty.
     for at in range(len(sets)):
@@ -269,10 +269,10 @@ def layers_of(
     for at in range(0, len(spans), _TEXTS_AT_ONCE):
         here = spans[at : at + _TEXTS_AT_ONCE]
         # One factor for all layers of a use, so that the mean of layers keeps their proportions.
-        found = summed(embedder, *by_text(here))
-        lengths = np.linalg.norm(found.astype(float), axis=2).mean(1)
-        found /= np.maximum(lengths, np.finfo(float).tiny)[:, None, None]
-        parts.append(found.astype(np.float16))
+        vectors = summed(embedder, *by_text(here))
+        lengths = np.linalg.norm(vectors.astype(float), axis=2).mean(1)
+        vectors /= np.maximum(lengths, np.finfo(float).tiny)[:, None, None]
+        parts.append(vectors.astype(np.float16))
         if progress is not None:
             progress(at + len(here), len(spans))
     return np.concatenate(parts)
@@ -286,8 +286,8 @@ def left_out(vectors: NDArray[Any], words: NDArray[Any], senses: Sequence[str], 
         likeness = vectors[own] @ vectors[own].T
         # -2 is below every cosine: no use is its own neighbour.
         np.fill_diagonal(likeness, -2)
-        found = np.array(voted(likeness, names[own].tolist(), count), object)
-        right += int(np.count_nonzero(found == names[own]))
+        votes = np.array(voted(likeness, names[own].tolist(), count), object)
+        right += int(np.count_nonzero(votes == names[own]))
     return right / len(names)
 
 

@@ -108,12 +108,12 @@ def places(store: Store, found: Found) -> list[Place]:
     known = {id: about for id, *about in store.rows(query, [numbers(np.unique(docs))])}
     read = bodies(store, sorted({*zip(first_text.tolist(), last_text.tolist(), strict=True)}))
     columns = (found.uses, docs, start, stop, first_text, last_text)
-    made = []
+    all_places = []
     for use, doc, begin, end, a, b in np.stack(columns, axis=1).tolist():
         # `head`: characters that were read with it, before its own text.
         head, body, offset, last_begins = read[a, b]
-        made.append(Place(use, doc, body, head + begin, last_begins + end, offset, *known[doc]))
-    return made
+        all_places.append(Place(use, doc, body, head + begin, last_begins + end, offset, *known[doc]))
+    return all_places
 
 
 def bodies(store: Store, runs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], tuple[int, str, int, int]]:

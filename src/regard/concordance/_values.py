@@ -46,10 +46,10 @@ def iso_date(text: str, order: str | None = None) -> str | None:
     '1999-12-31'
     """
     for form in (*_FORMS, *([_ORDERED[order]] if order else [])):
-        if (found := regex.fullmatch(form, " ".join(text.split()))) is None:
+        if (match := regex.fullmatch(form, " ".join(text.split()))) is None:
             continue
         # The first form that fits and is a date.
-        parts = found.groupdict()
+        parts = match.groupdict()
         named = _MONTHS.index(parts["name"].lower()) + 1 if parts.get("name") else None
         year, month, day = int(parts["y"]), named or parts.get("m"), parts.get("d")
         try:

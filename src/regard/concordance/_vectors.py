@@ -199,8 +199,8 @@ class VectorCache:
         if not has.any():
             raise InputError("word must leave a token somewhere; the tokenizer drops it in all its texts.")
         out = len(has) - np.count_nonzero(has)
-        told = f"{out:,} left out, where the tokenizer drops the word" if out else ""
-        return found.at(has), vectors[has], told
+        left_out = f"{out:,} left out, where the tokenizer drops the word" if out else ""
+        return found.at(has), vectors[has], left_out
 
     def _known(self, found: Found) -> dict[int, bytes]:
         query = "SELECT use, v FROM json_each(?) w CROSS JOIN vector ON use = w.value AND size = ?"
@@ -227,9 +227,9 @@ class VectorCache:
                 if before is not None:
                     # A block behind: what was begun in the last round.
                     uses, last, vectors = before
-                    made = vectors.result()
+                    block_vectors = vectors.result()
                     with self._store.writing():
-                        self._keep(single(uses), made)
+                        self._keep(single(uses), block_vectors)
                         self._store.note(embedded=last)
                     if progress is not None:
                         progress(last, total)

@@ -65,34 +65,34 @@ def save_subcorpus(store: Store, name: str, where: Sequence[str]) -> None:
 def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
     """Conditions as name, sign and value, each of which means something."""
     read = []
-    for each in plain(store, where):
-        parts = _CONDITION.fullmatch(each)
+    for clause in plain(store, where):
+        parts = _CONDITION.fullmatch(clause)
         if parts is None:
-            raise InputError(f"where must be NAME=VALUE, with = != < <= > >= ~ or !~; got {each!r}.")
+            raise InputError(f"where must be NAME=VALUE, with = != < <= > >= ~ or !~; got {clause!r}.")
         name, sign, value = parts.groups()
         column = column_of(store, name, "where")
         lacking = _LACKING.get(column)
         # A condition on what the index does not have at all would fit nothing in silence.
         if lacking is not None and not store.one(lacking[0]):
-            raise InputError(f"where must not ask for {name}: the index has no {lacking[1]}; got {each!r}.")
+            raise InputError(f"where must not ask for {name}: the index has no {lacking[1]}; got {clause!r}.")
         if sign in ("~", "!~"):
             check_expression("where", value)
         elif value.startswith("="):
-            raise InputError(f"where must have one = between NAME and VALUE; got {each!r}.")
+            raise InputError(f"where must have one = between NAME and VALUE; got {clause!r}.")
         elif joined := _SEVERAL.search(value):
             # OR has a way to be said; AND is the same condition given again.
             either = joined[1].upper() in ("OR", "||")
             way = "one of several values is NAME~^(A|B)$" if either else "all that are given hold"
-            raise InputError(f"where must be one condition, and may be given again: {way}; got {each!r}.")
+            raise InputError(f"where must be one condition, and may be given again: {way}; got {clause!r}.")
         elif name in _DATED and column == _DATED[name]:
-            value = _begins(name, value, each)
+            value = _begins(name, value, clause)
         elif sign not in ("=", "!=") and name not in OF_USE:
             # Numbers are compared with numbers: "10" would be before "9" as a word.
             query = f"SELECT DISTINCT {column} FROM doc d LIMIT 1000"
             are = any(number(own) is not None for (own,) in store.rows(query) if own is not None)
             if are != (number(value) is not None):
                 what = "a number, as its values are" if are else "a word: it has no numbers"
-                raise InputError(f"where must compare {name} with {what}; got {each!r}.")
+                raise InputError(f"where must compare {name} with {what}; got {clause!r}.")
         read.append((name, sign, value))
     return read
 
@@ -179,11 +179,11 @@ def column_of(store: Store, name: str, argument: str) -> str:
         )
     if argument == "where" and name in OF_USE:
         return OF_USE[name]
-    found = (_OWN | _DATED).get(name)
-    if found is None:
+    column = (_OWN | _DATED).get(name)
+    if column is None:
         known = ", ".join([*_names(argument), *store.manifest.get("fields", [])])
         raise InputError(f"{argument} must name a field that the corpus has: {known}; got {name!r}.")
-    return found
+    return column
 
 
 def values_of(store: Store, docs: Numbers, by: str) -> list[Any]:
