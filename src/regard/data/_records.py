@@ -277,8 +277,8 @@ def _first_objects(opened: Opened) -> Iterator[dict[str, Any]]:
         del head[-1]  # cut off
     for line in head[:_SAMPLE]:
         try:
-            found = json.loads(line.decode(opened.files.encoding))
+            value = json.loads(line.decode(opened.files.encoding))
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(value, dict):
+            yield value

@@ -43,11 +43,11 @@ def open_sources(files: Files) -> list[Source]:
     """
     # All are looked into before the first is read.
     opened = [look_into(path, files) for path in paths_of(files)]
-    for each in opened:
+    for file in opened:
         # Only plain text has no rows of its own.
-        if files.unit != "line" and each.format != "text":
+        if files.unit != "line" and file.format != "text":
             raise InputError(
-                f"unit must be 'line' except for plain text: {each.name} has rows of its own; "
+                f"unit must be 'line' except for plain text: {file.name} has rows of its own; "
                 f"got {files.unit!r}."
             )
     return [_KINDS.get(each.format, CsvSource)(each) for each in opened]
@@ -187,9 +187,9 @@ class ParallelRows:
             number + (row is not None) + sum(1 for _ in rest) for row, rest in zip(rows, running, strict=True)
         ]
         first = next(row for row in rows if row is not None)
-        told = " and ".join(
-            f"{rows.name} has {found:,}" for rows, found in zip(self._sides.values(), counts, strict=True)
+        lengths = " and ".join(
+            f"{rows.name} has {count:,}" for rows, count in zip(self._sides.values(), counts, strict=True)
         )
         return InputError(
-            f"{' and '.join(self.columns)} must have as many rows: {told}; {first.place} has no partner."
+            f"{' and '.join(self.columns)} must have as many rows: {lengths}; {first.place} has no partner."
         )

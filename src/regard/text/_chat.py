@@ -54,10 +54,10 @@ class Chat(str):
         ends: Iterable[str],
         places: Iterable[tuple[str, int, int, int]] = (),
     ) -> Self:
-        made = super().__new__(cls, text)
-        made.messages, made.seams, made.ends = tuple(messages), tuple(seams), tuple(ends)
-        made.places = tuple(places)
-        return made
+        chat = super().__new__(cls, text)
+        chat.messages, chat.seams, chat.ends = tuple(messages), tuple(seams), tuple(ends)
+        chat.places = tuple(places)
+        return chat
 
     # For pickle: a str is made anew, with its attributes.
     def __getnewargs__(self) -> tuple[Any, ...]:
@@ -159,12 +159,12 @@ def _laid_out(template: str, messages: Any, roles: Mapping[str, str | None], spe
         {"messages": bare, "add_generation_prompt": True, **roles},
     )
     # One of text, refused, failed.
-    for kind, told in prompt.items():
-        told = printable(" ".join(told.split()))
+    for kind, output in prompt.items():
+        output = printable(" ".join(output.split()))
         if kind == "refused":
-            raise InputError(f"messages must be as the model's chat template wants them: {told}")
-        if kind == "failed" or not told:
-            why = told or "it makes no text of them"
+            raise InputError(f"messages must be as the model's chat template wants them: {output}")
+        if kind == "failed" or not output:
+            why = output or "it makes no text of them"
             raise CheckpointError(f"the model's chat template fails on these messages: {why}")
     # Between seams the text is read by itself, so that no token reaches over one.
     parts = prompt["text"].split(seam)
@@ -248,8 +248,8 @@ def _rendered(template: str, *values: dict[str, Any]) -> list[dict[str, str]]:
     # The process dies by its own limits, or here by the clock.
     try:
         done = subprocess.run(command, input=asked.encode(), capture_output=True, timeout=SECONDS)
-        told: list[dict[str, str]] = json.loads(done.stdout)
-        return told
+        outputs: list[dict[str, str]] = json.loads(done.stdout)
+        return outputs
     except subprocess.TimeoutExpired:
         why = f"it takes more than {SECONDS:g} seconds"
     except (OSError, ValueError):

@@ -169,11 +169,11 @@ def of_bert() -> dict[str, Bools]:
 @cache
 def decomposed() -> dict[str, str]:
     """What NFD makes of single code points; Hangul syllables only where it is not what arithmetic makes."""
-    found = _changed(normalizers.NFD().normalize_str)
+    changes = _changed(normalizers.NFD().normalize_str)
     return {
-        one: found.get(one, one)
-        for one in dict.fromkeys((*found, *map(chr, _HANGUL)))
-        if ord(one) not in _HANGUL or found.get(one) != unicodedata.normalize("NFD", one)
+        one: changes.get(one, one)
+        for one in dict.fromkeys((*changes, *map(chr, _HANGUL)))
+        if ord(one) not in _HANGUL or changes.get(one) != unicodedata.normalize("NFD", one)
         # Hangul is left to arithmetic, unless the library makes something else of it.
     }
 

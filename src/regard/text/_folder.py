@@ -48,18 +48,18 @@ def build(folder: Path, tokenizer_class: str) -> Built | None:
         MissingExtraError: A SentencePiece model, and its libraries are not installed.
     """
     # By the first file of each kind; others of that kind come with it.
-    found = [files[0] for files in VOCABULARIES if (folder / files[0]).is_file()]
-    if not found:
+    vocab_files = [files[0] for files in VOCABULARIES if (folder / files[0]).is_file()]
+    if not vocab_files:
         return None
     settings = read_settings(folder)
     name = settings.class_name or tokenizer_class
     # The settings name the class; else the model's family does.
     name = _OTHER_NAMES.get(name, name)
-    if name in WORD_PIECES and "vocab.txt" in found:
+    if name in WORD_PIECES and "vocab.txt" in vocab_files:
         path = folder / "vocab.txt"
         backend, roles = WORD_PIECES[name].build(path, settings)
         return _built(path, backend, None, roles)
-    if name in BYTE_PAIRS and "vocab.json" in found:
+    if name in BYTE_PAIRS and "vocab.json" in vocab_files:
         path = folder / "vocab.json"
         if not (folder / "merges.txt").is_file():
             raise CheckpointError(
@@ -67,18 +67,18 @@ def build(folder: Path, tokenizer_class: str) -> Built | None:
             )
         backend, roles = BYTE_PAIRS[name].build(path, settings)
         return _built(path, backend, None, roles)
-    if name == "MarianTokenizer" and MARIAN[0] in found:
+    if name == "MarianTokenizer" and MARIAN[0] in vocab_files:
         # Marian has two models: source and target texts are cut by different ones.
         source, roles = build_marian(folder, settings, target=False)
         target, _ = build_marian(folder, settings, target=True)
         return _built(folder / MARIAN[0], source, target, roles)
-    models = [each for each in found if each in SENTENCEPIECE]
+    models = [each for each in vocab_files if each in SENTENCEPIECE]
     if name in PIECES and models:
         path = folder / models[0]
         backend, roles = PIECES[name].build(path, settings, name)
         return _built(path, backend, _of_target(backend, settings, name, roles), roles)
     raise CheckpointError(
-        f"{folder} has {', '.join(found)}, from which no {name or 'tokenizer'} is built: add its "
+        f"{folder} has {', '.join(vocab_files)}, from which no {name or 'tokenizer'} is built: add its "
         "tokenizer.json (transformers writes it: AutoTokenizer.from_pretrained(…).save_pretrained(…))"
     )
 

@@ -105,8 +105,8 @@ def build_gguf(metadata: Mapping[str, object], path: Path) -> Built | None:
     if kind in ("none", "no_vocab") and "tokenizer.ggml.tokens" not in metadata:
         return None
     if kind not in _KINDS:
-        found = f"{kind!r} (tokenizer.ggml.model)"
-        raise CheckpointError(f"{path} has a tokenizer of the kind {found}; regard reads {joined(_KINDS)}")
+        label = f"{kind!r} (tokenizer.ggml.model)"
+        raise CheckpointError(f"{path} has a tokenizer of the kind {label}; regard reads {joined(_KINDS)}")
     pieces = _texts(said, "tokens")
     # Files without types have ordinary tokens only.
     types = np.full(len(pieces), _NORMAL)
@@ -224,8 +224,8 @@ def _byte_pairs(file: _File) -> tuple[tokenizers.Tokenizer, _Frame]:
     said = file.said
     name = said.text("tokenizer.ggml.pre", _FIRST_CUT.get(said.text("general.architecture", ""), ""))
     if name not in CUTS:
-        found = f"cuts texts in the way {name!r}" if name else "does not say how it cuts texts"
-        raise CheckpointError(f"{said.folder} {found}; regard knows {joined(CUTS, 40)} (tokenizer.ggml.pre)")
+        fault = f"cuts texts in the way {name!r}" if name else "does not say how it cuts texts"
+        raise CheckpointError(f"{said.folder} {fault}; regard knows {joined(CUTS, 40)} (tokenizer.ggml.pre)")
     cut, model = CUTS[name], models.BPE(vocab=file.vocabulary(), merges=_pairs(said))
     # Where expressions cut, nobody puts a blank before a text, whatever a file says.
     blank = not cut.steps and file.flag("add_space_prefix", False)

@@ -56,24 +56,24 @@ def select(
     # "bank#2": the name and the number, if it has that form.
     choice = _CHOICE.fullmatch(name)
     base = choice["name"].strip() if choice else name
-    found = _occurrences(base, texts, tokens, words)
+    places = _occurrences(base, texts, tokens, words)
     number = int(choice["number"]) if choice else 1
     # A number beyond what there is: perhaps the "#" belongs to the text.
-    if choice and not 1 <= number <= len(found) and (written := _occurrences(name, texts, tokens, words)):
+    if choice and not 1 <= number <= len(places) and (written := _occurrences(name, texts, tokens, words)):
         # "issue#42" in a text with fewer issues is what the text says.
-        choice, base, found, number = None, name, written, 1
+        choice, base, places, number = None, name, written, 1
     # Text first, span second: "16:20" may be a time in the text.
-    if not found and texts and (span := _SPAN.fullmatch(name)):
+    if not places and texts and (span := _SPAN.fullmatch(name)):
         return _between((int(span[1]), int(span[2])), texts, tokens)
-    if not found:
+    if not places:
         raise InputError(_not_in_text(base, texts, words) if texts else _no_piece(base, tokens))
     # Several places and no choice: guessing would show another word.
-    if choice is None and len(found) > 1:
-        where = _listed(name, found, texts)
-        raise InputError(f"{shown(name)} occurs {_times(found, texts)}: {where}; choose one of these")
-    if not 1 <= number <= len(found):
-        raise InputError(_no_such_occurrence(name, base, number, found, texts))
-    return _tokens_of(name, found[number - 1], texts, tokens, words)
+    if choice is None and len(places) > 1:
+        where = _listed(name, places, texts)
+        raise InputError(f"{shown(name)} occurs {_times(places, texts)}: {where}; choose one of these")
+    if not 1 <= number <= len(places):
+        raise InputError(_no_such_occurrence(name, base, number, places, texts))
+    return _tokens_of(name, places[number - 1], texts, tokens, words)
 
 
 def _position(selector: object, count: int) -> int:
@@ -139,8 +139,8 @@ def _occurrences(
     # As it is written first, then folded.
     for key in (str, fold):
         for parts in ([name], asked):  # a word that was given may be several to Unicode
-            if found := list(_phrases(parts, words, key)):
-                return found
+            if phrases := list(_phrases(parts, words, key)):
+                return phrases
     return list(_run_together(fold(name), texts, words))
 
 

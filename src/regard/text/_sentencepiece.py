@@ -333,10 +333,10 @@ def build_marian(folder: Path, settings: Settings, *, target: bool) -> tuple[Ren
     path = folder / ("target.spm" if target else "source.spm")
     separate = target and settings.flag("separate_vocabs", False)
     table_path = folder / (TARGET_TABLE if separate else "vocab.json")
-    for each in (path, table_path):
-        if not each.is_file():
+    for file in (path, table_path):
+        if not file.is_file():
             raise CheckpointError(
-                f"{each} is missing: a Marian tokenizer is of two .spm files and vocab.json"
+                f"{file} is missing: a Marian tokenizer is of two .spm files and vocab.json"
             )
     table: dict[str, Any] = read_object(table_path)
     # No id twice, and none negative or of another type.

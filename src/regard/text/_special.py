@@ -92,8 +92,8 @@ class Settings:
         for name in ("additional_special_tokens", "extra_special_tokens"):
             value = self.fields.get(name) or []
             # A dict names them; the names do not matter here.
-            for each in value.values() if isinstance(value, dict) else value:
-                token = _token(each)
+            for entry in value.values() if isinstance(value, dict) else value:
+                token = _token(entry)
                 if token is None:
                     raise self.error(name, "a list of tokens", value)
                 tokens.append(token)
@@ -206,12 +206,12 @@ def special_ids(backend: tokenizers.Tokenizer, roles: Mapping[str, str]) -> Spec
 def roles_of(settings: Settings, defaults: Mapping[str, str], *, lstrip: Iterable[str] = ()) -> Roles:
     """The token of each role, as stated, else as the family has it."""
     taking = tuple(lstrip)
-    found = {}
+    roles = {}
     for role in ROLES:
         token = settings.role(role, defaults.get(role), lstrip=role in taking)
         if token is not None:
-            found[role] = token
-    return found
+            roles[role] = token
+    return roles
 
 
 def add_special(backend: tokenizers.Tokenizer, settings: Settings, roles: Roles) -> None:

@@ -378,11 +378,11 @@ class Tokenizer(Chats):
         if number is None:
             # Not a piece: perhaps the way in which one is shown.
             asked = token.replace(" ", "␣")
-            found = {piece: id for piece, id in self._backend.get_vocab().items() if self.shown(id) == asked}
-            if len(found) == 1:
-                return next(iter(found.values()))
+            pieces = {piece: id for piece, id in self._backend.get_vocab().items() if self.shown(id) == asked}
+            if len(pieces) == 1:
+                return next(iter(pieces.values()))
             way = "a piece exactly as it stands there, or let encode() give the pieces of a text"
-            way = f"{' or '.join(map(shown, found))}, which are shown so" if found else way
+            way = f"{' or '.join(map(shown, pieces))}, which are shown so" if pieces else way
             raise InputError(
                 f"{shown(token)} is not in the vocabulary of {self.vocab_size} tokens; write {way}"
             )

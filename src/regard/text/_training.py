@@ -241,10 +241,10 @@ def _unigram(plan: _Plan, texts: Iterator[str]) -> tokenizers.Tokenizer:
 
     backend.train_from_iterator(read(), trainer)
     # As the file will have it.
-    found = json.loads(backend.to_str())["model"]
+    model = json.loads(backend.to_str())["model"]
     # A score with all its digits would lose some when the file is read.
     backend.model = models.Unigram(
-        [(piece, round(score, 6)) for piece, score in found["vocab"]], unk_id=found["unk_id"]
+        [(piece, round(score, 6)) for piece, score in model["vocab"]], unk_id=model["unk_id"]
     )
     return backend
 

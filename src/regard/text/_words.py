@@ -47,11 +47,11 @@ class Words(str):
             if not isinstance(word, str) or not word.strip():
                 raise InputError(f"words[{place}] must be a text that is not blank; got {word!r}.")
         # One blank between words: spans follow by adding up.
-        made = super().__new__(cls, " ".join(words))
+        text = super().__new__(cls, " ".join(words))
         # The end of each word before; -1 before the first.
         ends = accumulate(words, lambda end, word: end + 1 + len(word), initial=-1)
-        made.spans = tuple((end + 1, end + 1 + len(word)) for end, word in zip(ends, words, strict=False))
-        return made
+        text.spans = tuple((end + 1, end + 1 + len(word)) for end, word in zip(ends, words, strict=False))
+        return text
 
     def __getnewargs__(self) -> tuple[Any]:
         return (self.words,)
@@ -79,9 +79,9 @@ def each_text(name: str, texts: object) -> Iterator[str]:
         raise InputError(f"{name} must be one column of texts; got {got}: give one, such as {one}.")
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
         raise InputError(f"{name} must be several texts, such as a list; got {got}: write [text].")
-    for place, given in enumerate(texts):
+    for place, entry in enumerate(texts):
         try:
-            text = Words.if_listed(given)
+            text = Words.if_listed(entry)
         except InputError as error:
             raise InputError(f"{name}[{place}]: {error}") from error
         if not isinstance(text, str):
@@ -177,11 +177,11 @@ def boundaries(text: str) -> list[int]:
         signs = _MARKED_BLANK.sub("V", signs)
         # Marks and joiners hang on what is before them (WB4): they are taken out, and their places
         # remembered.
-        positions = [found.start() for found in _NOT_HANGING.finditer(signs)]
+        positions = [match.start() for match in _NOT_HANGING.finditer(signs)]
         signs = _HANGING.sub("", signs)
     # From the left, two by two: replace goes on behind what it replaced.
     signs = signs.replace("RR", "Rr")
-    return [*(positions[found.start()] for found in _SEGMENT.finditer(signs)), len(text)] if text else [0]
+    return [*(positions[match.start()] for match in _SEGMENT.finditer(signs)), len(text)] if text else [0]
 
 
 INVISIBLE: Final = r"[\p{White_Space}\p{Cc}\p{DI}[\p{Cf}--\p{PCM}]]"

@@ -86,8 +86,8 @@ def write_file(path: Path, words: Sequence[str], vectors: Floats, parts: Parts |
             file = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if is_packed else raw
             file.write(b"%d %d\n" % vectors.shape)
             for word, row in zip(words, vectors, strict=True):
-                told = b" " + row.astype("<f4").tobytes() if is_binary else numbers % tuple(row.tolist())
-                file.write(word.encode() + told + b"\n")
+                values = b" " + row.astype("<f4").tobytes() if is_binary else numbers % tuple(row.tolist())
+                file.write(word.encode() + values + b"\n")
             file.close()
 
     write_whole(path, fill)
@@ -155,7 +155,7 @@ def _read(path: Path, file: io.BufferedReader, limit: int | None) -> Read:
         for word, numbers in rows:
             if count_read == count:
                 raise _not_so(path, count, "and there are more")
-            # `found` counts every row, also words that came again.
+            # `count_read` counts every row, also words that came again.
             count_read += 1
             if word not in words:
                 words[word] = None

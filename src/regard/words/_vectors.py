@@ -97,12 +97,12 @@ class WordVectors:
             own: Floats = self.vectors[row]
             return own
         # A word that was not learned: FastText's n-grams may know its parts.
-        made = None if self.parts is None else self.parts.of(word)
-        if made is None:
+        vector = None if self.parts is None else self.parts.of(word)
+        if vector is None:
             near = get_close_matches(word, self.words, n=3)
             hint = f"; near ones are {', '.join(map(repr, near))}" if near else ""
             raise InputError(f"word must be one of the {len(self):,} with a vector; got {word!r}{hint}.")
-        return made
+        return vector
 
     def similarity(self, one: str, other: str) -> float:
         """The cosine of two words' vectors, x.y / (|x| |y|), in float64; 0 where one is zero."""
@@ -216,8 +216,8 @@ class WordVectors:
         except InputError as error:
             raise CheckpointError(f"{path}: {error}") from error
         if vectors.repeated:
-            told = f"{vectors.repeated:,} {'word' if vectors.repeated == 1 else 'words'} came again"
-            warnings.warn(f"{path}: {told}; the first of each is kept.", stacklevel=2)
+            repeats = f"{vectors.repeated:,} {'word' if vectors.repeated == 1 else 'words'} came again"
+            warnings.warn(f"{path}: {repeats}; the first of each is kept.", stacklevel=2)
         return vectors
 
     @cached_property
