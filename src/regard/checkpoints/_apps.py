@@ -56,11 +56,11 @@ def _blob(manifest: Path) -> Path:
     kinds = {str(each.get("mediaType")): each for each in layers} if isinstance(layers, list) else {}
     if _ADAPTER in kinds:
         raise CheckpointError(f"{manifest}: the model has an adapter beside its weights; regard reads none")
-    found = _DIGEST.fullmatch(str(kinds.get(_MODEL, {}).get("digest")))
-    if found is None:
+    digest = _DIGEST.fullmatch(str(kinds.get(_MODEL, {}).get("digest")))
+    if digest is None:
         raise CheckpointError(f"{manifest}: it names no file with weights; run `ollama pull` again")
     # The manifest lies four folders below `manifests`, beside which is `blobs`.
-    return manifest.parents[4] / "blobs" / f"sha256-{found[1]}"
+    return manifest.parents[4] / "blobs" / f"sha256-{digest[1]}"
 
 
 def _of_lm_studio() -> Iterator[tuple[str, Path]]:

@@ -239,10 +239,10 @@ class Fields:
         """
         # The same object at each call: it remembers what was read of it.
         if key not in self._inside:
-            found = self.get(key, dict, None)
-            if found is None:
+            inner = self.get(key, dict, None)
+            if inner is None:
                 return None
-            values = MappingProxyType(found)
+            values = MappingProxyType(inner)
             self._inside[key] = Fields(file=self.file, values=values, path=f"{self.path}{key}.")
         return self._inside[key]
 
@@ -295,8 +295,8 @@ class Fields:
         if strange := [key for key in strange if not self._meant(key)]:
             listed = ", ".join(f"{key} = {shown(self.values[key])}" for key in strange)
             versions = ", ".join(_known()["versions"])
-            told = f"passed over {listed}: transformers ({versions}) neither declares nor reads it"
-            self.notes.append(f"{self.file}: {told}")
+            note = f"passed over {listed}: transformers ({versions}) neither declares nor reads it"
+            self.notes.append(f"{self.file}: {note}")
             passed.update(strange)
         # What is left is known to transformers, and not to regard: it may change the result.
         if unread := self._unread(passed):

@@ -48,12 +48,12 @@ def get(name: str) -> Source:
     temporary = target.with_name(f".regard-{secrets.token_hex(8)}.tmp")
     try:
         temporary.mkdir(parents=True)
-        made = _put_together(model, _downloaded(model, temporary), temporary / "made")
+        folder = _put_together(model, _downloaded(model, temporary), temporary / "made")
         # The archive is checked before it gets its name.
-        verify_weights(model, made / model.inside if place != target else made)
+        verify_weights(model, folder / model.inside if place != target else folder)
         # On disk before the rename: after a crash there is no folder that looks whole.
-        folder_to_disk(made)
-        made.rename(target)
+        folder_to_disk(folder)
+        folder.rename(target)
     except (OSError, zipfile.BadZipFile) as error:
         raise OutputError(
             f"{name!r} cannot be kept in {str(target)!r} ({reason(error)}); set REGARD_HOME to a folder that "

@@ -180,9 +180,9 @@ def licence_of(folder: str | PathLike[str]) -> str | None:
     try:
         if Path(folder).is_file():
             # GGUF spells the same fields with dots.
-            told = open_gguf(folder).fields
+            metadata = open_gguf(folder).fields
             fields = {
-                key: told.get(f"general.{key.replace('_', '.')}") for key in ("license", "license_name")
+                key: metadata.get(f"general.{key.replace('_', '.')}") for key in ("license", "license_name")
             }
         else:
             fields = metadata_load(plain_file(Path(folder) / "README.md")) or {}

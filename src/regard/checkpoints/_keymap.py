@@ -212,10 +212,10 @@ class KeyMap:
         Raises:
             CheckpointError: the map gives none.
         """
-        found = self.rule_of(name)
-        if found is None:
+        rule = self.rule_of(name)
+        if rule is None:
             raise CheckpointError(f"the key map has no name on disk for the network's {name!r}")
-        return found[0]
+        return rule[0]
 
     def rule_of(self, name: str) -> tuple[str, Rename] | None:
         """The name on disk of a tensor of the network and the rule that has it, or None."""

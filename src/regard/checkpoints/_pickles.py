@@ -102,11 +102,11 @@ def _why(error: BaseException) -> str:
     """The one sentence of torch's page of advice that says what it met."""
     text = reason(error)
     # torch's message is a page; its one fact is the name that the pickle asks for.
-    found = re.search(r"(?:Trying to load unsupported|Unsupported) (?:global: )?(GLOBAL \S+)", text)
-    if found:
-        return f"it asks for {found[1].removeprefix('GLOBAL ')}, which is no tensor"
-    found = re.search(r"WeightsUnpickler error: ([^.]+)", text)
-    return found[1].strip() if found else text[:200]
+    match = re.search(r"(?:Trying to load unsupported|Unsupported) (?:global: )?(GLOBAL \S+)", text)
+    if match:
+        return f"it asks for {match[1].removeprefix('GLOBAL ')}, which is no tensor"
+    match = re.search(r"WeightsUnpickler error: ([^.]+)", text)
+    return match[1].strip() if match else text[:200]
 
 
 def _checked(file: Path, stored: object) -> dict[str, Tensor]:

@@ -243,11 +243,11 @@ def built(name: str, values: object, kind: type[_T]) -> _T:
     """A dataclass from a table of its fields; InputError for one that is unknown, missing or wrong."""
     # What is given is checked first: a typing error explains what seems to be missing.
     known, kinds = fields(kind), get_type_hints(kind)  # type: ignore[arg-type]
-    given = table(name, values, {each.name: kinds[each.name] for each in known})
+    arguments = table(name, values, {each.name: kinds[each.name] for each in known})
     for each in known:
-        if each.name not in given and each.default is MISSING and each.default_factory is MISSING:
+        if each.name not in arguments and each.default is MISSING and each.default_factory is MISSING:
             raise InputError(f"{_within(name, each.name)} must be given.")
-    return kind(**given)
+    return kind(**arguments)
 
 
 def table(name: str, values: object, kinds: Mapping[str, Any]) -> dict[str, Any]:

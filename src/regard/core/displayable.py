@@ -104,8 +104,8 @@ class Tabular(ABC):
             return pa.Table.from_pylist(self.to_rows())
         # Such as numbers and texts in one column, which JSON and CSV can hold.
         except pa.ArrowInvalid as error:
-            told = f"rows must have values of one kind in a column ({error}); write .jsonl or .csv."
-            raise InputError(told) from error
+            message = f"rows must have values of one kind in a column ({error}); write .jsonl or .csv."
+            raise InputError(message) from error
 
     def to_xarray(self) -> Any:
         """The rows as an xarray dataset over `axes`.

@@ -61,8 +61,8 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type != "cpu":
         return None
     # The tightest limit counts: the machine's, or that of a group around the process.
-    found = [each for each in (_available(), *_left_in_groups()) if each is not None]
-    return min(found, default=None)
+    limits = [each for each in (_available(), *_left_in_groups()) if each is not None]
+    return min(limits, default=None)
 
 
 def _available() -> int | None:
@@ -97,10 +97,10 @@ def _left_in_groups() -> Iterator[int]:
         # Inside a container the path is often that of the host, and its own limits lie at the top.
         group = top / own.lstrip("/")
         # Each group around it has a limit of its own.
-        for each in (group, *group.parents):
-            if each == _GROUPS.parent:
+        for level in (group, *group.parents):
+            if level == _GROUPS.parent:
                 break
-            left = _left(each / limit, each / used, each / "memory.stat")
+            left = _left(level / limit, level / used, level / "memory.stat")
             if left is not None:
                 yield left
 
@@ -134,5 +134,5 @@ def _trim() -> Callable[[int], int] | None:
     except (AttributeError, OSError, TypeError):  # Windows has no library without a name
         return None
     trim.argtypes, trim.restype = (ctypes.c_size_t,), ctypes.c_int
-    found: Callable[[int], int] = trim
-    return found
+    trimmer: Callable[[int], int] = trim
+    return trimmer

@@ -89,8 +89,8 @@ class FeatureKernel(Kernel):
             before = None if cache is None else cache.sums
             if cache is not None:
                 cache.fold(k, v)
-            found = q @ _summed(k, v, before).values if offset is None else _causal(q, k, v, offset, before)
-            return _divided(found[..., :-1], found[..., -1:]).to(inputs.v.dtype)
+            sums = q @ _summed(k, v, before).values if offset is None else _causal(q, k, v, offset, before)
+            return _divided(sums[..., :-1], sums[..., -1:]).to(inputs.v.dtype)
 
     def _parts(self, inputs: AttentionInputs, *, of_values: bool = True) -> tuple[Tensor, Features, Tensor]:
         """phi(q), phi(k), and v with ones as one more dimension; zero at padding, in float32 or wider."""
@@ -243,18 +243,18 @@ def _causal(q: Tensor, k: Features, v: Tensor, offset: int, before: Features | N
     if offset:
         before = _summed(Features(*(each[:, :, :offset] for each in k)), v[:, :, :offset], before)
     chunks = [torch.split(each, _CHUNK, dim=2) for each in (q, *(x[:, :, offset:] for x in (*k, v)))]
-    found = []
+    chunk_sums = []
     for asking, own, log_factor, values in zip(*chunks, strict=True):
         most = log_factor.cummax(dim=2).values
         if before is not None:
             most = torch.maximum(most, before.log_factor)
         weights = (asking @ own.mT * (log_factor.mT - most).clamp(max=0.0).exp()).tril()
-        found.append(weights @ values)
+        chunk_sums.append(weights @ values)
         if before is not None:
-            found[-1] = found[-1] + asking @ before.values * (before.log_factor - most).exp()
-        if len(found) < len(chunks[0]):
+            chunk_sums[-1] = chunk_sums[-1] + asking @ before.values * (before.log_factor - most).exp()
+        if len(chunk_sums) < len(chunks[0]):
             before = _summed(Features(own, log_factor), values, before)
-    return torch.cat(found, dim=2)
+    return torch.cat(chunk_sums, dim=2)
 
 
 def _divided(sums: Tensor, total: Tensor) -> Tensor:

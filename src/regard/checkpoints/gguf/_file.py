@@ -78,10 +78,10 @@ class GGUFFile:
                 raise CheckpointError(f"{part}: the tensor {min(doubled)!r} is in another part as well")
             self._place |= {name: (entry, data) for name, entry in header.tensors.items()}
         # The first file says how many tensors all parts have together.
-        told = first.fields.get("split.tensors.count", len(self._place))
-        if told != len(self._place):
+        total = first.fields.get("split.tensors.count", len(self._place))
+        if total != len(self._place):
             raise CheckpointError(
-                f"{file}: its parts hold {len(self._place)} tensors, but should hold {told}"
+                f"{file}: its parts hold {len(self._place)} tensors, but should hold {total}"
             )
 
     def names(self) -> list[str]:

@@ -362,8 +362,8 @@ def largest(scores: Tensor) -> tuple[Tensor, Tensor]:
     whole = keys // PORTION
     # Fewer keys than a portion: torch's own way.
     if not whole:
-        found, at = scores.max(dim=2)
-        return found, at
+        most, at = scores.max(dim=2)
+        return most, at
     # The largest of each portion first: reading without indices is the quicker part.
     end = whole * PORTION
     # A view with one axis more; `unflatten` is not typed.

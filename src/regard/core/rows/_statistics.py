@@ -189,11 +189,11 @@ class _Asked:
         at = self.positions
         if at is not None and (at.dtype != torch.int64 or at.shape != (queries,)):
             raise InputError(f"positions must be int64 of shape (queries,) = ({queries},); {_told(at)}.")
-        for each in self.groups:
-            if not len(each.group) == queries == keys:
+        for groups in self.groups:
+            if not len(groups.group) == queries == keys:
                 raise InputError(
                     "groups are of queries and keys that are the same positions, of which there are "
-                    f"{queries} and {keys} here; got groups of {len(each.group)}."
+                    f"{queries} and {keys} here; got groups of {len(groups.group)}."
                 )
         if isinstance(top_k, bool) or not isinstance(top_k, int) or not 0 <= top_k <= keys:
             raise InputError(f"top_k must be from 0 to {keys}, the number of keys; got {top_k!r}.")
