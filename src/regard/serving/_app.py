@@ -184,8 +184,8 @@ class Gate:
             log.error("failed", extra={"told": {"id": visit.id, "error": type(error).__name__, "at": at}})
             # Nothing has been sent yet: the client can be told.
             if not visit.status:
-                told = f"the server failed at this request; its log has more under the id {visit.id}."
-                await ApiError(500, told).response()(scope, receive, visit.send)
+                message = f"the server failed at this request; its log has more under the id {visit.id}."
+                await ApiError(500, message).response()(scope, receive, visit.send)
         finally:
             visit.count(self._service)
 
@@ -223,8 +223,8 @@ class Gate:
         # All are compared, each in constant time.
         fits = sum(hmac.compare_digest(came, known) for known in self._keys)
         if scheme.lower() != b"bearer" or not fits:
-            told = "the API key is missing or wrong; send the header Authorization: Bearer KEY."
-            raise ApiError(401, told, code="invalid_api_key")
+            message = "the API key is missing or wrong; send the header Authorization: Bearer KEY."
+            raise ApiError(401, message, code="invalid_api_key")
 
     async def _body(self, visit: "_Visit") -> bytes:
         headers, settings = dict(visit.scope["headers"]), self._service.settings
@@ -248,8 +248,8 @@ class Gate:
         except TimeoutError:
             raise ApiError(408, f"the body must be here in {settings.body_timeout:g} seconds.") from None
         if more or len(body) > settings.max_body:
-            told = f"the body must have at most {settings.max_body:,} bytes; send less at once."
-            raise ApiError(413, told, code="body_too_large")
+            too_large = f"the body must have at most {settings.max_body:,} bytes; send less at once."
+            raise ApiError(413, too_large, code="body_too_large")
         return bytes(body)
 
 
@@ -332,5 +332,5 @@ class _Visit:
         requests.inc()
         durations.observe(seconds)
         if service.settings.access_log:
-            told = {"id": self.id, "route": route, "status": self.status, "ms": round(seconds * 1000, 1)}
-            service.requests_log.add({"method": self.scope["method"]} | told)
+            entry = {"id": self.id, "route": route, "status": self.status, "ms": round(seconds * 1000, 1)}
+            service.requests_log.add({"method": self.scope["method"]} | entry)

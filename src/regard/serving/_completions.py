@@ -142,9 +142,9 @@ async def answer(
     # Not streamed: all pieces are gathered, and told at once.
     async for step in pieces:
         writing.add(step)
-    told = answered(writing.event(writing.choices(all=True), all=True) | {"usage": writing.usage})
-    told.headers.update(writing.headers)
-    return told
+    response = answered(writing.event(writing.choices(all=True), all=True) | {"usage": writing.usage})
+    response.headers.update(writing.headers)
+    return response
 
 
 def _check(body: CompletionsBody, most: int) -> None:
@@ -182,11 +182,11 @@ def written(
         yield from steps
     except InputError as error:
         # Messages name arguments of Python: they get the names of the request.
-        told = str(error).replace(*form.texts).replace("max_length", "max_tokens")
+        message = str(error).replace(*form.texts).replace("max_length", "max_tokens")
         param = form.texts[1].rstrip("[")
-        param = "model" if told.startswith("model") else "max_tokens" if "max_tokens" in told else param
-        code = TOO_LONG if "the model's" in told else None
-        raise ApiError(400, told, param=param, code=code) from error
+        param = "model" if message.startswith("model") else "max_tokens" if "max_tokens" in message else param
+        code = TOO_LONG if "the model's" in message else None
+        raise ApiError(400, message, param=param, code=code) from error
 
 
 def _room(model: Model, read: int, body: CompletionsBody, form: Form) -> int:
@@ -255,11 +255,11 @@ class _Writing:
             end = next((each.end for each in news if each.end), None)
             # A step may add no text, as within a character: nothing to tell yet.
             if all or end or any(each.text for each in news):
-                told = {"index": index} | self._form.choice(news, all, index not in self._begun)
+                choice = {"index": index} | self._form.choice(news, all, index not in self._begun)
                 if self._logprobs is None:
                     # OpenAI has null where no log probabilities were asked for.
-                    told["logprobs"] = None
-                choices.append(told | {"finish_reason": end})
+                    choice["logprobs"] = None
+                choices.append(choice | {"finish_reason": end})
                 self._news[index] = []
                 self._begun.add(index)
         return choices

@@ -309,10 +309,10 @@ class Engine:
         start, done = 0, dict[Job, Embedded]()
         for job, part in parts.items():
             # The vectors are in the order of the parts.
-            made = job.put(part, vectors[start : start + len(part)])
+            result = job.put(part, vectors[start : start + len(part)])
             start += len(part)
-            if made is not None:
-                done[job] = made
+            if result is not None:
+                done[job] = result
         # All at once: waking a loop costs more than setting a result.
         give_all(done)
 

@@ -213,8 +213,8 @@ def _read(embedder: Embedder, inputs: Sequence[Any], window: Windows | Truncate)
         try:
             passages.append(embedder.passage_of_ids(ids, window=window))
         except InputError as error:
-            told = f"input[{place}]: {error} LangChain sends another tokenizer's, unless it is told"
-            raise InputError(f"{told} check_embedding_ctx_length=False.") from error
+            message = f"input[{place}]: {error} LangChain sends another tokenizer's, unless it is told"
+            raise InputError(f"{message} check_embedding_ctx_length=False.") from error
     return passages
 
 

@@ -32,8 +32,8 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         # A name that is not found has a negative number, and its words are in the error.
-        told = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-        raise InputError(f"port {port} of {host} cannot be used ({told}); choose another.") from None
+        cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise InputError(f"port {port} of {host} cannot be used ({cause}); choose another.") from None
 
 
 def serve(

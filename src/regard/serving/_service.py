@@ -98,8 +98,8 @@ class Service:
         while most is not None and self._held() + engine.bytes > most:
             # Everything else is at work.
             if not idle:
-                told = f"there is no room for {engine.name} while other models are at work; try again later."
-                raise ApiError(503, told, code="memory_full", retry_after=2)
+                words = f"there is no room for {engine.name} while other models are at work; try again later."
+                raise ApiError(503, words, code="memory_full", retry_after=2)
             idle.pop(0).stop()
 
     @property

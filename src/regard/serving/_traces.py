@@ -159,8 +159,8 @@ def weights(model: Model, body: AttentionBody) -> dict[str, Any]:
     for layer, head in heads:
         # Without keys a column more, of attention sinks, where the model has them.
         block = record.weights(layer, head, kind=kind, query=rows, key=columns if body.keys else None)
-        told = {"layer": layer, "head": record.head_index(head, kind, layer)}
-        data.append(told | _shown(block, columns, body))
+        entry = {"layer": layer, "head": record.head_index(head, kind, layer)}
+        data.append(entry | _shown(block, columns, body))
     return {
         "kind": kind,
         "queries": [_named(of_queries.tokens[place]) for place in rows],
@@ -196,10 +196,10 @@ def _places(name: str, encoding: Encoding, chosen: list[int | str] | None) -> li
 
 def _check(rows: int, columns: int, top_k: int | None) -> None:
     # Two bounds: of what is sent, and of what has to be computed for it.
-    for count, most, told in (
+    for count, most, start in (
         (rows * min(columns, top_k or columns), MOST_WEIGHTS, "the answer would have"),
         (rows * columns, MOST_READ, "it would take"),
     ):
         if count > most:
-            told = f"{told} {count:,} weights, and may be {most:,}; choose layers, heads, queries or top_k."
-            raise ApiError(413, told, code="too_large")
+            text = f"{start} {count:,} weights, and may be {most:,}; choose layers, heads, queries or top_k."
+            raise ApiError(413, text, code="too_large")

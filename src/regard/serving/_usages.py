@@ -80,14 +80,14 @@ async def search(body: UsagesBody, request: Request) -> Response:
     """Find the uses of a word in the corpus, those first that mean what it means in a sentence."""
     usages = _usages_of(request)
     if body.index not in (None, usages.name):
-        told = f"index must be {usages.name}; got {body.index!r}."
-        raise ApiError(404, told, param="index", code="index_not_found")
+        message = f"index must be {usages.name}; got {body.index!r}."
+        raise ApiError(404, message, param="index", code="index_not_found")
     if body.why and body.k > MOST_REASONS:
         raise ApiError(400, f"k must be {MOST_REASONS} at most with why; got {body.k}.", param="k")
     # Loads the model, or answers 503 where there is no room for it.
     request.app.state.service.engine(usages.engine.name)
-    found = await usages.find(body.model_dump(exclude={"index"}))
-    return answered({"object": "list", "index": usages.name} | found)
+    uses = await usages.find(body.model_dump(exclude={"index"}))
+    return answered({"object": "list", "index": usages.name} | uses)
 
 
 def _usages_of(request: Request) -> "Usages":
@@ -110,8 +110,8 @@ class Usages:
         # An index without vectors fits any model.
         fitting = [engine for engine in engines.values() if _is_of(there, engine)]
         if not fitting:
-            told = "index must have vectors of a model that is served, or none"
-            raise InputError(f"{told}; {folder.name!r} has others.")
+            wanted = "index must have vectors of a model that is served, or none"
+            raise InputError(f"{wanted}; {folder.name!r} has others.")
         self.engine = fitting[0]
 
     async def find(self, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,8 +123,8 @@ class Usages:
             except _NotYet as error:
                 # What was computed is kept: the next request is faster.
                 if time.monotonic() > ends:
-                    told = f"this word's vectors are being computed, {error}; ask again, or give sample."
-                    raise ApiError(503, told, code="timeout", retry_after=1) from error
+                    message = f"this word's vectors are being computed, {error}; ask again, or give sample."
+                    raise ApiError(503, message, code="timeout", retry_after=1) from error
 
     def _find(self, model: Model, asked: Mapping[str, Any]) -> dict[str, Any]:
         kept = self.engine.kept
@@ -141,8 +141,8 @@ class Usages:
 
         # A regular expression of a stranger must not take the thread for ever.
         with concordance.within(_QUERY_S):
-            found = concordance.find(**asked, progress=go_on)
-        return {"total": found.total, "about": found.about, "lines": found.to_rows()}
+            lines = concordance.find(**asked, progress=go_on)
+        return {"total": lines.total, "about": lines.about, "lines": lines.to_rows()}
 
 
 def _is_of(concordance: Concordance, engine: Engine) -> bool:

@@ -104,9 +104,9 @@ async def embedded(body: EmbeddingsBody, service: Service) -> Response:
         {"object": "embedding", "index": index, "embedding": vector}
         for index, vector in enumerate(shown(vectors))
     ]
-    for told, passage in zip(data, result.passages, strict=True):
+    for item, passage in zip(data, result.passages, strict=True):
         if passage.cut:
-            told["truncated"] = passage.cut
+            item["truncated"] = passage.cut
     # Truncated tokens were not read.
     usage = _usage(sum(passage.tokens - passage.cut for passage in result.passages))
     return answered({"object": "list", "data": data, "model": engine.name} | usage)
@@ -125,10 +125,10 @@ def _checked(texts: Any, service: Service) -> list[str] | list[list[int]]:
     _check_count(texts, service)
     kind = type(texts[0])
     # The first says what they all must be.
-    for place, each in enumerate(texts):
-        if type(each) is not kind or not (isinstance(each, str) or _is_ids(each)):
+    for place, entry in enumerate(texts):
+        if type(entry) is not kind or not (isinstance(entry, str) or _is_ids(entry)):
             raise _wrong(f"input[{place}] must be {'a text' if kind is str else 'token ids'} as input[0] is.")
-        if not each or (isinstance(each, str) and not each.strip()):
+        if not entry or (isinstance(entry, str) and not entry.strip()):
             raise _wrong(f"input[{place}] must not be empty.")
     return cast(list[str] | list[list[int]], texts)
 
@@ -152,8 +152,8 @@ def _cut(vectors: NDArray[np.float32], size: int, engine: Engine) -> NDArray[np.
     if size == engine.width:
         return vectors
     if size not in known:
-        told = f"{known[0]}" if len(known) == 1 else f"one of {', '.join(map(str, known))}"
-        raise ApiError(400, f"dimensions must be {told} for this model; got {size}.", param="dimensions")
+        allowed = f"{known[0]}" if len(known) == 1 else f"one of {', '.join(map(str, known))}"
+        raise ApiError(400, f"dimensions must be {allowed} for this model; got {size}.", param="dimensions")
     # A shorter vector is normalised again.
     return unit(torch.from_numpy(vectors[:, :size])).numpy()
 
@@ -251,8 +251,8 @@ async def words(body: WordsBody, request: Request) -> Response:
     texts = [body.input] if isinstance(body.input, str) else body.input
     _check_count(texts, service)
     work = partial(_of_words, texts=texts, body=body, most=service.settings.max_tokens)
-    made = await engine.call(work, tokens=sum(map(estimate, texts)))
-    return answered({"object": "list", "model": engine.name} | _told(made, body))
+    embeddings = await engine.call(work, tokens=sum(map(estimate, texts)))
+    return answered({"object": "list", "model": engine.name} | _told(embeddings, body))
 
 
 def _of_words(model: Model, texts: list[str], body: WordsBody, most: int) -> Embeddings:
@@ -284,8 +284,8 @@ def _of_words(model: Model, texts: list[str], body: WordsBody, most: int) -> Emb
         raise _wrong(str(error).replace("texts[", "input[", 1)) from error
     # Refused after embedding: only then it is known how many windows a text took.
     if body.overlong == "refuse" and (long := np.flatnonzero(result.report.windows > 1)).size:
-        told = f"{result.report.tokens[long[0]]:,} tokens, more than this model takes"
-        raise too_long(int(long[0]), told)
+        excess = f"{result.report.tokens[long[0]]:,} tokens, more than this model takes"
+        raise too_long(int(long[0]), excess)
     return result
 
 
@@ -298,8 +298,8 @@ def _told(made: Embeddings, body: WordsBody) -> dict[str, Any]:
     # Columns of all words: their text's number, text, place, whether unknown, and vector.
     of_words = (made.rows.tolist(), made.texts, made.spans.tolist(), made.unknown.tolist(), shown)
     for row, text, (start, end), unknown, vector in zip(*of_words, strict=True):
-        told = {"text": text, "start": start, "end": end, "unknown": unknown, "embedding": vector}
-        data[row]["words"].append(told)
+        word = {"text": text, "start": start, "end": end, "unknown": unknown, "embedding": vector}
+        data[row]["words"].append(word)
     for each, cut in zip(data, made.report.cut.tolist(), strict=True):
         if cut:
             each["truncated"] = cut

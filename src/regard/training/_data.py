@@ -162,14 +162,14 @@ def make_tokenizer(settings: Settings, kind: type[Task], split: Split, target: P
     # A run that goes on has one.
     if target.is_dir():
         return
-    given, origin = settings.tokenizer, kind.origin(settings.start, settings.task)
+    spec, origin = settings.tokenizer, kind.origin(settings.start, settings.task)
     # A file, else the checkpoint's, else one learned from the texts.
-    if given.path is not None:
-        tokenizer = _read(Path(given.path), settings.family or kind.family)
+    if spec.path is not None:
+        tokenizer = _read(Path(spec.path), settings.family or kind.family)
     elif origin is not None:
         tokenizer = load_checkpoint(origin).require_tokenizer()
     else:
-        tokenizer = _learned(given, kind, split, say)
+        tokenizer = _learned(spec, kind, split, say)
     # Under its own name it is whole.
     temporary = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # of a run that was killed here
@@ -288,8 +288,8 @@ def repeated(learned: Examples, scored: Examples) -> int:
 
     # Hashes of all examples to score on fit in memory; those to learn from are only looked up.
     wanted = Counter(hashes(scored))
-    found = {each for each in hashes(learned) if each in wanted}
-    return sum(wanted[each] for each in found)
+    shared = {each for each in hashes(learned) if each in wanted}
+    return sum(wanted[each] for each in shared)
 
 
 def _encoded(
@@ -328,8 +328,8 @@ def _encode_rows(task: Task, kept: Sequence[tuple[Values, str]]) -> list[dict[st
             try:
                 list(task.encode([values]))
             except (InputError, CheckpointError) as error:
-                told = str(error).replace("texts[0]", "the text")
-                raise InputError(f"{place}: {told.rstrip('.')}.") from error
+                message = str(error).replace("texts[0]", "the text")
+                raise InputError(f"{place}: {message.rstrip('.')}.") from error
         raise
 
 

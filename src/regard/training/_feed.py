@@ -369,12 +369,12 @@ class Feed:
         items = self.form.once()[0][:1] if picked is None else picked
         rows = [self.form.row(item) for item in items]
         # Every example gets its own source of chance.
-        made = self.task.batch(rows, [[draw(example) for example in row] for row in rows])
+        batch = self.task.batch(rows, [[draw(example) for example in row] for row in rows])
         if picked is not None:
-            return made
+            return batch
         # A stand-in counts for nothing: no targets, no examples.
-        labels = made.labels.new_full(made.labels.shape, NOT_A_TARGET)
-        return replace(made, labels=labels, counts=dict.fromkeys(made.counts, 0), examples=0)
+        labels = batch.labels.new_full(batch.labels.shape, NOT_A_TARGET)
+        return replace(batch, labels=labels, counts=dict.fromkeys(batch.counts, 0), examples=0)
 
 
 def _of_example(example: Example) -> np.random.Generator:

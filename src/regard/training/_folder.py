@@ -121,10 +121,10 @@ def in_words(
     try:
         yield
     except Exception as error:
-        told = choose(_in_words(error, more_room))
-        if told is error:
+        chosen = choose(_in_words(error, more_room))
+        if chosen is error:
             raise
-        raise told from error
+        raise chosen from error
 
 
 def _in_words(error: Exception, more_room: str) -> Exception:
@@ -132,10 +132,10 @@ def _in_words(error: Exception, more_room: str) -> Exception:
     if isinstance(error, RegardError | BrokenPipeError):
         return error
     # torch tells some errors by their text only.
-    told = str(error)
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in told:
+    text = str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in text:
         return TrainingError(f"memory ran out; what was saved stays. {more_room}")
-    if isinstance(error, dist.DistError) or "gloo" in told:
+    if isinstance(error, dist.DistError) or "gloo" in text:
         return TrainingError(
             "another process of the run ended without a word, or cannot be reached; what was saved stays. "
             "Type the same command to go on."
@@ -162,5 +162,5 @@ def why(error: BaseException) -> str:
     """
     if isinstance(error, CheckpointException):
         error = next((each for each, *_ in error.failures.values()), error)
-    told = reason(error)
-    return f"is the disk full? {told}" if "unexpected pos" in told else told
+    words = reason(error)
+    return f"is the disk full? {words}" if "unexpected pos" in words else words

@@ -165,8 +165,8 @@ def _loss_of(network: Transformer, state: Tensor, labels: Tensor, loss: Sum) -> 
     assert network.head is not None
     # autograd asks for a gradient of every argument that has one: so the head's parameters are arguments.
     learned = [each for each in network.head.parameters() if each.requires_grad]
-    found: Tensor = _InPieces.apply(states, targets, network, loss, pieces, *learned)  # type: ignore[no-untyped-call]
-    return found
+    value: Tensor = _InPieces.apply(states, targets, network, loss, pieces, *learned)  # type: ignore[no-untyped-call]
+    return value
 
 
 def _sums_of(
@@ -236,8 +236,8 @@ class _InPieces(torch.autograd.Function):
             with torch.enable_grad():
                 value = loss(_logits(network, piece), targets[rows])
             # The logits of a piece are gone before the next is made.
-            of_states[rows], *found = torch.autograd.grad(value, (piece, *parameters))
-            for sum_of, gradient in zip(of_parameters, found, strict=True):
+            of_states[rows], *gradients = torch.autograd.grad(value, (piece, *parameters))
+            for sum_of, gradient in zip(of_parameters, gradients, strict=True):
                 sum_of += gradient
             values.append(value.detach())
         ctx.save_for_backward(of_states, *of_parameters)

@@ -105,8 +105,8 @@ def network_of(spec: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **mor
         # Sizes that follow from others where nothing is said.
         values |= {name: values[one] for name, one in _LIKE.items() if name not in values}
         # What a family has no field for is left out: the settings were checked above.
-        made = {name: value for name, value in values.items() if name in known and value is not None}
-        config = kind.of_sizes(**made)
+        arguments = {name: value for name, value in values.items() if name in known and value is not None}
+        config = kind.of_sizes(**arguments)
         _check_memory(config)
         return new_network(config, seed=spec.seed)
 
@@ -147,11 +147,11 @@ def _rates(sizes: Mapping[str, Any], kind: type[Any], attention: Any) -> dict[st
             raise InputError(f"model.{name} must be a number from 0 to below 1; got {rate!r}.")
     # `dropout_p` sets the rates that have its default; 0 sets all.
     main = stated.get(_DROPOUT)
-    found = {name: main for name in own if own[name] == own.get(_DROPOUT) or main == 0.0}
+    implied = {name: main for name in own if own[name] == own.get(_DROPOUT) or main == 0.0}
     choice = attention_named(attention, kind.ATTENTIONS) if issubclass(kind, TakesAttention) else None
     if choice is not None and not choice.has_weights and "attention_dropout_p" in own:
-        found["attention_dropout_p"] = 0.0
-    return {name: float(rate) for name, rate in {**found, **stated}.items() if rate is not None}
+        implied["attention_dropout_p"] = 0.0
+    return {name: float(rate) for name, rate in {**implied, **stated}.items() if rate is not None}
 
 
 def _further(spec: NetworkSpec, start: str, more: Mapping[str, Any]) -> Transformer:

@@ -71,9 +71,9 @@ class Ranks:
                 self._store, _, _ = next(rendezvous("env://", timeout=_START))
                 dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.world)
             except (ValueError, dist.DistError) as error:
-                told = reason(error).split(" Exception raised from")[0]  # a trace of C++ follows
+                cause = reason(error).split(" Exception raised from")[0]  # a trace of C++ follows
                 raise InputError(
-                    f"WORLD_SIZE is {self.world}, and the other processes cannot be found ({told}); start "
+                    f"WORLD_SIZE is {self.world}, and the other processes cannot be found ({cause}); start "
                     "the run by torchrun, or without WORLD_SIZE."
                 ) from error
         # On the processor and with its own patience, also where steps exchange gradients between GPUs.

@@ -256,8 +256,8 @@ def prepare(settings: Settings, folder: Path, ranks: Ranks, say: Say) -> Iterato
     with locked(folder, ".lock") if ranks.is_first else nullcontext():
         begun = last_checkpoint(folder)
         # What may differ, and what is made anew if it does.
-        free, made = partial(_free, settings, kind, begun), (TOKENIZER, DATA, LABELS)
-        ranks.together(lambda: lock_settings(folder, settings, say, step=begun, free=free, made=made))
+        free, derived = partial(_free, settings, kind, begun), (TOKENIZER, DATA, LABELS)
+        ranks.together(lambda: lock_settings(folder, settings, say, step=begun, free=free, made=derived))
         ranks.together(lambda: _remove_unfinished(folder))
         # What was decided when the texts were encoded holds: their files may be gone by now.
         about = folder / DATA / "train.json"
@@ -289,11 +289,11 @@ def _free(settings: Settings, kind: type[Task], begun: int, theirs: Mapping[str,
 def _remove_unfinished(folder: Path) -> None:
     """Remove what a run that was killed was writing."""
     # The lock is held: whoever wrote these is dead.
-    for each in (*folder.glob(".regard-*.tmp"), *folder.glob(f"{DATA}/.regard-*.tmp")):
-        if each.is_dir():
-            shutil.rmtree(each)
+    for path in (*folder.glob(".regard-*.tmp"), *folder.glob(f"{DATA}/.regard-*.tmp")):
+        if path.is_dir():
+            shutil.rmtree(path)
         else:
-            each.unlink()
+            path.unlink()
 
 
 def _prepared(

@@ -73,10 +73,10 @@ def _sums_over(
     sums: dict[str, Tensor] = {}
     for batch in batches:
         with run.computing():
-            found = module(batch.to(run.ranks.device))
+            batch_sums = module(batch.to(run.ranks.device))
         # What sums are divided by, beside them.
-        found |= {f"targets.{name}": torch.tensor(count) for name, count in batch.counts.items()}
-        for name, value in found.items():
+        batch_sums |= {f"targets.{name}": torch.tensor(count) for name, count in batch.counts.items()}
+        for name, value in batch_sums.items():
             # In float64, so that many batches add up as few do.
             sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu().double()
         tokens += batch.tokens

@@ -73,8 +73,8 @@ class Labelled(Task):
             if config.head == cls.head and names <= set(config.labels):
                 return list(config.labels)
         if len(names) < 2:
-            told = f"only {min(names)!r}" if names else "none"
-            raise InputError(f"label must name at least two labels in the data; there is {told}.")
+            in_data = f"only {min(names)!r}" if names else "none"
+            raise InputError(f"label must name at least two labels in the data; there is {in_data}.")
         # In an order that does not depend on the texts; 10 comes after 9.
         return sorted(names, key=int if all(map(str.isdecimal, names)) else None)
 
@@ -224,9 +224,9 @@ def class_scores(sums: Mapping[str, Any]) -> dict[str, float]:
     # For each label how often it is right or said: the denominator of F1.
     both = [sum(row) + sum(column) for row, column in zip(table, zip(*table, strict=True), strict=True)]
     # Labels that never occur do not count.
-    found = [2.0 * table[label][label] / count for label, count in enumerate(both) if count]
+    f1_scores = [2.0 * table[label][label] / count for label, count in enumerate(both) if count]
     return {
         "loss": sums["loss"] / targets,
         "accuracy": sums["right"] / targets,
-        "macro_f1": sum(found) / max(1, len(found)),
+        "macro_f1": sum(f1_scores) / max(1, len(f1_scores)),
     }

@@ -74,10 +74,10 @@ class NextToken(Task):
         texts = [[each["tokens"] for each in row] for row in rows]
         # Position t predicts token t + 1; texts of one row stay apart.
         labels = labels_of([[text[1:] for text in row] for row in texts])
-        made = Batch.labelled(
+        batch = Batch.labelled(
             rows, stack_input([[text[:-1] for text in row] for row in texts], pad_id=self.pad_id), labels
         )
-        return replace(made, counts=dict.fromkeys(self.weights, made.counts["loss"]))
+        return replace(batch, counts=dict.fromkeys(self.weights, batch.counts["loss"]))
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         # What attention layers say of themselves, such as spans.

@@ -178,11 +178,11 @@ def student_of(teacher: Transformer, **changes: Any) -> Transformer:
     student = new_network(replace(config, num_layers=(depth + 1) // 2, **halved, **changes))
     state = {}
     for name, value in teacher.state_dict().items():
-        found = _LAYER.fullmatch(name)
-        if found is None:
+        match = _LAYER.fullmatch(name)
+        if match is None:
             state[name] = value
         # Layers 0, 2, 4, .. become 0, 1, 2, ..
-        elif int(found[2]) % 2 == 0:
-            state[f"{found[1]}{int(found[2]) // 2}{found[3]}"] = value
+        elif int(match[2]) % 2 == 0:
+            state[f"{match[1]}{int(match[2]) // 2}{match[3]}"] = value
     student.load_state_dict({name: state[name] for name in student.state_dict()})
     return student

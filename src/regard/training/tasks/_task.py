@@ -269,9 +269,9 @@ def precision_recall_f1(counts: Sequence[float]) -> dict[str, float]:
     Source: Tjong Kim Sang and De Meulder 2003, arXiv cs/0306050, section 2.4.
     """
     # Spans in the texts, spans that were said, and those that are both.
-    there, found, right = counts
+    there, predicted, right = counts
     return {
-        "precision": right / found if found else 0.0,
+        "precision": right / predicted if predicted else 0.0,
         "recall": right / there if there else 0.0,
-        "f1": 2.0 * right / (there + found) if there + found else 0.0,
+        "f1": 2.0 * right / (there + predicted) if there + predicted else 0.0,
     }

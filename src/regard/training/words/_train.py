@@ -86,12 +86,12 @@ def _new_tables(corpus: Corpus, settings: WordSettings, width: int) -> Tables:
     For FastText it is within 1 / size, as in its authors' program.
     """
     count, is_parted = len(corpus.words), settings.objective == "fasttext"
-    found = [settings.ngrams.buckets_of(word) for word in corpus.words] if is_parted else []
+    word_buckets = [settings.ngrams.buckets_of(word) for word in corpus.words] if is_parted else []
     # Buckets of all words, one after the other; each gets one row.
-    flat = np.array([each for buckets in found for each in buckets], np.int64)
+    flat = np.array([each for buckets in word_buckets for each in buckets], np.int64)
     buckets, places = np.unique(flat, return_inverse=True)
     # Own row and n-grams of each word, in one list with starts.
-    lengths = np.array([len(each) for each in found] if is_parted else np.zeros(count), np.int64)
+    lengths = np.array([len(each) for each in word_buckets] if is_parted else np.zeros(count), np.int64)
     first = np.concatenate([[0], np.cumsum(lengths + 1)])
     pieces = np.empty(first[-1], np.int32)
     is_own = np.zeros(len(pieces), bool)
