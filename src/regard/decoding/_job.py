@@ -180,8 +180,8 @@ def _cut(tokenizer: Tokenizer, texts: Sequence[str], name: str, places: Sequence
     try:
         rows = iter(tokenizer.bulk.pieces([text for text in texts if text.strip()]))
     except InputError as error:
-        told = re.sub(r"^texts\[(\d+)\]", lambda at: f"{name}[{full[int(at[1])]}]", str(error))
-        raise InputError(told) from error
+        message = re.sub(r"^texts\[(\d+)\]", lambda at: f"{name}[{full[int(at[1])]}]", str(error))
+        raise InputError(message) from error
     return [list(next(rows)) if text.strip() else [] for text in texts]
 
 
@@ -264,9 +264,9 @@ def recommended(model: Loaded, *, seed: int = 0) -> Choice | Beams:
         if drawn:
             names = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff")
             # transformers' own default, which a file need not say.
-            given: dict[str, Any] = {"top_k": 50} | {name: values[name] for name in names if name in values}
-            given["top_k"] = given["top_k"] or None  # 0 is none
-            return Sampling(**given, seed=seed)
+            numbers: dict[str, Any] = {"top_k": 50} | {name: values[name] for name in names if name in values}
+            numbers["top_k"] = numbers["top_k"] or None  # 0 is none
+            return Sampling(**numbers, seed=seed)
         if not searched:
             return MostLikely()
         # transformers' names: true stops at once, false is its heuristic, "never" searches on.

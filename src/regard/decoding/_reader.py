@@ -95,8 +95,8 @@ def prepared(model: ModelT, precision: Precision = "float32") -> ModelT:
         model = copy.deepcopy(model).float()
     parts = {"decoder": model.decoder, "head": model.head}
     # By the old module: tied parts stay tied. The encoder reads many rows at once, and is left alone.
-    made: dict[nn.Module, nn.Module] = {}
-    return _with(model, {name: _exchanged(part, exchanged, made) for name, part in parts.items() if part})
+    copies: dict[nn.Module, nn.Module] = {}
+    return _with(model, {name: _exchanged(part, exchanged, copies) for name, part in parts.items() if part})
 
 
 def at_best(network: Network) -> Network:
@@ -277,9 +277,9 @@ class Reader:
         # Guesses that were wrong are forgotten.
         if kept < self._state.length:
             self._state.cut(kept)
-        given = torch.tensor([list(ids)], device=self.read.device)
+        row = torch.tensor([list(ids)], device=self.read.device)
         # Only the last where only that is asked for.
-        logits = self._network.decode(given, self._state, last=count == 1).logits
+        logits = self._network.decode(row, self._state, last=count == 1).logits
         assert logits is not None, "checked"
         return logits[0, -count:].to(torch.promote_types(logits.dtype, torch.float32))
 

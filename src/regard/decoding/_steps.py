@@ -370,8 +370,8 @@ def last_of(taken: Generator[Step, None, list[list[Decoded]]]) -> list[list[Deco
             next(taken)
         except StopIteration as end:
             # A generator's return value comes in the exception.
-            found: list[list[Decoded]] = end.value
-            return found
+            decoded: list[list[Decoded]] = end.value
+            return decoded
 
 
 def check_chosen(log_probability: float) -> None:

@@ -85,20 +85,20 @@ def decode_texts(
     job = Job.planned(model, tokenizer, texts, choice, count, stop, max_length, rules, prefix)
     # Blank texts get a blank answer, without a pass.
     named = [place for place, text in enumerate(texts) if text.strip()]
-    given = dict(zip(named, job.encoded([texts[place] for place in named], named), strict=True))
+    encoded = dict(zip(named, job.encoded([texts[place] for place in named], named), strict=True))
     nothing = Written(prompt="", text="", token_ids=(), log_probabilities=(), score=0.0, ended=True)
     written = [[replace(nothing, prompt=text)] for text in texts]
     # What follows a prompt is kept beside it; a translation is about as long as its source.
     more = 0 if job.two else job.rules.max_length or AFTER_PROMPT
     with at_rest(job.network):
-        lengths = {place: len(each.ids) + len(each.begun) + more for place, each in given.items()}
+        lengths = {place: len(each.ids) + len(each.begun) + more for place, each in encoded.items()}
         if not isinstance(prefix, str) and not isinstance(job.network, Transformer):
             batch_tokens = 1  # one by one: other libraries' decoders count padding as positions
         # Each way of a text is a row.
         for batch in _batches(lengths, batch_tokens // job.ways):
-            for place, ways in zip(batch, job.run([given[place] for place in batch]), strict=True):
+            for place, ways in zip(batch, job.run([encoded[place] for place in batch]), strict=True):
                 # In the order of the caller, whatever the order of the batches.
-                written[place] = [job.written(texts[place], given[place], way) for way in ways]
+                written[place] = [job.written(texts[place], encoded[place], way) for way in ways]
             if advance is not None:
                 advance(len(batch))
     return written
@@ -131,8 +131,8 @@ def stream(
     if isinstance(choice, Beams):
         raise InputError("choice must not be Beams: their text is known only at the end; use generate.")
     job = Job.planned(model, tokenizer, [text], choice, 1, stop, max_length, rules, prefix)
-    (given,) = job.encoded([text], [0])
-    return _streamed(job, text, given)
+    (encoded,) = job.encoded([text], [0])
+    return _streamed(job, text, encoded)
 
 
 def _streamed(job: Job, prompt: str, row: Given) -> Generator[str, None, Written]:
@@ -237,8 +237,8 @@ def along(
         raise InputError("choice must take one token after another, as Sampling does; use generate.")
     job = Job.planned(model, tokenizer, texts, choice, count, stop, None, rules, "")
     # Ids are taken as they are, without a frame.
-    given = [_given(job, text, place) for place, text in enumerate(texts)]
-    return [each.ids for each in given], _along(job, given, top)
+    encoded = [_given(job, text, place) for place, text in enumerate(texts)]
+    return [each.ids for each in encoded], _along(job, encoded, top)
 
 
 def _given(job: Job, text: str | Sequence[int], place: int) -> Given:

@@ -198,17 +198,17 @@ def watch_text(
     from regard.tracing import KeepPolicy, rerun, trace_read
 
     job = Job.planned(model, tokenizer, [text], choice, 1, stop, None, rules, prefix)
-    (given,) = job.encoded([text], [0])
-    ids = given.ids
+    (encoded,) = job.encoded([text], [0])
+    ids = encoded.ids
     if prefix:  # as where there are prefixes: nothing is forced after one
         job = replace(job, rules=replace(job.rules, first_id=None))
     # The ways of each step of a beam search; empty otherwise.
     seen: list[list[Hypothesis]] = []
     with at_rest(job.network):
         # Written as ever; then all of it is read once more, for the trace.
-        ((way, *_),) = job.run([given], lambda _, ways: seen.append(ways))
+        ((way, *_),) = job.run([encoded], lambda _, ways: seen.append(ways))
         # What the decoder read before the first new token.
-        start = [*job.rules.start_ids, *(given.begun if job.two else ids)]
+        start = [*job.rules.start_ids, *(encoded.begun if job.two else ids)]
         source, target = None, read_back([*start, *way.token_ids], tokenizer.target)
         if job.two:
             known = tokenizer.encode(text)
@@ -224,7 +224,7 @@ def watch_text(
     written = _checked(job, ids, start, way, rows)
     spelled = _Speller(tokenizer.target, [*start, *written], len(start), fresh=job.two and not prefix)
     steps = _steps(rows, written, spelled)
-    plain = job.written(text, given, way)
+    plain = job.written(text, encoded, way)
     return Watched(
         **{each.name: getattr(plain, each.name) for each in fields(plain)},
         trace=trace,
@@ -252,11 +252,11 @@ def _checked(job: Job, ids: Sequence[int], start: Sequence[int], way: Decoded, r
         scores = job.rules.apply(wide, read, place, [limit])[0]
         if place == len(written):
             written.append(min(job.rules.end_ids, key=lambda end: abs(float(scores[end]) - noted)))
-        found = float(scores[written[place]])
-        if not abs(found - noted) <= allowed * max(1.0, abs(noted)):
+        of_pass = float(scores[written[place]])
+        if not abs(of_pass - noted) <= allowed * max(1.0, abs(noted)):
             raise RegardError(
                 f"the trace is not of this text: one pass gives token {place} the log-probability "
-                f"{found:.6f}, and {noted:.6f} was noted while it was written."
+                f"{of_pass:.6f}, and {noted:.6f} was noted while it was written."
             )
     return written
 

@@ -239,8 +239,8 @@ class Embedder:
         for text, passage in enumerate(passages.texts):
             if len(passage.parts) > 1:
                 # In the order of the text, whichever pack was done first.
-                made = added(kinds, [parts[text, part.start] for part in passage.parts])
-                out.put([text], made[None])
+                vector = added(kinds, [parts[text, part.start] for part in passage.parts])
+                out.put([text], vector[None])
         stored, report = self._stored(out, np.arange(len(texts)), passages)
         return Sentences(vectors=stored.vectors, layers=self._axis, scales=stored.scales, report=report)
 

@@ -120,12 +120,12 @@ def pool_rows(kinds: Sequence[Kind], vectors: Tensor, rows: Sequence[Row], *, sk
             # Tokens that do not take part must not be the largest.
             masked = flat.masked_fill(~taken[:, None], -torch.inf)
             parts = torch.split(masked, lengths.tolist()) if rows else ()
-            made = torch.stack([part.amax(0) for part in parts]) if parts else flat[:0]
+            of_rows = torch.stack([part.amax(0) for part in parts]) if parts else flat[:0]
         else:
             shares = _shares(kind, places.to(flat.dtype), total.to(flat.dtype), skip)
             # Every other pooling is a weighted sum.
-            made = _sums(flat, index, starts, shares * taken)
-        pooled.append(made.view(len(rows), *vectors.shape[1:]))
+            of_rows = _sums(flat, index, starts, shares * taken)
+        pooled.append(of_rows.view(len(rows), *vectors.shape[1:]))
     return torch.cat(pooled, dim=-1)
 
 
@@ -189,12 +189,12 @@ def pool_words(kinds: Sequence[WordKind], vectors: Tensor, rows: Tensor, starts:
     for kind in kinds:
         # x_1 .. x_n are rows[start:end]
         if kind == "mean":
-            made = _sums(flat, rows, starts).div_((ends - starts)[:, None])
+            of_words = _sums(flat, rows, starts).div_((ends - starts)[:, None])
         elif kind == "max":
-            made = functional.embedding_bag(rows, flat, starts, mode="max")
+            of_words = functional.embedding_bag(rows, flat, starts, mode="max")
         else:
-            made = flat[rows[starts if kind == "first" else ends - 1]]
-        pooled.append(made.view(len(starts), *vectors.shape[1:]))
+            of_words = flat[rows[starts if kind == "first" else ends - 1]]
+        pooled.append(of_words.view(len(starts), *vectors.shape[1:]))
     return torch.cat(pooled, dim=-1)
 
 

@@ -186,10 +186,10 @@ def read_sentence_settings(folder: str | PathLike[str]) -> SentenceSettings:
     kinds = [module.kind for module in modules]
     # The network, then the pooling, then any known steps.
     if not (_FIRST & set(kinds[:1]) and kinds[1:2] == ["Pooling"]):
-        found = ", ".join(kinds) or "none"
+        kind_names = ", ".join(kinds) or "none"
         raise CheckpointError(
             f"{folder / MODULES}: the modules must begin with Transformer and Pooling, which regard puts "
-            f"into one vector a text; got {found}"
+            f"into one vector a text; got {kind_names}"
         )
     transformer, pooling_module, *rest = modules
     for module in rest:

@@ -181,11 +181,11 @@ def _weights(folder: Path, config: Fields, **shapes: tuple[int, ...]) -> dict[st
     """The tensors of a module by their names, with _ for the dot: these, of these shapes, and no others."""
     reader = read_tensors(folder)
     wanted = {name.replace("_", "."): shape for name, shape in shapes.items()}
-    found = {name: reader.shape(name) for name in reader.names()}
+    stored = {name: reader.shape(name) for name in reader.names()}
     # A tensor more or less means another module.
-    if found != wanted:
+    if stored != wanted:
         raise CheckpointError(
-            f"{folder}: by {config.file.name} the tensors must be {_told(wanted)}; got {_told(found)}"
+            f"{folder}: by {config.file.name} the tensors must be {_told(wanted)}; got {_told(stored)}"
         )
     return {name: reader.read(name.replace("_", ".")).float() for name in shapes}
 

@@ -130,10 +130,10 @@ def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
             results = iter(added)
             # Behind the last key stands -inf, whose weight is 0.
             for place_of, most in zip(of_row, before, strict=True):
-                for each in keys_of:
-                    left = spread(b, b.trunc(b.sub(length, each), I32), numbers.type)
+                for first_key in keys_of:
+                    left = spread(b, b.trunc(b.sub(length, first_key), I32), numbers.type)
                     score = b.select(b.icmp_signed("<", numbers, left), next(results), nothing)
-                    store(b, score, place_of, each)
+                    store(b, score, place_of, first_key)
                     most = larger(b, most, score)
                 out_highest.append(most)
         highest, first = out_highest, stop

@@ -316,12 +316,12 @@ def _queries(module: Any, target: Target, head_dim: int, count: int) -> Any:
                 own = four_bytes(place(b, of_row[row], key, I16))
                 for column in columns:
                     added.append(add_pairs(module, b, sums[len(added)], own, column))
-        made = iter(added)
+        results = iter(added)
         for row, share in enumerate(shares):
             for part in parts:
                 # V_d / 511, divided by the sum of the weights.
                 scale = b.fmul(load(b, steps, whole(part), floats), share)
-                context = b.fmul(b.sitofp(next(made), floats), scale)
+                context = b.fmul(b.sitofp(next(results), floats), scale)
                 store(b, context, out, b.add(b.mul(whole(row), width), whole(part)))
     b.ret_void()
     return function

@@ -106,9 +106,9 @@ def product(target: Target, kind: BlockType) -> Any:
 
         # All rows of x, some at a time, while this row of the weight is in the cache.
         def tile(rows: int, row: Any) -> None:
-            given = place(b, x, b.mul(row, depth), F32)
+            rows_of_x = place(b, x, b.mul(row, depth), F32)
             to = place(b, out, b.add(b.mul(row, width), column), F32)
-            b.call(tile_of[rows], [given, own, begun, to, width, count])
+            b.call(tile_of[rows], [rows_of_x, own, begun, to, width, count])
 
         tiles(b, job_of["rows"], _ROWS, tile)
     b.ret_void()
@@ -128,11 +128,11 @@ def _tile(module: Any, target: Target, kind: BlockType, rows: int) -> Any:
         entry = b.mul(number, whole(kind.entries))
         # (rows, 2): the sums of even and of odd registers.
         added = list(sums)
-        for turn, each in enumerate(kind.numbers(Block(module, b, target.lanes, at))):
+        for turn, weights in enumerate(kind.numbers(Block(module, b, target.lanes, at))):
             place_of = b.add(entry, whole(turn * target.lanes))
             for row in range(rows):
                 mine = 2 * row + turn % 2
-                added[mine] = fma(module, b, each, load(b, of_x[row], place_of, floats), added[mine])
+                added[mine] = fma(module, b, weights, load(b, of_x[row], place_of, floats), added[mine])
         out_sums += added
     for row in range(rows):
         # Even and odd, then lanes, then the bias.
@@ -210,8 +210,8 @@ def multiplying(kind: str, blocks: Tensor, bias: Tensor | None) -> Callable[[Ten
         assert own == depth, (x.shape, blocks.shape, base.shape)
         x = x.detach().float().contiguous()
         out = torch.empty(rows, width)
-        told = job(0, x.data_ptr(), *of_weight, out.data_ptr(), rows, width, count)
-        in_threads(function, told, threads(), 0)
+        own_job = job(0, x.data_ptr(), *of_weight, out.data_ptr(), rows, width, count)
+        in_threads(function, own_job, threads(), 0)
         return out
 
     return run

@@ -109,11 +109,11 @@ def kernels(target: Target, stored: Stored) -> Any:
     }
     function, b = exported(module, "product", PTR)
     (job,) = function.args
-    told = {name: load(b, job, whole(at), I64) for at, name in enumerate(JOB)}
+    job_of = {name: load(b, job, whole(at), I64) for at, name in enumerate(JOB)}
     x, weight, scales, bias, out = (
-        b.inttoptr(told[name], PTR) for name in ("x", "weight", "scales", "bias", "out")
+        b.inttoptr(job_of[name], PTR) for name in ("x", "weight", "scales", "bias", "out")
     )
-    rows, width, depth = told["rows"], told["width"], told["depth"]
+    rows, width, depth = job_of["rows"], job_of["width"], job_of["depth"]
 
     def columns(count: int, first: Any, begin: Any, size: Any) -> None:
         # The product adds up in pieces of the depth: from `begin` on, `size` entries.
@@ -299,10 +299,10 @@ class FewRowsLinear(nn.Module):
         x = x.contiguous()
         out = torch.empty(*x.shape[:-1], self.out_features)
         for first in range(0, rows, MOST_ROWS):
-            given = x.data_ptr() + first * self.in_features * x.element_size()
-            made = out.data_ptr() + first * self.out_features * out.element_size()
+            x_address = x.data_ptr() + first * self.in_features * x.element_size()
+            out_address = out.data_ptr() + first * self.out_features * out.element_size()
             sizes = min(rows - first, MOST_ROWS), self.out_features, self.in_features
-            job = _Job(0, given, *self._addresses, made, *sizes)
+            job = _Job(0, x_address, *self._addresses, out_address, *sizes)
             _in_threads()(self._kernel, job, torch.get_num_threads(), 0)
         return out
 

@@ -98,12 +98,12 @@ def _tile(module: Any, target: Target, depth: int, count: int) -> Any:
             own = spread(b, load(b, row, k, F32), floats)
             for column in columns:
                 added.append(fma(module, b, own, column, sums[len(added)]))
-    made = iter(added)
+    results = iter(added)
     for row in range(count):
         for half in halves:
             # The sums do not begin there: they would be rounded as numbers of its size are.
             start = load(b, base, b.add(b.mul(whole(row), step), half), floats)
-            store(b, b.fadd(start, next(made)), out, b.add(b.mul(whole(row), out_step), half))
+            store(b, b.fadd(start, next(results)), out, b.add(b.mul(whole(row), out_step), half))
     b.ret_void()
     return function
 

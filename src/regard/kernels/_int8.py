@@ -140,11 +140,11 @@ def _codes(module: Any, target: Target) -> Any:
         # 127 / m; of a block of zeros infinite, and 0 times infinity no number, whose lowest byte does
         # not matter since its scale is 0.
         steps = spread(b, b.fdiv(ir.Constant(F32, float(LARGEST)), most), floats)
-        for number, each in enumerate(turned):
+        for number, register in enumerate(turned):
             # The instruction takes codes without a sign: 128 stands for 0.
-            numbers = fma(module, b, each, steps, filled(floats, ROUNDS + 128))
-            made = b.trunc(b.bitcast(numbers, bits_of), vector(I8, lanes))
-            store(b, made, codes, b.add(start, whole(lanes * number)))
+            numbers = fma(module, b, register, steps, filled(floats, ROUNDS + 128))
+            code_bytes = b.trunc(b.bitcast(numbers, bits_of), vector(I8, lanes))
+            store(b, code_bytes, codes, b.add(start, whole(lanes * number)))
     b.ret_void()
     return function
 

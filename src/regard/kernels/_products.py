@@ -70,8 +70,8 @@ def by_panels(
             tiles(b, here, most, at)
             # GELU while the result of this panel is still in a cache.
             with b.if_then(b.icmp_signed("!=", sizes.with_gelu, whole(0))):
-                made = place(b, out, b.add(b.mul(first, sizes.out_step), column), F32)
-                b.call(activate, [made, here, whole(panel_of(target)), sizes.out_step])
+                result = place(b, out, b.add(b.mul(first, sizes.out_step), column), F32)
+                b.call(activate, [result, here, whole(panel_of(target)), sizes.out_step])
 
 
 class KernelProduct(ABC):

@@ -206,10 +206,10 @@ def _identity(opened: Opened) -> tuple[int, int] | None:
     if opened.path is None:
         return None
     try:
-        found = opened.path.stat()
+        status = opened.path.stat()
     except OSError as error:
         raise unreadable(opened.name, error) from error
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def _digest(opened: Opened) -> tuple[int, str, int]:

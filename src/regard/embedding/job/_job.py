@@ -33,9 +33,9 @@ def ahead(items: Generator[T], depth: int) -> Iterator[Iterator[T]]:
         # Lists, the last one empty: a StopIteration from `result()` would be an error in this generator.
         # `depth` items under way, always.
         waiting = deque(pool.submit(list, islice(items, 1)) for _ in range(depth))
-        while found := waiting.popleft().result():
+        while single := waiting.popleft().result():
             waiting.append(pool.submit(list, islice(items, 1)))
-            yield found[0]
+            yield single[0]
 
     # One thread: a generator cannot be asked by two.
     with ThreadPoolExecutor(1, "regard-reader") as pool:

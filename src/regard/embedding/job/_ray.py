@@ -331,8 +331,8 @@ class RayWorkers:
             # What it needs could not even be imported: another version of regard, or none.
             about = {"host": "a node", "refused": _first_line(error.cause or error)}
         except self._ray.exceptions.RayError as error:
-            told = f"{_DEATHS} workers died there before they were ready ({_first_line(error)})"
-            about = {"host": "a node", "refused": told}
+            refusal = f"{_DEATHS} workers died there before they were ready ({_first_line(error)})"
+            about = {"host": "a node", "refused": refusal}
         self._hear(member, about)
 
     def _hear(self, member: _Member, about: dict[str, Any]) -> None:
@@ -366,8 +366,8 @@ class RayWorkers:
             self._refused[host] = reason
             self._tell(f"{host} is refused: {reason}")
         if not self._members:
-            told = "; ".join(f"{host}: {reason}" for host, reason in self._refused.items())
-            raise RegardError(f"no worker can do what the manifest states. {told}.")
+            reasons = "; ".join(f"{host}: {reason}" for host, reason in self._refused.items())
+            raise RegardError(f"no worker can do what the manifest states. {reasons}.")
 
 
 def _some(count: int, what: str) -> str:

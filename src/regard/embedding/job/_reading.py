@@ -74,9 +74,9 @@ class Carried:
     def problem(self, value: object) -> str | None:
         """Why a value of a JSON line cannot stand in the column; None where it can."""
         if isinstance(value, str):
-            found = no_text(f"column {self.name!r}", value)
-            if found is not None:
-                return found
+            problem = no_text(f"column {self.name!r}", value)
+            if problem is not None:
+                return problem
         if value is None or self.as_json or _fits(value, self.type):
             return None
         return f"column {self.name!r} holds {_short(value)}, not {self.stated} as in the first rows"
@@ -229,12 +229,12 @@ def _read(source: Source, columns: Columns, fields: list[Carried]) -> _Rows:
         return
     records, split = source.records(columns.texts, columns.carried), len(columns.texts)
     # What stands for no id differs by format.
-    no_id, told = (None, "null or missing") if isinstance(source, JsonSource) else ("", "empty")
+    no_id, in_words = (None, "null or missing") if isinstance(source, JsonSource) else ("", "empty")
     while batch := list(islice(records, ROWS)):
         unfit: dict[int, str] = {}
         if columns.id is not None:
             without = (n for n, record in enumerate(batch) if record.values[split] == no_id)
-            unfit = dict.fromkeys(without, f"the id is {told} (column {columns.id!r})")
+            unfit = dict.fromkeys(without, f"the id is {in_words} (column {columns.id!r})")
         arrays = []
         for at, field in enumerate(fields, split):
             values = [record.values[at] for record in batch]
