@@ -69,12 +69,12 @@ def read_messages(path: Path) -> list[Any]:
     with _open(path, "--messages") as file:
         text = decoded(file.read(_STDIN_AT_MOST), f"--messages {str(path)!r}")
     try:
-        found = json.loads(text)
+        messages = json.loads(text)
     except (RecursionError, ValueError) as error:
         raise InputError(f"--messages {str(path)!r} must be a JSON list ({reason(error)}).") from error
-    if not isinstance(found, list):
+    if not isinstance(messages, list):
         raise InputError(f"--messages {str(path)!r} must be a JSON list of messages; it is none.")
-    return found
+    return messages
 
 
 def as_typed(argument: str) -> str:
@@ -118,10 +118,10 @@ def parse_heads_or_layers(option: str, words: str) -> list[Any]:
         >>> parse_heads_or_layers("--heads", "3.5,4")
         [(3, 5), 4]
     """
-    found: list[Any] = []
+    heads: list[Any] = []
     for word in words.split(","):
-        found += [int(word)] if _LAYER.fullmatch(word.strip()) else parse_heads(option, word)
-    return found
+        heads += [int(word)] if _LAYER.fullmatch(word.strip()) else parse_heads(option, word)
+    return heads
 
 
 # No model takes this much text at once; a file without line ends would fill the memory.

@@ -73,14 +73,14 @@ class Command(TyperCommand):
 
     def _check_together(self, ctx: Any) -> None:
         names = typed_names(self.params)
-        given = {names[name] for name in names if ctx.get_parameter_source(name).name == "COMMANDLINE"}
-        each: Any
-        for each in self.params:
-            rule = RULE.match(each.help or "")
-            if rule is None or (typed := names[each.name]) not in given:
+        all_typed = {names[name] for name in names if ctx.get_parameter_source(name).name == "COMMANDLINE"}
+        param: Any
+        for param in self.params:
+            rule = RULE.match(param.help or "")
+            if rule is None or (typed := names[param.name]) not in all_typed:
                 continue
             others = re.findall(TYPED, rule[2])
-            both = [other for other in others if other in given]
+            both = [other for other in others if other in all_typed]
             if rule[1] == "Instead of":
                 if both:
                     raise InputError(f"give {both[0]} or {typed}, not both.")
@@ -120,9 +120,9 @@ def usage(error: Any) -> str:
         name = max(re.findall(r"'(.+?)'", wrong[1]) or [wrong[1]], key=len)
         # The first that fits.
         for pattern, words in _IN_WORDS:
-            found = re.fullmatch(pattern, wrong[2])
-            if found is not None:
-                return f"{name} {found.expand(words)}{_got(error)}."
+            match = re.fullmatch(pattern, wrong[2])
+            if match is not None:
+                return f"{name} {match.expand(words)}{_got(error)}."
         return f"{name}: {wrong[2]}"
     help_of = "" if error.ctx is None else f" See {error.ctx.command_path} --help."
     return f"{message}{'' if message.endswith(('.', '?')) else '.'}{help_of}"

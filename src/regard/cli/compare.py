@@ -82,8 +82,8 @@ def _compare_heads(
 
     if page is not None:
         traces[0].difference_page(traces[1]).write(page)
-    found = divergence(traces[0], traces[1], None if kind is None else kind.value)
-    _show(found, {"page": page}, as_json)
+    divergences = divergence(traces[0], traces[1], None if kind is None else kind.value)
+    _show(divergences, {"page": page}, as_json)
 
 
 def _show(found: Any, files: Mapping[str, Path | None], as_json: bool) -> None:

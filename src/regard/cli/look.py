@@ -141,8 +141,8 @@ def look(
             raise UsageError("Missing argument 'TEXT'.", context)
         text = OPENING
     # Pictures by their options.
-    given = {"--svg": svg, "--png": png, "--pdf": pdf}
-    files = {name: file for name, file in given.items() if file is not None}
+    pictures = {"--svg": svg, "--png": png, "--pdf": pdf}
+    files = {name: file for name, file in pictures.items() if file is not None}
     check_outputs({"--output": output, **files})
     _check_pictures(files)
     name = model or (DEFAULT_DECODER if generate else DEFAULT_MODEL)
@@ -249,8 +249,8 @@ def _written(
 
     rules: Any = {} if max_length is None else {"max_length": max_length}
     choice = None if beams is None else Beams(beams)
-    found = load_model(model).generate(text, trace="all", choice=choice, **rules)
-    return found.page(heads=heads, max_mb=max_mb), found.to_json()
+    watched = load_model(model).generate(text, trace="all", choice=choice, **rules)
+    return watched.page(heads=heads, max_mb=max_mb), watched.to_json()
 
 
 def _film(run: str, text: str | None, max_mb: float) -> "Made":

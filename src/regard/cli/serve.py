@@ -133,9 +133,9 @@ def _imported() -> Any:
 def _named(models: list[str], load: bool) -> dict[str, Any]:
     """Models by the names that requests give; not loaded, the names under which they are found."""
     named: dict[str, Any] = {}
-    for each in models:
+    for model in models:
         # NAME=MODEL; without a name the folder's, or the model's own.
-        name, _, where = each.rpartition("=")
+        name, _, where = model.rpartition("=")
         name = name or (Path(where).resolve().name if Path(where).is_dir() else where)
         if name in named:
             raise InputError(f"--model {name!r} is there twice; give one of them another name: NAME={where}.")
@@ -147,8 +147,8 @@ def _keys(file: Path) -> tuple[str, ...]:
     try:
         lines = file.read_text("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        told = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise InputError(f"--api-key-file {str(file)!r} cannot be read ({told}).") from None
+        cause = getattr(error, "strerror", None) or "it is not text in UTF-8"
+        raise InputError(f"--api-key-file {str(file)!r} cannot be read ({cause}).") from None
     keys = tuple(line.strip() for line in lines if line.strip())
     if not keys:
         raise InputError(f"--api-key-file {str(file)!r} must hold a key, one a line; it is empty.")

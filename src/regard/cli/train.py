@@ -94,8 +94,8 @@ def run(
         return
     if as_json:
         signed = {"signatures": dict(result.signatures)} if result.signatures else {}
-        found = {"model": str(result.model), "step": result.step, "scores": dict(result.scores)}
-        print_json(found | signed)
+        facts = {"model": str(result.model), "step": result.step, "scores": dict(result.scores)}
+        print_json(facts | signed)
         return
     scores = f": {_in_words(result.scores)}" if result.scores else ""
     console().print(

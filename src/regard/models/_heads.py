@@ -106,12 +106,12 @@ def read_readers(
             for matrix, bias in zip(matrices, biases, strict=True)
         ]
     )
-    found, start = [], 0
+    readers, start = [], 0
     for count in heads:
         own = slice(start, start := start + count * head_dim)
         weight, bias = (each[own].reshape(count, head_dim, *each.shape[1:]) for each in (rows, added))
-        found.append(Reader(weight=weight, bias=bias, norm=norm))
-    return tuple(found)
+        readers.append(Reader(weight=weight, bias=bias, norm=norm))
+    return tuple(readers)
 
 
 def read_projection(module: nn.Module, num_heads: int) -> Projection | None:

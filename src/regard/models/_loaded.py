@@ -84,8 +84,8 @@ class Loaded:
         stored = self.network.state_dict().keys()
         buffers = ((name, buffer) for name, buffer in self.network.named_buffers() if name in stored)
         # A lens gives only what it has seen: the config of a transformers model also holds names and paths.
-        told = f"{self.network.config!r}{choice_of(self.network.config) or ''}{''.join(self.network.edits)}"
-        return fingerprint(told, chain(self.network.named_parameters(), buffers))
+        about = f"{self.network.config!r}{choice_of(self.network.config) or ''}{''.join(self.network.edits)}"
+        return fingerprint(about, chain(self.network.named_parameters(), buffers))
 
 
 def load_checkpoint(

@@ -143,11 +143,11 @@ class Parity(Displayable):
             RegardError: which identity does not hold, in which layer, and by how much.
         """
         # The first layer that fails is named: what follows reads its output.
-        for each in self.layers:
-            where = f"{name}: {each.kind} attention layer {each.layer}"
+        for layer in self.layers:
+            where = f"{name}: {layer.kind} attention layer {layer.layer}"
             # Not "larger than": a NaN is no small error.
             for identity, broken in _BROKEN.items():
-                error = getattr(each, identity)
+                error = getattr(layer, identity)
                 if error is not None and not error <= self.bound:
                     raise RegardError(
                         f"{where}: {broken.format(error=f'{error:.3g}', bound=f'{self.bound:g}')}"
@@ -225,8 +225,8 @@ def output_error(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
         alike = (one == other) | (one.isnan() & other.isnan())
         apart = torch.where(alike, 0.0, (one.double() - other.double()).abs()).max()
         scale = float(other.double()[other.isfinite()].abs().max())
-        found = float(apart / scale if scale else apart)
-        error = math.inf if math.isnan(found) else max(error, found)
+        relative = float(apart / scale if scale else apart)
+        error = math.inf if math.isnan(relative) else max(error, relative)
     return error
 
 

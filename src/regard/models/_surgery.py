@@ -93,10 +93,10 @@ def removed_heads(network: Network) -> Heads:
 
     There are none where the config says the smaller number itself, or the network is another library's.
     """
-    found = _attentions(network)
+    by_kind = _attentions(network)
     return {
         part: lost
-        for part, layers in found.items()
+        for part, layers in by_kind.items()
         if (lost := {layer: gone for layer, each in enumerate(layers) if (gone := _gone(each))})
     }
 
@@ -260,8 +260,8 @@ def heads_told(network: Network) -> str:
         '12 heads less 1 in all'
     """
     number = len(removed_words(network))
-    told = f"{network.config.num_heads} heads"
-    return f"{told} less {number} in all" if number else told
+    heads = f"{network.config.num_heads} heads"
+    return f"{heads} less {number} in all" if number else heads
 
 
 def removed_words(network: Network) -> list[str]:

@@ -74,8 +74,8 @@ def read_ids(
     """
     # All that a tokenizer gave, at once.
     if isinstance(token_ids, Mapping):
-        given = as_named(token_ids, OF_ROWS[:3])
-        return read_ids(loaded, **{"token_ids": (), **given}, name=name, of_decoder=of_decoder)
+        by_name = as_named(token_ids, OF_ROWS[:3])
+        return read_ids(loaded, **{"token_ids": (), **by_name}, name=name, of_decoder=of_decoder)
     # Lists of ints, one for each text.
     rows = _rows(name, token_ids)
     masks = [None] * len(rows) if mask is None else _beside("mask", mask, name, rows)

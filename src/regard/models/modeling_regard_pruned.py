@@ -31,10 +31,10 @@ def __getattr__(name: str) -> Any:
         base.__init__(self, config, *args, **kwargs)
         _shrink(self, config)
 
-    made = type(name, (base,), {"__init__": init, "__module__": __name__, "__doc__": base.__doc__})
+    pruned_class = type(name, (base,), {"__init__": init, "__module__": __name__, "__doc__": base.__doc__})
     # Made once: pickle finds it here.
-    globals()[name] = made
-    return made
+    globals()[name] = pruned_class
+    return pruned_class
 
 
 def _shrink(model: Any, config: Any) -> None:

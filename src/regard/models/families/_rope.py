@@ -83,8 +83,8 @@ def read_rope(
         original=fields.get("original_max_position_embeddings", int, spelling.original),
     )
     # Two names for one object, of transformers 5 and 4.
-    given = [sub for key in ("rope_parameters", "rope_scaling") if (sub := fields.sub(key)) and sub.values]
-    objects = [_read_object(file, sub) for sub in given or [file.empty("rope_scaling.")]]
+    subs = [sub for key in ("rope_parameters", "rope_scaling") if (sub := fields.sub(key)) and sub.values]
+    objects = [_read_object(file, sub) for sub in subs or [file.empty("rope_scaling.")]]
     # Both may stand there, if they say the same.
     if objects[0] != objects[-1]:
         raise CheckpointError(

@@ -178,8 +178,8 @@ def _where_positive(fields: Fields, key: str) -> int | None:
 def _terms(fields: Fields) -> tuple[str, ...]:
     key = "pos_att_type"
     # A list, or names joined by "|".
-    given = fields.values.get(key)
-    if given is None or isinstance(given, list):
+    value = fields.values.get(key)
+    if value is None or isinstance(value, list):
         names = fields.list_of(key, str, None) or []
     else:
         names = [name.strip() for name in fields.require(key, str).lower().split("|") if name.strip()]
