@@ -120,12 +120,12 @@ class Tracing(HasNetwork):
         if isinstance(text, str):
             return tracing.trace_text(self.loaded, text, pair, target=target, keeping=keeping)
         try:
-            given = list(each_text("text", text))
+            texts = list(each_text("text", text))
         except InputError as error:
             raise InputError(f"{error} Ids are given by their name: trace(token_ids=...).") from error
         if pair is not None or target is not None:
             raise InputError("pair and target must be None with several texts; trace each by itself.")
-        return tracing.trace_texts(self.loaded, given, keeping=keeping)
+        return tracing.trace_texts(self.loaded, texts, keeping=keeping)
 
     def forecast(
         self,

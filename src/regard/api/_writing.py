@@ -196,8 +196,8 @@ class Writing(HasNetwork):
             Traceback (most recent call last):
             regard.core.errors.InputError: model must have a chat template, to answer messages; ...
         """
-        found: Any = self.generate(self.tokenizer.chat(messages), **how)
-        return found  # type: ignore[no-any-return]
+        written: Any = self.generate(self.tokenizer.chat(messages), **how)
+        return written  # type: ignore[no-any-return]
 
     def stream(
         self,

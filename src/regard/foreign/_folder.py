@@ -87,9 +87,9 @@ def _built(
     try:
         config = transformers.CONFIG_MAPPING[fields["model_type"]].from_dict(_without_kernels(dict(fields)))
         # A name from a file: only a class of models is taken.
-        found = getattr(transformers, architecture, None)
-        is_model = isinstance(found, type) and issubclass(found, transformers.PreTrainedModel)
-        cls: Any = found if is_model else transformers.MODEL_MAPPING[type(config)]
+        candidate = getattr(transformers, architecture, None)
+        is_model = isinstance(candidate, type) and issubclass(candidate, transformers.PreTrainedModel)
+        cls: Any = candidate if is_model else transformers.MODEL_MAPPING[type(config)]
         hf_model, loading = cls.from_pretrained(
             None,
             config=config,

@@ -184,8 +184,8 @@ def _original_of(name: str, module: nn.Module) -> AttentionFunction:
         modeling, _ = transformers_modules()
         registry = modeling.ALL_ATTENTION_FUNCTIONS
     if name in registry:
-        found: AttentionFunction = registry[name]
-        return found
+        original: AttentionFunction = registry[name]
+        return original
     return _eager_of(type(module))
 
 

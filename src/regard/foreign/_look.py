@@ -175,8 +175,8 @@ def _find_norm(layout: Layout, found: Survey, kind: StackKind) -> nn.Module | No
     if not _same(before, after):
         for execution in found.order:
             # The module whose input is the one and whose output the other, number for number.
-            given, made = (each.get(execution) for each in (found.inputs, found.outputs))
-            if _same(given, before) and _same(made, after):
+            own_input, own_output = (each.get(execution) for each in (found.inputs, found.outputs))
+            if _same(own_input, before) and _same(own_output, after):
                 return execution.module
     return None
 

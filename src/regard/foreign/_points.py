@@ -102,12 +102,12 @@ def lay_out(found: Survey, token_ids: Tensor, decoder_token_ids: Tensor | None, 
             layers = _layers_of(found, cross, own)
             last |= dict(zip(layers, cross, strict=True))
             placed += [("cross", layer, call) for layer, call in zip(layers, cross, strict=True)]
-        for each, layer, call in placed:
-            at = f"{prefix}layers.{layer}.{attention_name(each)}"
-            sites.append(Site(each, layer, at, call.execution, call.inputs.num_heads))
+        for call_kind, layer, call in placed:
+            at = f"{prefix}layers.{layer}.{attention_name(call_kind)}"
+            sites.append(Site(call_kind, layer, at, call.execution, call.inputs.num_heads))
             # The output projection's output, where it is a state of the residual stream.
-            made = None if call.projection is None else found.outputs.get(call.projection)
-            if call.projection is not None and _is_state(made, ids):
+            projected = None if call.projection is None else found.outputs.get(call.projection)
+            if call.projection is not None and _is_state(projected, ids):
                 points.append(Point(f"{at}.output", call.projection, "output"))
         points += _around(found, prefix, own, ids)
         for layer, call in last.items():
@@ -180,11 +180,11 @@ def block_of(found: Survey, call: SeenCall) -> Execution | None:
 def _around(found: Survey, prefix: str, own: list[SeenCall], ids: Tensor) -> Iterator[Point]:
     """The points of the residual stream and the embeddings, where they can be told."""
     for execution in found.order:
-        given = found.inputs.get(execution)
-        if isinstance(execution.module, nn.Embedding) and given is not None and given.shape == ids.shape:
+        indices = found.inputs.get(execution)
+        if isinstance(execution.module, nn.Embedding) and indices is not None and indices.shape == ids.shape:
             output = found.outputs.get(execution)
             # A decoder's ids are fewer than its encoder's, so that they cannot be mixed up.
-            if torch.equal(given, ids) and output is not None and output.ndim == 3:
+            if torch.equal(indices, ids) and output is not None and output.ndim == 3:
                 yield Point(f"{prefix}embeddings.tokens", execution, "output")
                 break
     blocks = [block_of(found, call) for call in own]
@@ -290,12 +290,12 @@ def _find_ffn(found: Survey, last: SeenCall, block: Execution, shape: tuple[int,
     if len(linear) not in (2, 3):
         return None
     *ups, down = linear
-    given = [found.inputs.get(each) for each in linear]
-    made = [found.outputs.get(each) for each in linear]
+    inputs = [found.inputs.get(each) for each in linear]
+    outputs = [found.outputs.get(each) for each in linear]
     tokens = (shape, (math.prod(shape),))  # OPT puts the batch's tokens in one row
-    states = [value for value in (*given, *made) if value is not None and value.shape[:-1] in tokens]
+    states = [value for value in (*inputs, *outputs) if value is not None and value.shape[:-1] in tokens]
     # Up and gate must read the very same tensor.
-    if len(states) < 2 * len(linear) or any(value is not given[0] for value in given[: len(ups)]):
+    if len(states) < 2 * len(linear) or any(value is not inputs[0] for value in inputs[: len(ups)]):
         return None
     wide = [value.shape[-1] for value in states]
     d_model, neurons, made_of = wide[0], wide[len(ups)], set(wide[len(linear) : -1])

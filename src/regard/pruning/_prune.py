@@ -180,9 +180,9 @@ def _evenly(
     # Heads, and key and value heads, of every layer.
     sizes = {(each.num_heads, each.num_kv_heads) for layers in parts.values() for each in layers}
     if len(sizes) > 1:
-        told = ", ".join(str(heads) for heads, _ in sorted(sizes))
+        counts = ", ".join(str(heads) for heads, _ in sorted(sizes))
         raise InputError(
-            f"evenly must be False: layers of this model have unlike numbers of heads, {told}; or remove "
+            f"evenly must be False: layers of this model have unlike numbers of heads, {counts}; or remove "
             "heads until they have the same."
         )
     ((_, groups),) = sizes

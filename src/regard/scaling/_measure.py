@@ -88,8 +88,8 @@ def scaling(
             seconds[name].append(median)
     every_one = [(name, each.length, heads, head_dim, causal) for name in cases for each in shapes]
     # In the order in which they were asked for.
-    found = iter(peaks(every_one, step("memory")))
-    peak = {name: [next(found) for _ in shapes] for name in cases}
+    every_peak = iter(peaks(every_one, step("memory")))
+    peak = {name: [next(every_peak) for _ in shapes] for name in cases}
     errors = closeness(list(cases), tokens=tokens, causal=causal, advance=step("closeness to softmax"))
     return Scaling(
         lengths=asked,
@@ -197,8 +197,8 @@ def closeness(
     layers = trace.layers_of(kind)
     with torch.no_grad():
         for name, case in cases.items():
-            found = [_apart(case, trace.attention_of(each, kind).inputs, causal) for each in layers]
-            means[name] = statistics.fmean(found)
+            errors = [_apart(case, trace.attention_of(each, kind).inputs, causal) for each in layers]
+            means[name] = statistics.fmean(errors)
             advance()
     return means
 

@@ -356,10 +356,10 @@ def _chosen(record: AttentionRecord, wanted: Sequence[HeadName]) -> Chosen:
 def _bytes(record: AttentionRecord, held: Chosen, encoding: Encoding) -> int:
     """What the values take in the page: base64, with the element around it."""
     size = 600  # the policy, and what the facts say of it
-    for each, v in _values(record):
-        count = len(held[each]) * v.shape[1] * v.shape[2]
+    for layer, v in _values(record):
+        count = len(held[layer]) * v.shape[1] * v.shape[2]
         # Two bytes a number and a step for each dimension.
-        plain = 4 * count if encoding == "float32" else 2 * count + 2 * len(held[each]) * v.shape[2]
+        plain = 4 * count if encoding == "float32" else 2 * count + 2 * len(held[layer]) * v.shape[2]
         size += 4 * (plain // 3 + 2) + 300
     return size
 

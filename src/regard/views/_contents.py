@@ -63,10 +63,10 @@ def add_thumbnails(record: AttentionRecord, held: HeldHeads, facts: dict[str, An
     for kind in record.kinds:
         sink = any(layer.sinks is not None for layer in record.layers[kind])
         # One picture with special tokens; one without, if there are any.
-        made = {"all": _block(record, kind, held, blocks, specials=True, sink=sink)}
+        pictures = {"all": _block(record, kind, held, blocks, specials=True, sink=sink)}
         if sink or any(token.special for side in record.sides(kind) for token in side.tokens):
-            made["plain"] = _block(record, kind, held, blocks, specials=False, sink=sink)
-        facts["kinds"][kind]["pictures"] = made
+            pictures["plain"] = _block(record, kind, held, blocks, specials=False, sink=sink)
+        facts["kinds"][kind]["pictures"] = pictures
 
 
 def thumbnail_bytes(record: AttentionRecord) -> int:

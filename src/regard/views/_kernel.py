@@ -275,12 +275,12 @@ class Kernel:
         live = self._runs[run]
         # Given, worked out by the trace, or from the weights.
         if live.record.statistics.get(kind):
-            found = live.record.statistics[kind]
+            statistics = live.record.statistics[kind]
         elif live.statistics is not None:
-            found = live.statistics(kind)
+            statistics = live.statistics(kind)
         else:
-            found = head_statistics(live.record, kind)
-        return {"statistics": {name: plain(values) for name, values in found.items()}}, []
+            statistics = head_statistics(live.record, kind)
+        return {"statistics": {name: plain(values) for name, values in statistics.items()}}, []
 
     def _worked(self, run: int, kind: RecordKind, asked: _Asked) -> _Answer:
         return self._measured[run].go_on(kind, asked["of"], asked["layer"]), []

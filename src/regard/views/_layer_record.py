@@ -229,8 +229,8 @@ def weight_rows(layer: LayerRecord, head: int, queries: npt.NDArray[np.int64]) -
         [[1.0, 0.0], [0.5, 0.5]]
     """
     if layer.weights is not None:
-        given: npt.NDArray[np.float64] = layer.weights[head, queries].astype(np.float64)
-        return given
+        rows: npt.NDArray[np.float64] = layer.weights[head, queries].astype(np.float64)
+        return rows
     # In float64, as a trace has its weights.
     q, k = layer.q[head, queries].astype(np.float64), layer.k[head // layer.group].astype(np.float64)
     added = None if layer.scorer is None else layer.scorer.v

@@ -66,11 +66,11 @@ class LiveWeights:
         # Filled up to whole blocks of GROUP numbers.
         rows, columns = array.shape
         integers, scales = _rounded(_filled(array, _ROWS, GROUP))
-        made = np.empty(scales.shape, [("scale", "<f2"), ("integers", "i1", GROUP)])
-        made["scale"], made["integers"] = scales, integers
-        self._put(block, name, made, (rows, columns), "Q8_0")
+        packed = np.empty(scales.shape, [("scale", "<f2"), ("integers", "i1", GROUP)])
+        packed["scale"], packed["integers"] = scales, integers
+        self._put(block, name, packed, (rows, columns), "Q8_0")
         read = integers.astype(np.float32) * scales.astype(np.float32)[..., None]
-        return np.ascontiguousarray(read.reshape(len(made), -1)[:rows, :columns])
+        return np.ascontiguousarray(read.reshape(len(packed), -1)[:rows, :columns])
 
     def add_stored(
         self, block: str, name: str, stored: npt.NDArray[np.uint8], shape: tuple[int, int], kind: str
@@ -383,12 +383,12 @@ class Measured:
         are not worked out.
         """
         _, layer = self._known(asked)
-        found: npt.NDArray[np.floating[Any]]
+        rows: npt.NDArray[np.floating[Any]]
         if asked[1] == "norm":
-            found = weights(queries)[:, : layer.shape[1]] * layer[head]
+            rows = weights(queries)[:, : layer.shape[1]] * layer[head]
         else:
-            found = layer[min(head, len(layer) - 1)][queries]  # one for all heads, or one each
-        return found
+            rows = layer[min(head, len(layer) - 1)][queries]  # one for all heads, or one each
+        return rows
 
     def _known(self, asked: _Name) -> tuple[MeasureRecord, npt.NDArray[np.float32]]:
         kind, name, number = asked

@@ -172,8 +172,8 @@ def render_page(
     held, packed = pack_records(records, heads, values, max_mb, size, alone=only is not None)
     first["start"] = start_of(shown, held, about)
     every_mb = (size + all_bytes(records, packed[0].encoding)) / 1e6
-    for (facts, blocks, left), record, each in zip(runs, records, packed, strict=True):
-        put_heads(record, each, facts, blocks, left)
+    for (facts, blocks, left), record, packed_run in zip(runs, records, packed, strict=True):
+        put_heads(record, packed_run, facts, blocks, left)
         # The page says what it lacks, and why.
         if only is not None:
             facts["held"] = {"only": whole}

@@ -58,11 +58,11 @@ class Preview:
             address, picture: The addresses of the page and of its picture; "" where they are not known.
         """
         title, said = (_ascii(text) for text in (f"{excerpt(self.text, 60)} · regard", self.said))
-        told = {"title": title, "description": said, "url": address, "image": picture}
+        tags = {"title": title, "description": said, "url": address, "image": picture}
         return "\n".join(
             [
                 f'<title>{title}</title>\n<meta name="description" content="{said}">',
-                *(f'<meta property="og:{name}" content="{text}">' for name, text in told.items() if text),
+                *(f'<meta property="og:{name}" content="{text}">' for name, text in tags.items() if text),
                 *(['<meta name="twitter:card" content="summary_large_image">'] if picture else []),
             ]
         )

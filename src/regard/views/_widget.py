@@ -80,8 +80,8 @@ def _widget_class() -> Any:
                 self._read(content, self.again)
                 return
             said, buffers = self.kernel.answers(content["run"], content["asks"])
-            told = {"client": content["client"], "number": content["number"], "answers": said}
-            self.send(told, buffers)
+            reply = {"client": content["client"], "number": content["number"], "answers": said}
+            self.send(reply, buffers)
 
         def _read(self, content: dict[str, Any], again: Callable[[str], LiveRun]) -> None:
             """Shows another text, or says what comes next; or why it cannot be read."""

@@ -92,11 +92,11 @@ class Divergence(Displayable):
         yield Text(f"{excerpt(self.shared, _MAX_TEXT)}: how differently each head attends", style="dim")
         for number, name in enumerate(self.names, start=1):
             yield Text.assemble((f"{number} ", "bold"), excerpt(name, _MAX_TEXT))
-        told = (
+        caption = (
             f"Jensen-Shannon divergence in bits, {self.kind} attention, {len(self.queries):,} rows, "
             f"{self.coverage:.0%} of tokens"
         )
-        yield Text(told, style="dim")
+        yield Text(caption, style="dim")
         heads = self.heads.shape[1]
         for start in range(0, heads, _HEADS_A_TABLE):
             shown = range(start, min(heads, start + _HEADS_A_TABLE))

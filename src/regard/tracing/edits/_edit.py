@@ -124,11 +124,11 @@ def taps_of(site: Site, kind: Kind, network: Network, layer: Layers = None) -> M
             f"site {site.name!r} cannot be seen in this model: it has no such tap (model.network.tap_names() "
             "lists them). What enters and leaves every layer is site 'residual'."
         )
-    for each in chosen:
+    for number in chosen:
         # Some layers of a decoder may have no cross-attention.
-        if each not in taps:
+        if number not in taps:
             raise InputError(
-                f"layer must be one that has {site.name!r}, of {', '.join(map(str, taps))}; got {each}."
+                f"layer must be one that has {site.name!r}, of {', '.join(map(str, taps))}; got {number}."
             )
     return {each: taps[each] for each in chosen}
 

@@ -127,9 +127,9 @@ def _by_gradient(
     sums: dict[int, Tensor] = {}
     for done, (trace, metric) in enumerate(measured, start=1):
         # d metric / d mask of a head = context . d metric / d context, for a mask of 1: no mask is needed.
-        found, moves, _ = gradients_at(trace, network, list(taps.values()), metric, called="metric")
+        contexts, moves, _ = gradients_at(trace, network, list(taps.values()), metric, called="metric")
         for layer, tap in taps.items():
-            product = found[tap][0].double() * moves[tap][0].double()
+            product = contexts[tap][0].double() * moves[tap][0].double()
             # Summed over tokens and entries of a head, then without its sign.
             sums[layer] = sums.get(layer, 0.0) + product.sum(dim=(1, 2)).abs()
         if progress is not None:
@@ -375,12 +375,12 @@ def _likeliest(loaded: Loaded, output: Output, count: int) -> tuple[LikeliestTok
     # The logits of a classifier are of labels, or of the whole text.
     if logits is None or logits.ndim != 3 or logits.shape[1] != count or logits.shape[2] not in sizes:
         return None
-    found = logits[0].double().softmax(dim=1).max(dim=1)
-    ids: Sequence[int] = found.indices.tolist()
+    likeliest = logits[0].double().softmax(dim=1).max(dim=1)
+    ids: Sequence[int] = likeliest.indices.tolist()
     tokens = Encoding.from_ids(list(ids), loaded.tokenizer).tokens
     return tuple(
         LikeliestToken(token=token.shown, probability=probability)
-        for token, probability in zip(tokens, found.values.tolist(), strict=True)
+        for token, probability in zip(tokens, likeliest.values.tolist(), strict=True)
     )
 
 

@@ -184,10 +184,10 @@ def patch(
         keys = len(encodings_of(clean)[stack_along(kind, "key")].tokens)
         kept = {tap: value[..., :keys] for tap, value in kept.items()}
     if method == "attribution":
-        found, moves, of_corrupted = gradients_at(corrupted, network, names, metric, called="metric")
+        activations, moves, of_corrupted = gradients_at(corrupted, network, names, metric, called="metric")
         rows = [
             # (clean - corrupted) . d metric / d activation, on the corrupted text.
-            _summed(_difference(kept[tap], found[tap], tap) * moves[tap].double(), dim) + of_corrupted
+            _summed(_difference(kept[tap], activations[tap], tap) * moves[tap].double(), dim) + of_corrupted
             for tap in names
         ]
     else:

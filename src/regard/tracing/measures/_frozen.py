@@ -77,11 +77,11 @@ def frozen(norm: nn.Module | None, x: Tensor) -> Frozen | None:
         scale = torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + eps)
         with torch.no_grad():
             # What it makes of x decides which of the two forms it is.
-            made = norm(x.to(weight.dtype)).double()
+            normed = norm(x.to(weight.dtype)).double()
         # Gemma's weight is an offset from 1.
         for offset in (0.0, 1.0):
             gain = offset + weight.detach().double()
-            if relative_error(x * gain * scale, made) <= bound_of(weight.dtype):
+            if relative_error(x * gain * scale, normed) <= bound_of(weight.dtype):
                 return Frozen(gain=gain, scale=scale, bias=None, is_centred=False)
     raise InputError(
         f"a sum of parts needs norms that are LayerNorm or RMSNorm; this model has {type(norm).__name__}."

@@ -58,8 +58,8 @@ def gradients(trace: Trace, *, of: Scalar, at: str | Sequence[str]) -> dict[str,
         torch.Size([1, 12, 7, 7])
     """
     network = trace.require_model().network
-    _, found, _ = gradients_at(trace, network, tap_names(network, at), of)
-    return {name: each.detach().cpu() for name, each in found.items()}
+    _, by_tap, _ = gradients_at(trace, network, tap_names(network, at), of)
+    return {name: each.detach().cpu() for name, each in by_tap.items()}
 
 
 def tap_names(network: Network, at: str | Sequence[str]) -> list[str]:
@@ -70,11 +70,11 @@ def tap_names(network: Network, at: str | Sequence[str]) -> list[str]:
     known = network.tap_names()
     # Names that no tap fits are refused by Taps itself.
     Taps(dict.fromkeys(patterns, lambda value: None)).check(known)
-    for each in patterns:
+    for pattern in patterns:
         # A pattern passes records over; a name means them.
-        if each in known and each.endswith(_RECORDS):
+        if pattern in known and pattern.endswith(_RECORDS):
             raise InputError(
-                f"at must be taps of a tensor; {each!r} shows a record. Take q, k, v, scores or weights."
+                f"at must be taps of a tensor; {pattern!r} shows a record. Take q, k, v, scores or weights."
             )
     return [
         name
@@ -294,8 +294,8 @@ def integrated_gradients(
     def at(share: float) -> tuple[Tensor, Tensor]:
         # A point on the line from the baseline to the text.
         point = (start + share * (x - start)).to(x.dtype)
-        found, value = watched_pass(trace, network, of, [tap], lambda name, own: point)
-        return value, found[tap]
+        tensors, value = watched_pass(trace, network, of, [tap], lambda name, own: point)
+        return value, tensors[tap]
 
     # The number at the baseline, which the attributions add up to the difference from.
     at_baseline, _ = at(0.0)
@@ -311,7 +311,7 @@ def integrated_gradients(
     # (tokens, d_model): the way of each entry times the mean gradient along it.
     by_entry = ((x - start).double() * total)[0]
     before, after = float(at_baseline.detach()), float(at_text.detach())
-    found = IntegratedGradients(
+    attributions = IntegratedGradients(
         tokens=traced.shown,
         attributions=by_entry.sum(dim=1).float().cpu(),
         by_entry=by_entry.float().cpu(),
@@ -319,14 +319,14 @@ def integrated_gradients(
         baseline_value=before,
         error=float(by_entry.sum()) - (after - before),
     )
-    if found.missed > _MISSED:
+    if attributions.missed > _MISSED:
         warnings.warn(
             f"integrated gradients add up to {float(by_entry.sum()):.3g} where the effect is "
-            f"{after - before:.3g}: off by {found.missed:.0%} with steps={steps}. Give more steps; "
+            f"{after - before:.3g}: off by {attributions.missed:.0%} with steps={steps}. Give more steps; "
             "if that does not help, the model jumps on the line from the baseline: give a token's id as it.",
             stacklevel=3,
         )
-    return found
+    return attributions
 
 
 def _baseline(trace: Trace, baseline: int | Tensor | None, x: Tensor, stack: StackKind) -> Tensor:

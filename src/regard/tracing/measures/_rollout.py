@@ -66,11 +66,11 @@ def rollout_steps(trace: Trace, stack: "StackKind", last: int, rows: Sequence[in
     # Each row starts as one token: (rows, tokens).
     flow = torch.zeros(len(rows), count, dtype=torch.float64, device=inputs[0].q.device)
     flow[range(len(rows)), list(rows)] = 1.0
-    for each in reversed(inputs):
+    for layer_inputs in reversed(inputs):
         # Not around the yield: no_grad would then hold for whoever asks.
         with torch.no_grad():
             # Half of each token stays (the residual stream), half is mixed by attention.
-            flow = 0.5 * flow + 0.5 * through(flow, each)
+            flow = 0.5 * flow + 0.5 * through(flow, layer_inputs)
         yield flow
 
 
@@ -152,8 +152,8 @@ def flow(
     # From the last layer to the first: flow starts at the top.
     left = _capacities([trace.attention_of(each, stack).inputs for each in range(last, -1, -1)])
     # One search for each pair of a token above and a token below.
-    found = [[_most(left.copy(), row, (last + 1) * count + column) for column in keys] for row in rows]
-    return torch.tensor(found, dtype=torch.float64).div(_UNIT).float()
+    flows = [[_most(left.copy(), row, (last + 1) * count + column) for column in keys] for row in rows]
+    return torch.tensor(flows, dtype=torch.float64).div(_UNIT).float()
 
 
 def _capacities(layers: list[AttentionInputs]) -> npt.NDArray[np.int64]:

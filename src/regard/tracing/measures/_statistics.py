@@ -102,8 +102,8 @@ class Statistics(Displayable):
             InputError: another name.
         """
         # Places and lists of the largest weights have no mean.
-        told = [each for each in self.names if each not in _NO_QUANTITIES]
-        values: Tensor = getattr(self, one_of("name", name, told))
+        quantities = [each for each in self.names if each not in _NO_QUANTITIES]
+        values: Tensor = getattr(self, one_of("name", name, quantities))
         # NaN where a query has no such key (no previous token, no repeated word).
         return values.nanmean(dim=2)
 
@@ -311,7 +311,7 @@ class _TokenSets:
             places[places == self._keys] = -1
         # All columns together as one matrix (keys, columns), so that they are one product.
         values = torch.stack(list(self._columns.values()), dim=1) if self._columns else None
-        found = row_statistics(
+        of_rows = row_statistics(
             inputs,
             values=None if values is None else values.float().to(device),
             places=places,
@@ -319,7 +319,7 @@ class _TokenSets:
             groups=list(self._groups.values()),
             top_k=top_k,
         )
-        return {name: _delivered(tensor) for name, tensor in self._by_name(found).items()}
+        return {name: _delivered(tensor) for name, tensor in self._by_name(of_rows).items()}
 
     def _by_name(self, found: RowStatistics) -> dict[str, Tensor]:
         named = {

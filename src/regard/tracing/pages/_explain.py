@@ -194,10 +194,10 @@ def sublayers(
             part = partial(_feed_forward, _widened(layer.ffn, widen))
         else:
             of: Kind = "cross" if name == "cross_attention" else kind
-            given = trace.attention_of(index, of).output if index in trace.layers_of(of) else None
-            if given is None:
+            output = trace.attention_of(index, of).output if index in trace.layers_of(of) else None
+            if output is None:
                 return []
-            part = partial(_given, said, given[rows].to(dtype))
+            part = partial(_given, said, output[rows].to(dtype))
         steps = _around(getattr(layer, f"{name}_residual"), x, part, said, widen)
         walked.append(Sublayer(said, steps))
         x = steps[-1].value

@@ -183,8 +183,8 @@ def _steps(e: Explanation) -> Iterator[tuple[str, "list[RenderableType]"]]:
     learned = [("learned", e.learned), *([] if e.scaled is None else [("scaled", e.scaled)])]
     yield f"Learned embedding of {token}: row {e.token_ids[e.token]} of the table", _vectors(learned)
 
-    given = [(f"position {e.token}", e.position), ("token type", e.token_type)]
-    added = [(name, values) for name, values in given if values is not None]
+    summands = [(f"position {e.token}", e.position), ("token type", e.token_type)]
+    added = [(name, values) for name, values in summands if values is not None]
     names = " and ".join("position" if name.startswith("position") else name for name, _ in added)
     total = sum((values for _, values in added), learned[-1][1])
     sums = [("sum", total)] if added else []

@@ -38,9 +38,9 @@ def left_by(trace: Trace, edit: Edit) -> dict[str, Any]:
         trace = TraceOfRun.of_encoding(loaded, encoding, keeping=_RESIDUAL)
     likeness = cosine(trace.embeddings().double(), other.embeddings().double())
     # How alike each token's vector stays.
-    found: dict[str, Any] = {"cosine": plain(likeness.cpu().numpy(), 4)}
+    facts: dict[str, Any] = {"cosine": plain(likeness.cpu().numpy(), 4)}
     before, after = next_tokens(trace), next_tokens(other)
-    return found | ({"next": {"before": before, "after": after}} if before else {})
+    return facts | ({"next": {"before": before, "after": after}} if before else {})
 
 
 def other_words(trace: Trace, token: int) -> list[str]:
@@ -56,10 +56,10 @@ def other_words(trace: Trace, token: int) -> list[str]:
     # The cosine of each row of the table to the word's mean vector.
     table = _cosines(loaded, kind, [ids[place] for place in word.tokens])
     near = _near(loaded, table, word)
-    given = [word.name, *near]
+    excluded = [word.name, *near]
     # Other words of the text, but for short ones and forms of those found.
     others = [
-        each for each in placed_words(trace) if len(each.name) > _STEM and not _alike(each.name, *given)
+        each for each in placed_words(trace) if len(each.name) > _STEM and not _alike(each.name, *excluded)
     ]
 
     def alike(other: PlacedWord) -> float:
@@ -96,9 +96,9 @@ def _near(loaded: Loaded, cosines: Tensor, word: PlacedWord) -> list[str]:
     # Tables that mark the start of a word, and those that mark its going on.
     begins = _BLANK if any(each.startswith(_BLANK) for each in shown) else ""  # where a piece begins a word
     near: list[str] = []
-    for each in shown:
-        name = each.removeprefix(begins)
-        is_word = each.startswith(begins) and name.isalpha() and len(name) >= _STEM
+    for piece in shown:
+        name = piece.removeprefix(begins)
+        is_word = piece.startswith(begins) and name.isalpha() and len(name) >= _STEM
         if is_word and len(near) < _NEAR and not _alike(name, word.name, *near):
             near.append(name)
     return near

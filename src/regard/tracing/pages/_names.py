@@ -55,10 +55,10 @@ def names_of(trace: Trace, most: int) -> Mapping[str, Any]:
         named[kind] = list(layers.values())
     findings = (finding for table in tables.values() for card in table for finding in card.findings)
     # NaN where there were too few words for an interval.
-    told = any(not math.isnan(finding.low) for finding in findings)
+    has_intervals = any(not math.isnan(finding.low) for finding in findings)
     patterns = {each.name: each.says for kind in kinds for each in default_patterns(kind)}
     return {
-        "said": ONE_TEXT if told else FEW,
+        "said": ONE_TEXT if has_intervals else FEW,
         "patterns": [{"name": name, "says": says} for name, says in patterns.items()],
         "kinds": named,
     }

@@ -390,8 +390,8 @@ def _by_distance(bias: Bias, inputs: AttentionInputs) -> _Floats | None:
     size = max(1, 2**22 // (heads * len(keys)))
     # One of the first rows first: most biases that are no line show it there.
     for block in (picked[:1], *torch.split(picked, size)):
-        found = bias.block(block, keys)[0]
-        if not torch.equal(found.expand(heads, len(block), len(keys)), windows[:, block]):
+        biases = bias.block(block, keys)[0]
+        if not torch.equal(biases.expand(heads, len(block), len(keys)), windows[:, block]):
             return None
     return as_array(line)
 
@@ -423,8 +423,8 @@ def _check(name: str, layer: LayerRecord, inputs: AttentionInputs) -> None:
     rows = sorted({0, inputs.q_len // 2, inputs.q_len - 1})
     wanted = attention_weights(inputs, torch.tensor(rows, device=inputs.q.device))[0].double().cpu().numpy()
     for head in range(layer.heads):
-        found = weight_rows(layer, head, np.array(rows))
-        difference = float(np.abs(found - wanted[head]).max()) if found.shape == wanted[head].shape else 1.0
+        actual = weight_rows(layer, head, np.array(rows))
+        difference = float(np.abs(actual - wanted[head]).max()) if actual.shape == wanted[head].shape else 1.0
         if not difference <= _CHECKED:
             raise _refused(name, f"weights of head {head} that its q, k, mask and bias do not give")
 

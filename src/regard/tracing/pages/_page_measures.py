@@ -61,8 +61,8 @@ def values_of(each: AttentionTrace, layer: LayerRecord) -> npt.NDArray[np.float3
     # What rounding explains, by the largest entry.
     bound = bound_of(each.context.dtype) * (largest if 0 < largest < float("inf") else 1.0)
     for head in range(layer.heads):
-        found = value_contexts(layer, v, head, rows)
-        if found.shape != wanted[head].shape or not np.abs(found - wanted[head]).max() <= bound:
+        contexts = value_contexts(layer, v, head, rows)
+        if contexts.shape != wanted[head].shape or not np.abs(contexts - wanted[head]).max() <= bound:
             return None
     return v
 
@@ -140,7 +140,7 @@ def measures_of(
     names = check_measures(asked)
     if of is not None and "gradient" not in names:
         raise InputError('of goes with measures=["gradient"]: it says what the gradient is of.')
-    found: dict[Kind, list[MeasureRecord]] = {kind: [] for kind in trace.kinds}
+    measures: dict[Kind, list[MeasureRecord]] = {kind: [] for kind in trace.kinds}
     left: dict[str, str] = {}
     # What matrices may take in the page, in all.
     room = MOST_MEASURES
@@ -162,8 +162,8 @@ def measures_of(
             continue
         room -= needed
         for kind, record in by_kind.items():
-            found[kind].append(record)
-    return {kind: tuple(records) for kind, records in found.items()}, left
+            measures[kind].append(record)
+    return {kind: tuple(records) for kind, records in measures.items()}, left
 
 
 def _of_kind(trace: Trace, kind: Kind, name: MeasureName, live: LiveMeasures) -> MeasureRecord:

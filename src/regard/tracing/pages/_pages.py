@@ -126,10 +126,10 @@ def difference_page(
         InputError: as `difference`; or attention that a page cannot draw.
     """
 
-    found = Subject("compared", difference(one, other).facts())
+    subject = Subject("compared", difference(one, other).facts())
     # Both runs have the same heads.
     held = _page_heads(one, heads, "heads")
-    return render_page(page_record(one), page_record(other), subject=found, heads=held, max_mb=max_mb)
+    return render_page(page_record(one), page_record(other), subject=subject, heads=held, max_mb=max_mb)
 
 
 def writing_page(
@@ -305,8 +305,8 @@ def widget(self: Trace, *, against: Trace | None = None, of: Scalar | None = Non
     if against is None:
         return make_widget([_live(self, of)])
 
-    found = Subject("compared", difference(self, check_trace("against", against)).facts())
-    return make_widget([_live(self, of), _live(against, of)], found)
+    subject = Subject("compared", difference(self, check_trace("against", against)).facts())
+    return make_widget([_live(self, of), _live(against, of)], subject)
 
 
 def mimebundle(self: Trace, include: Any = None, exclude: Any = None) -> Any:

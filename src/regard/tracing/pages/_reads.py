@@ -49,12 +49,12 @@ class Reads:
             return _Whole(loaded)
         # The one that has most of the text goes on.
         goes_on = [each for each in self._kept if each.goes_on(ids)]
-        found = max(goes_on, key=lambda each: each.shared(ids)) if goes_on else _Read(network)
+        reader = max(goes_on, key=lambda each: each.shared(ids)) if goes_on else _Read(network)
         # The one just read goes to the end: the first is the oldest.
-        self._kept = [*(each for each in self._kept if each is not found), found]
+        self._kept = [*(each for each in self._kept if each is not reader), reader]
         while len(self._kept) > 1 and sum(len(each.ids) for each in self._kept) > _MOST_TOKENS:
             del self._kept[0]
-        return found
+        return reader
 
 
 class _Whole:

@@ -164,11 +164,11 @@ def next_tokens(trace: Trace) -> list[dict[str, Any]]:
     traced = trace.decoder
     (logits,) = logits_of_layers(trace, [len(traced.hidden) - 1], [len(traced.encoding.tokens) - 1])
     # The likeliest first.
-    found = logits[0].double().softmax(dim=0).topk(min(_NEXT, logits.shape[1]))
-    tokens = Encoding.from_ids(found.indices.tolist(), trace.loaded.tokenizer).tokens
+    likeliest = logits[0].double().softmax(dim=0).topk(min(_NEXT, logits.shape[1]))
+    tokens = Encoding.from_ids(likeliest.indices.tolist(), trace.loaded.tokenizer).tokens
     return [
         {"text": token.shown, "probability": float(f"{probability:.4g}")}
-        for token, probability in zip(tokens, found.values.tolist(), strict=True)
+        for token, probability in zip(tokens, likeliest.values.tolist(), strict=True)
     ]
 
 
@@ -255,8 +255,8 @@ class _Rows:
         """What enters layer 0, and what it is made of."""
         traced, first = self._traced, self._traced.hidden[0]
         assert traced.learned is not None
-        given = [("learned", traced.learned), ("scaled", traced.scaled)]
-        for name, vectors in given:
+        word_vectors = [("learned", traced.learned), ("scaled", traced.scaled)]
+        for name, vectors in word_vectors:
             if vectors is not None:
                 self._add(name, "embedding", None, vectors)
         # Which row the sum begins with.

@@ -191,8 +191,8 @@ def _quantile(ordered: np.ndarray, at: np.ndarray) -> np.ndarray:
     below = np.floor(place).astype(np.int64)
     rows = np.arange(len(ordered))
     low, high = ordered[rows, below], ordered[rows, np.minimum(below + 1, last)]
-    found: np.ndarray = low + (high - low) * (place - below)
-    return found
+    quantiles: np.ndarray = low + (high - low) * (place - below)
+    return quantiles
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:

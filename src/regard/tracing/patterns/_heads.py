@@ -38,9 +38,9 @@ def traces_of(
     if not isinstance(loaded, Loaded):
         raise InputError(f"loaded must be a model, as model.loaded; got {type(loaded).__name__}.")
     # Checked before the first text is read.
-    for name, given in (("texts", texts), ("targets", targets)):
-        if not _is_iterable(given) and (name == "texts" or given is not None):
-            raise InputError(f"{name} must be a text, or texts or token ids; got {type(given).__name__}.")
+    for name, argument in (("texts", texts), ("targets", targets)):
+        if not _is_iterable(argument) and (name == "texts" or argument is not None):
+            raise InputError(f"{name} must be a text, or texts or token ids; got {type(argument).__name__}.")
     check_function("on_refused", on_refused, "of a text's number and the reason", optional=True)
     for place, (text, target) in enumerate(_paired(texts, targets)):
         try:
@@ -255,8 +255,8 @@ def heads(
     table = wanted.table(traces, with_target=targets is not None)
     if table is None:
         # Why there is nothing, or what was wrong with the first.
-        told = f"{len(refused)} were passed over, the first because {refused[0]}" if refused else "got none."
-        raise InputError(f"texts must hold at least one that the model can take; {told}")
+        why = f"{len(refused)} were passed over, the first because {refused[0]}" if refused else "got none."
+        raise InputError(f"texts must hold at least one that the model can take; {why}")
     return replace(table, refused=len(refused))
 
 

@@ -253,8 +253,8 @@ class _Read:
                 weights = attention_weights(inputs, rows.to(device))[0, ..., :keys].float().cpu()
                 places = asked.places[rows]
                 # Places of -1 are read as 0, and multiplied by 0.
-                found = weights.gather(2, places.clamp(min=0).expand(heads, -1, -1))
-                at_places[:, rows] = found * (places >= 0)
+                place_weights = weights.gather(2, places.clamp(min=0).expand(heads, -1, -1))
+                at_places[:, rows] = place_weights * (places >= 0)
                 in_values[:, rows] = weights @ asked.values
                 # torch's argmax is slow on the CPU.
                 largest_at[:, rows] = torch.from_numpy(weights.numpy().argmax(axis=2))

@@ -78,11 +78,11 @@ class HeadTable(Displayable):
         heads = sorted({card.head for card in cards if card.layer == layer})
         if isinstance(head, int) and -len(heads) <= head < 0:
             head = heads[head]
-        found = [card for card in cards if (card.layer, card.head) == (layer, head)]
-        if len(found) != 1:
-            several = " (kind, layer, head), since there are several kinds," if found else ""
+        matches = [card for card in cards if (card.layer, card.head) == (layer, head)]
+        if len(matches) != 1:
+            several = " (kind, layer, head), since there are several kinds," if matches else ""
             raise InputError(f"a card is asked for by{several or ' (layer, head)'} of the table; got {at!r}.")
-        return found[0]
+        return matches[0]
 
     def counts(self) -> dict[str, int]:
         """How many heads have each pattern, the most frequent first, "none" last."""

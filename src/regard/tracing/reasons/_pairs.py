@@ -73,12 +73,12 @@ def pairs_of_head(trace: Trace, layer: int, head: int, kind: Kind) -> dict[str, 
                 # Names once, by number.
                 largest.append([parts.setdefault(said, len(parts)), source, value])
             pairs.append([query, key, round(total, 2), largest, round(summed, 2)])
-    found = why_heads(trace, layer, head, kind=kind)
-    feeds = {"query": found.query_feeds, "key": found.key_feeds}
+    composition = why_heads(trace, layer, head, kind=kind)
+    feeds = {"query": composition.query_feeds, "key": composition.key_feeds}
     return {
         "parts": [*parts],
         "pairs": pairs,
-        "value": round(found.value, 2),
+        "value": round(composition.value, 2),
         "feeds": {
             side: [
                 [each.writer.layer, each.writer.head, round(each.value - each.chance, 2)]

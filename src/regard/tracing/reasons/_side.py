@@ -169,10 +169,10 @@ class Side:
             self._w = self._w @ projection.weight.detach().double()
         names: tuple[WriterName, ...] = ("word", "position", "token_type")
         summands = zip(names, (word, traced.positions, traced.token_types), strict=True)
-        found = {name: x[self._rows].double() for name, x in summands if x is not None}
+        parts = {name: x[self._rows].double() for name, x in summands if x is not None}
         # The norm after the sum of word, position and type.
-        self._through(frozen(embeddings.norm, torch.stack([*found.values()]).sum(dim=0)))
-        for name, x in found.items():
+        self._through(frozen(embeddings.norm, torch.stack([*parts.values()]).sum(dim=0)))
+        for name, x in parts.items():
             yield self._written(name, x)
 
     def _of_step(self, layer: int, step: _Step) -> Iterator[Written]:
@@ -242,9 +242,9 @@ class Side:
             elif isinstance(residual, SandwichNorm):
                 after = residual.after
             steps.append(_Step(name, residual, output, as_it_was := frozen(after, summed)))
-            made = summed if as_it_was is None else as_it_was.applied(summed)
+            normed = summed if as_it_was is None else as_it_was.applied(summed)
             # After the norm, or added to the stream.
-            x = made if isinstance(residual, PostNorm) else x + made
+            x = normed if isinstance(residual, PostNorm) else x + normed
         return steps, x
 
     def _state(self, layer: int) -> Tensor:

@@ -202,10 +202,10 @@ class Reader:
             return self._tensor(**value)
         if "dtype" in value:
             # A name from a file: only a dtype is taken.
-            found = getattr(torch, value["dtype"])
-            if not isinstance(found, torch.dtype):
+            dtype = getattr(torch, value["dtype"])
+            if not isinstance(dtype, torch.dtype):
                 raise TypeError(f"{value['dtype']} is no dtype")
-            return found
+            return dtype
         if "tokens" in value:
             return _encoding_of(value)
         if "partial" in value:
@@ -311,12 +311,12 @@ def _write(file: Path, tensors: dict[str, Tensor]) -> None:
             "shape": list(tensor.shape),
             "data_offsets": [begin, end],
         }
-    told = json.dumps(header).encode()
+    header_bytes = json.dumps(header).encode()
     # Blanks at the end of the header, so that tensors that are mapped begin at round addresses.
-    told += b" " * (-len(told) % 64)
+    header_bytes += b" " * (-len(header_bytes) % 64)
     with file.open("wb") as stream:
-        stream.write(struct.pack("<Q", len(told)))
-        stream.write(told)
+        stream.write(struct.pack("<Q", len(header_bytes)))
+        stream.write(header_bytes)
         for _, tensor in ordered:
             packed = tensor.cpu().contiguous().flatten()
             stream.write(packed.view(torch.uint8).numpy().data)

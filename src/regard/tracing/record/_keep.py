@@ -300,10 +300,10 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return tuple(mapped(each, change) for each in value)
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    found = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-    changed = {name: mapped(each, change) for name, each in found.items()}
+    by_field = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    changed = {name: mapped(each, change) for name, each in by_field.items()}
     # Identity: nothing was changed.
-    same = all(changed[name] is each for name, each in found.items())
+    same = all(changed[name] is each for name, each in by_field.items())
     # An object that nothing changed in stays itself: layers share masks and biases.
     return value if same else replace(value, **changed)
 

@@ -34,8 +34,8 @@ def chosen_of(name: str, tokens: Encoding | int, selector: Selector | None) -> t
     else:
         # A text is a sequence, too, and means one word.
         several = isinstance(selector, Sequence) and not isinstance(selector, str)
-        given: Sequence[WordOrToken] = selector if several else [selector]  # type: ignore[assignment,list-item]
-        chosen = tuple(place for each in given for place in token_of(name, tokens, each))
+        words: Sequence[WordOrToken] = selector if several else [selector]  # type: ignore[assignment,list-item]
+        chosen = tuple(place for each in words for place in token_of(name, tokens, each))
     if not chosen:
         raise InputError(f"{name} must pick at least one of the {count} tokens; {selector} picks none.")
     return chosen
@@ -82,12 +82,12 @@ def numbers_of(name: str, value: object, count: int, *, others: Sequence[str] = 
     if isinstance(value, slice):
         return unique(name, value, within(name, value, count), count)
     # One number is a list of one.
-    given: Sequence[object] = value if isinstance(value, list | tuple | range) else [value]
+    numbers: Sequence[object] = value if isinstance(value, list | tuple | range) else [value]
     also = "".join(f', or "{other}"' for other in others) + ", or a slice or a list of these"
     chosen = tuple(
         # Some arguments take words too, such as "embeddings".
         each if isinstance(each, str) and each in others else index_of(name, each, count, also=also)
-        for each in given
+        for each in numbers
     )
     return unique(name, value, chosen, count)
 

@@ -39,11 +39,11 @@ class Origin:
 
         A model that was loaded in another type is the same if its values are, to the precision of the lesser.
         """
-        found = self._difference(origin_of(loaded))
-        if found is not None:
+        difference = self._difference(origin_of(loaded))
+        if difference is not None:
             raise InputError(
-                f"model must be the one that the trace in {where} is of: {found}. Open it without a model to "
-                "look at what needs none."
+                f"model must be the one that the trace in {where} is of: {difference}. Open it without a "
+                "model to look at what needs none."
             )
 
     def _difference(self, other: "Origin") -> str | None:

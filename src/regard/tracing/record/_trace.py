@@ -156,9 +156,9 @@ class Trace(Stacks):
             # Numbers count over all layers of the stack.
             layers = numbers_of("layer", layer, self.sides(kind)[0].depth)
         asked = []
-        for each in layers:
+        for number in layers:
             # Layers may have different numbers of heads.
-            inputs = self.attention_of(each, kind).inputs
+            inputs = self.attention_of(number, kind).inputs
             asked.append((inputs, None if head is None else numbers_of("head", head, inputs.num_heads)))
         # Rows of a tensor must be equally long.
         counts = {inputs.num_heads if heads is None else len(heads) for inputs, heads in asked}
@@ -193,9 +193,9 @@ class Trace(Stacks):
                 for inputs, heads in asked
             ]
         # (layers, heads, queries, keys); a number instead of a list takes its axis away.
-        made = tables[0][None] if len(tables) == 1 else torch.stack(tables)
-        made = made[:, 0] if isinstance(head, SupportsIndex) else made
-        return (made[0] if isinstance(layer, SupportsIndex) else made).cpu()
+        table = tables[0][None] if len(tables) == 1 else torch.stack(tables)
+        table = table[:, 0] if isinstance(head, SupportsIndex) else table
+        return (table[0] if isinstance(layer, SupportsIndex) else table).cpu()
 
     def q(
         self, layer: int, head: int | None = None, *, kind: Kind | None = None, query: Selector | None = None

@@ -143,9 +143,9 @@ def _by_lengths(network: Network, lengths: tuple[int, ...], keeping: KeepPolicy)
 
     sizes = [_kept(network, each, lengths, keeping) for each in short]
     # As many equations as coefficients: one pass of short texts each.
-    found = np.linalg.solve(np.array([terms(each) for each in short], dtype=np.float64), np.array(sizes))
+    factors = np.linalg.solve(np.array([terms(each) for each in short], dtype=np.float64), np.array(sizes))
     # Each term at the lengths that were asked for, in whole bytes.
-    parts = [round(each) * term for each, term in zip(found, terms(lengths), strict=True)]
+    parts = [round(each) * term for each, term in zip(factors, terms(lengths), strict=True)]
     # What grows with n squared: a pass through the lens holds it once more.
     squares = sum(part for part, each in zip(parts, powers, strict=True) if sum(each) == 2)
     return Forecast(kept=sum(parts), peak=sum(parts) + _passing(network, lengths, squares))

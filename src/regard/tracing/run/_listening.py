@@ -68,8 +68,8 @@ class Listening:
                 # Hidden states are found at the inputs of layers and at the end of the stack.
                 wanted |= {points[state]: self._hold for state in keeping.states(depth)}
             for layer in keeping.attention(depth):
-                for each in _ATTENTIONS:
-                    at = f"{prefix}layers.{layer}.{each}"
+                for attention in _ATTENTIONS:
+                    at = f"{prefix}layers.{layer}.{attention}"
                     if keeping.queries:
                         # Records of inputs tell queries, keys, values and masks in one.
                         wanted[f"{at}.inputs"] = self._hold_inputs
@@ -235,8 +235,8 @@ class _Copies:
             one = value[self._item : self._item + 1] if len(value) > 1 else value
             # Padding is cut off: of each axis so many entries.
             self._made[key] = one[:, *(slice(size) for size in sizes)].clone()
-        made: Tensor = self._made[key]
-        return made
+        part: Tensor = self._made[key]
+        return part
 
     def mask(self, mask: Mask | None, queries: int, keys: int) -> Mask | None:
         """The mask without its padding, of which a text by itself has none."""
@@ -246,8 +246,8 @@ class _Copies:
             # Conjunctions are taken apart: padding is one of their parts.
             kept = tuple(self._part(each, queries, keys) for each in parts if not isinstance(each, Padding))
             self._made[key] = Conjunction(kept) if len(kept) > 1 else kept[0] if kept else None
-        made: Mask | None = self._made[key]
-        return made
+        unpadded: Mask | None = self._made[key]
+        return unpadded
 
     def _part(self, part: Mask, queries: int, keys: int) -> Mask:
         if isinstance(part, Causal | Window):

@@ -66,9 +66,9 @@ def rerun(
     # The texts of the trace, or others in their place.
     encodings = {kind: trace.stack(kind).encoding for kind in network.prefixes}
     source, *targets = (encodings | dict(instead or {})).values()
-    given = (source, targets[0] if targets else None)
+    pair = (source, targets[0] if targets else None)
     # Edits that name words are those of this text.
-    return run(network.for_texts(encodings), [given] * batch, logits=logits, taps=taps)
+    return run(network.for_texts(encodings), [pair] * batch, logits=logits, taps=taps)
 
 
 def check_traced(network: Network) -> None:

@@ -105,8 +105,8 @@ class TraceOfRun(Trace):
         """
         if isinstance(token_ids, Mapping):  # all that a tokenizer gave: its names are transformers' own
             # None, unless the mapping has ids of its own.
-            given = {"token_ids": None} | as_named({"target_ids": target_ids, **token_ids})
-            return cls.of_rows(loaded, **given, keeping=keeping)
+            arguments = {"token_ids": None} | as_named({"target_ids": target_ids, **token_ids})
+            return cls.of_rows(loaded, **arguments, keeping=keeping)
         encodings = read_ids(loaded, token_ids, mask, token_types)
         targets = _targets(loaded, len(encodings), target_ids, target_mask)
         if len(encodings) == 1:
@@ -126,12 +126,12 @@ class TraceOfRun(Trace):
             except InputError as error:
                 raise InputError(f"{each} {number + 1} of {len(readers)}: {error}") from error
         # By number, since batches are sorted by length.
-        found: dict[int, Self] = {}
+        traces: dict[int, Self] = {}
         for batch in batches(loaded.network, texts):
-            found |= zip(
+            traces |= zip(
                 batch, cls._of_pass(loaded, [texts[number] for number in batch], keeping), strict=True
             )
-        return [found[number] for number in range(len(texts))]
+        return [traces[number] for number in range(len(texts))]
 
     @classmethod
     def _of_pass(cls, loaded: Loaded, given: Sequence[Given], keeping: KeepPolicy) -> list[Self]:
@@ -209,13 +209,13 @@ def _read(loaded: Loaded, text: str, pair: str | None, target: str | None) -> Gi
 def _checked(loaded: Loaded, encoding: Encoding, target: Encoding | None) -> Given:
     network = loaded.network
     # The encoder's text and the decoder's, each with its own limit.
-    for kind, each, names in zip(network.prefixes, (encoding, target), _ARGUMENTS, strict=False):
-        assert each is not None
-        limit, count = network.limit(kind), len(each.tokens)
+    for kind, text, names in zip(network.prefixes, (encoding, target), _ARGUMENTS, strict=False):
+        assert text is not None
+        limit, count = network.limit(kind), len(text.tokens)
         if limit is not None and count > limit:
             raise InputError(
-                f"{names[not each.texts]} has {count} tokens with the special ones, but {loaded.source.name} "
-                f"takes at most {limit}; shorten it, or give its parts one by one.{_that_fits(each, limit)}"
+                f"{names[not text.texts]} has {count} tokens with the special ones, but {loaded.source.name} "
+                f"takes at most {limit}; shorten it, or give its parts one by one.{_that_fits(text, limit)}"
             )
     return encoding, target
 
