@@ -36,7 +36,7 @@ class Distillation(Task):
         network: the student.
         tokenizer: the teacher's.
         master: the teacher.
-        teacher: its name: a folder, or of the hub; see `made`.
+        teacher: its name: a folder, or of the hub.
         temperature: T.
         distillation, language, cosine: the weights of the three terms.
 
