@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from regard.cli._app import app
+from regard.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "benchmarks/results/README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -29,6 +30,6 @@ def test_commands_are_understood(page: Path) -> None:
         while words and words[0] in getattr(command, "commands", {}):
             command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
         try:
-            command.make_context(line, words)
-        except typer.BadParameter.__base__ as error:  # type: ignore[misc]
+            command.check_together(command.make_context(line, words))  # type: ignore[attr-defined]
+        except (InputError, typer.BadParameter.__base__) as error:  # type: ignore[misc]
             pytest.fail(f"regard {line}: {error}")

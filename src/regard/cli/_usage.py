@@ -64,14 +64,15 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """See `click.Command.invoke`."""
-        self._check_together(ctx)
+        self.check_together(ctx)
         try:
             return super().invoke(ctx)
         except InputError as error:
             # Errors of the Python below name its arguments.
             raise InputError(in_options(str(error), typed_names(self.params))) from error
 
-    def _check_together(self, ctx: Any) -> None:
+    def check_together(self, ctx: Any) -> None:
+        """Refuse options that were typed against what the help of one of them says."""
         names = typed_names(self.params)
         all_typed = {names[name] for name in names if ctx.get_parameter_source(name).name == "COMMANDLINE"}
         param: Any
