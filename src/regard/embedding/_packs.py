@@ -115,9 +115,11 @@ class _OneThread:
     def __enter__(self) -> None:
         global _users, _before
         with _settings:
+            # Everybody asks: a thread takes over what was set last when it first asks, which might be later.
+            number = torch.get_num_threads()
             if not _users:
                 # The first to enter notes it, for all who come while others are inside.
-                _before = torch.get_num_threads()
+                _before = number
             _users += 1
             # Each thread sets it for itself: torch keeps the number by thread.
             torch.set_num_threads(1)

@@ -121,6 +121,32 @@ def test_so_do_callers_that_come_and_go_at_once_and_threads_made_later() -> None
     assert left == [2] * 5
 
 
+def test_so_does_a_new_thread_that_asks_after_another_came() -> None:
+    """torch gives a thread the number that was set last anywhere when it first asks, not when it begins."""
+    inside, go, left = threading.Semaphore(0), threading.Event(), list[int]()
+
+    def stay(_: object) -> None:
+        inside.release()
+        go.wait()
+
+    def come_and_go() -> None:
+        over(PACKS[:1], lambda _: None, threads=1)
+        stays[1].start()
+        inside.acquire()
+        left.append(torch.get_num_threads())
+
+    stays = [threading.Thread(target=over, args=(PACKS[:1], stay), kwargs={"threads": 1}) for _ in range(2)]
+    stays[0].start()
+    inside.acquire()
+    asks = threading.Thread(target=come_and_go)
+    asks.start()
+    asks.join()
+    go.set()
+    for each in stays:
+        each.join()
+    assert left == [2]
+
+
 def test_an_error_in_a_thread_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         over(PACKS, lambda _: 1 / 0, threads=3)  # type: ignore[arg-type, return-value]
