@@ -223,6 +223,7 @@ def test_the_page_of_a_difference(run: Run, tmp_path: Path) -> None:
         ((CAT, CAT, CAT, "--heads"), "--heads compares two texts"),
         ((CAT, CAT, "--heads", "--against", DEFAULT_MODEL), "--heads compares two texts"),
         ((CAT, CAT, "--heads", "-w", "cat"), "give --word or --heads, not both"),
+        ((CAT, CAT, "--heads", "--plot", "a.png"), "give --heads or --plot, not both"),
         ((CAT, CAT, "-w", "cat", "--against", DEFAULT_MODEL), "--against goes with --heads"),
         ((CAT, "money", "--heads"), "tokens in common"),
         ((CAT, CAT, "--heads", "--kind", "cross"), 'kind must be "encoder"'),
@@ -246,7 +247,8 @@ def test_statistics_of_every_head(run: Run, tmp_path: Path) -> None:
     for arguments, message in (
         ((), "--statistics goes with TEXT"),
         ((CAT, "--file", "x"), "one of them only"),
-        ((CAT, "--head", "1"), "--head must be left out with --statistics"),
+        ((CAT, "--head", "1"), "give --statistics or --head, not both"),
+        ((CAT, "--threshold", "0.2"), "give --statistics or --threshold, not both"),
         ((CAT, "-l", "9"), "--layer must be from 0 to 5"),
     ):
         assert message in refused(run("heads", "--statistics", *arguments), 2)

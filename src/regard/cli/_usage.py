@@ -40,7 +40,7 @@ _IN_WORDS: Final = (
 
 
 TYPED: Final = r"(?:--[a-z-]+|[A-Z]+)"
-RULE: Final = re.compile(rf"(With|Instead of) ({TYPED}(?:(?:, | or | and ){TYPED})*): ")
+RULE: Final = re.compile(rf"(With|Without|Instead of) ({TYPED}(?:(?:, | or | and ){TYPED})*): ")
 """How the help of an option begins that says nothing without one of others, or that excludes them."""
 
 
@@ -82,7 +82,7 @@ class Command(TyperCommand):
                 continue
             others = re.findall(TYPED, rule[2])
             both = [other for other in others if other in all_typed]
-            if rule[1] == "Instead of":
+            if rule[1] != "With":
                 if both:
                     raise InputError(f"give {both[0]} or {typed}, not both.")
             elif not both or (" and " in rule[2] and both != others):

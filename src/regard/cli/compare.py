@@ -17,10 +17,10 @@ def compare(
         'The word, once for all texts or once for each; "bank#2" is its second occurrence, "16:20" '
         "the characters 16 to 20.",
     ),
-    heads: bool = flag("--heads", "Instead of --word or --plot: compare how differently each head attends."),
+    heads: bool = flag("--heads", "Instead of --word: compare how differently each head attends."),
     against: str | None = option("--against MODEL", "With --heads: another model, for one text."),
     kind: Kind | None = option("--kind -k KIND", "With --heads: encoder, decoder or cross."),
-    plot: Path | None = option("--plot FILE", "Draw it too, in a .png, .svg or .pdf file."),
+    plot: Path | None = option("--plot FILE", "Without --heads: draw it too, in a .png, .svg or .pdf file."),
     page: Path | None = option(
         "--page FILE", "Write an interactive page too: the word's movement, or with --heads the difference."
     ),

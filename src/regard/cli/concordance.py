@@ -218,7 +218,7 @@ def count(
         "--against COND", "Keywords of --where against these texts, or against rest."
     ),
     collocates: bool = flag(
-        "--collocates", "Instead of --against: the words that stand near WORD more than elsewhere."
+        "--collocates", "Without --against: the words that stand near WORD more than elsewhere."
     ),
     span: str | None = option("--span N|L,R", "With --collocates: words on each side; 5."),
     measure: str = option(
@@ -288,7 +288,7 @@ def count(
 def senses(
     index: Path = INDEX,
     word: str = WORD,
-    groups: int | None = option("--groups N", "Instead of --teach: so many groups, stable or not."),
+    groups: int | None = option("--groups N", "Without --teach: so many groups, stable or not."),
     file: Path | None = SENSES,
     teach: bool = flag("--teach", "With --file: ask for the senses of a few lines, and add them to it."),
     most: int = option("--most N", "With --teach: so many answers.", 20),

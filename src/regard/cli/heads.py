@@ -22,12 +22,16 @@ def heads(
     ),
     kind: Kind | None = KIND,
     layer: int | None = option("--layer -l N", "This layer only; -1 is the last."),
-    head: int | None = option("--head -n N", "This head only; with --layer, its whole card."),
+    head: int | None = option(
+        "--head -n N", "Without --statistics: this head only; with --layer, its whole card."
+    ),
     statistics: bool = flag(
         "--statistics", "With TEXT: numbers instead, how widely and how far each head looks."
     ),
-    threshold: BelowOne = option("--threshold X", "The lower end of the interval must exceed this.", 0.1),
-    seed: Natural = option("--seed N", "The seed of the random draws.", 0),
+    threshold: BelowOne = option(
+        "--threshold X", "Without --statistics: what the lower end of the interval must exceed.", 0.1
+    ),
+    seed: Natural = option("--seed N", "Without --statistics: the seed of the draws.", 0),
     output: Path | None = option("--output -o FILE", "Write a .parquet, .csv, .tsv, .json or .jsonl file."),
     model: str = MODEL,
     as_json: bool = JSON,
@@ -48,8 +52,6 @@ def heads(
     # Another question, of one text.
     if statistics:
         assert text is not None
-        if head is not None:
-            raise InputError("--head must be left out with --statistics, which have a row for each head.")
         _statistics(text, target, kind, layer, output, model, as_json)
         return
     if str(file) == str(target_file) == "-":

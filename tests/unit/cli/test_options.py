@@ -58,7 +58,7 @@ def test_what_help_says_of_other_options_is_checked() -> None:
     for command in commands(typer.main.get_command(app)):
         typed = set(typed_names(command.params).values())
         for help in (each.help or "" for each in command.params):
-            if help.startswith(("With ", "Instead of ")):
+            if help.startswith(("With ", "Without ", "Instead of ")):
                 rule = RULE.match(help)
                 assert rule is not None, help
                 assert typed.issuperset(re.findall(TYPED, rule[2])), help
