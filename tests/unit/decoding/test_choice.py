@@ -51,6 +51,13 @@ def test_as_often_as_the_probability_that_is_left(how: dict[str, Any], left: lis
     assert likely.sum() == 1 or p_value(counts[likely], DRAWS * wanted[likely]) > RARE
 
 
+@pytest.mark.parametrize("name", ["top_p", "typical_p"])
+def test_the_whole_share_leaves_what_no_sum_would_show(name: str) -> None:
+    """1 + 1e-30 is 1: what is kept for a share of 1 is all, and not what adds up to it."""
+    scores = torch.tensor([[0.0, -69.0]], dtype=torch.float64)
+    assert Sampling(**{name: 1.0}).filtered(scores).isfinite().all()
+
+
 def test_the_chance_of_a_token_is_that_of_its_place() -> None:
     """Neither the lengths nor the keys nor the seeds of draws go together."""
     scores = torch.full((1, 2), 0.5).log()
