@@ -40,7 +40,7 @@ _IN_WORDS: Final = (
 
 
 TYPED: Final = r"(?:--[a-z-]+|[A-Z]+)"
-RULE: Final = re.compile(rf"(With|Without|Instead of) ({TYPED}(?:(?:, | or | and ){TYPED})*): ")
+RULE: Final = re.compile(rf"(With|Without|Instead of) ({TYPED}(?:(?:, | or ){TYPED})*): ")
 """How the help of an option begins that says nothing without one of others, or that excludes them."""
 
 
@@ -80,13 +80,11 @@ class Command(TyperCommand):
             rule = RULE.match(param.help or "")
             if rule is None or (typed := names[param.name]) not in all_typed:
                 continue
-            others = re.findall(TYPED, rule[2])
-            both = [other for other in others if other in all_typed]
-            if rule[1] != "With":
-                if both:
-                    raise InputError(f"give {both[0]} or {typed}, not both.")
-            elif not both or (" and " in rule[2] and both != others):
+            beside = [other for other in re.findall(TYPED, rule[2]) if other in all_typed]
+            if rule[1] == "With" and not beside:
                 raise InputError(f"{typed} goes with {rule[2]}.")
+            if rule[1] != "With" and beside:
+                raise InputError(f"give {beside[0]} or {typed}, not both.")
 
 
 def typed_names(parameters: Sequence[Any]) -> dict[str, str]:

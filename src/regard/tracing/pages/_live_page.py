@@ -278,13 +278,13 @@ def live_page(
     """
     if beside is not None and not re.fullmatch(r"[\w-][\w.-]*", beside, re.ASCII):
         raise InputError(f"beside must be a file name of letters, digits, - and .; got {beside!r}.")
+    if against is not None and (pair is not None or against == text):
+        raise InputError("against must be another text, and stand without a pair.")
     live = live_model(loaded)
     tokenizer, most = loaded.require_tokenizer(), live.description["positions"]
     portable = tokenizer.portable(most)
     if against is None:
         trace = TraceOfRun.of_text(loaded, text, pair)
-    elif pair is not None or against == text:
-        raise InputError("against must be another text, and stand without a pair.")
     else:
         # Both are read: what the page could not open on is refused here.
         trace, _ = TraceOfRun.of_texts(loaded, [text, against])

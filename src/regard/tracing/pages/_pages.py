@@ -125,7 +125,6 @@ def difference_page(
     Raises:
         InputError: as `difference`; or attention that a page cannot draw.
     """
-
     subject = Subject("compared", difference(one, other).facts())
     # Both runs have the same heads.
     held = _page_heads(one, heads, "heads")
