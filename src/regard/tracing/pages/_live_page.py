@@ -1,7 +1,7 @@
 """The live page: a model packed for the browser, what its 8 bits cost, and one text worked out by Python."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -65,16 +65,9 @@ def live_model(loaded: Loaded) -> LiveModel:
     # Which head: for masks, or for what comes next.
     masked = network.has_vocabulary_head and not isinstance(head, LanguageModelHead)
     weights = LiveWeights()
-    stored, is_exact = _stored(network), True
-    # Numbers of its own, for those that are rounded.
-    copy = unpacked(network)
-    copy = (deepcopy(network) if copy is network else copy).float()
-    # The page's norm multiplies by the weight alone.
-    offsets = {
-        f"{name}.weight": each.offset for name, each in copy.named_modules() if isinstance(each, RMSNorm)
-    }
-    # Tied weights are one parameter, and so are packed once, under the first of their names.
-    for name, parameter in copy.named_parameters():
+    # Where the browser computes with other numbers: those, by the names of parameters.
+    rounded: dict[str, torch.Tensor] = {}
+    for name, tensor in _tensors(network):
         # What no page shows is left out.
         if name.startswith("pooler.") or (name.startswith("head.") and not network.has_vocabulary_head):
             continue
@@ -83,17 +76,15 @@ def live_model(loaded: Loaded) -> LiveModel:
         # One block a layer, so that it can be unpacked as it comes.
         block = ".".join(short.split(".")[: 2 if short.startswith("layers.") else 1])
         # Blocks of a file are taken as they are: no second rounding.
-        if name in stored:
-            packed = stored[name]
-            weights.add_stored(block, short, packed.blocks.numpy(), packed.shape, packed.kind.name)
+        if isinstance(tensor, Packed) and tensor.kind.name in STORED:
+            weights.add_stored(block, short, tensor.blocks.cpu().numpy(), tensor.shape, tensor.kind.name)
             continue
-        with torch.no_grad():
-            wanted = as_array(parameter + offsets.get(name, 0.0))
-            read = weights.add(block, short, wanted)
-            if parameter.ndim > 1:
-                # Only matrices are rounded.
-                is_exact &= bool((read == wanted).all())
-                parameter.data = torch.from_numpy(read).to(parameter.device)
+        wanted = as_array(tensor.unpacked() if isinstance(tensor, Packed) else tensor)
+        read = weights.add(block, short, wanted)
+        # Only matrices are rounded.
+        if wanted.ndim > 1 and (read != wanted).any():
+            rounded[name] = torch.from_numpy(read)
+    copy = _with(network, rounded) if rounded else network
     for number, each in enumerate(attentions(copy)[kind]):
         # For the lengths of what heads make of values.
         weights.add(f"layers.{number}", f"layers.{number}.attention.triangles", _triangles(each))
@@ -132,18 +123,36 @@ def live_model(loaded: Loaded) -> LiveModel:
             (name for name in ("head.output.weight", "embeddings.tokens.weight") if name in weights.tensors),
         ),
     }
-    rounded = loaded if is_exact else replace(loaded, network=copy)
-    return LiveModel(description=description, weights=weights, rounded=rounded)
+    read_by_page = replace(loaded, network=copy) if rounded else loaded
+    return LiveModel(description=description, weights=weights, rounded=read_by_page)
 
 
-def _stored(network: Transformer) -> dict[str, Packed]:
-    """The matrices that a page holds in the blocks of their file, by name."""
-    modules = network.named_modules()
-    packed = {f"{name}.weight": each.packed for name, each in modules if isinstance(each, _IN_BLOCKS)}
-    return {name: each for name, each in packed.items() if each.kind.name in STORED}
+def _tensors(network: Transformer) -> Iterator[tuple[str, torch.Tensor | Packed]]:
+    """What a network has learned, by name; tied tensors come once, under the first of their names."""
+    places = set()
+    for path, module in network.named_modules():
+        parameters = dict(module.named_parameters(path, recurse=False))
+        tensors: dict[str, torch.Tensor | Packed] = {**parameters}
+        if isinstance(module, PackedLinear | PackedEmbedding):
+            tensors = {f"{path}.weight": module.packed, **parameters}
+        for name, tensor in tensors.items():
+            place = (tensor.blocks if isinstance(tensor, Packed) else tensor).data_ptr()
+            if place in places:
+                continue
+            places.add(place)
+            # The page's norm multiplies by the weight alone.
+            is_norm = isinstance(module, RMSNorm) and isinstance(tensor, torch.Tensor)
+            yield name, tensor + module.offset if is_norm else tensor
 
 
-_IN_BLOCKS = (PackedLinear, PackedEmbedding)
+def _with(network: Transformer, rounded: Mapping[str, torch.Tensor]) -> Transformer:
+    """A copy in float32 with other numbers in the place of some."""
+    copy = unpacked(network)
+    copy = (deepcopy(network) if copy is network else copy).float()
+    for name, parameter in copy.named_parameters():
+        if name in rounded:
+            parameter.data = rounded[name].to(parameter.device)
+    return copy
 
 
 def _rotary(rotary: Rotary | None) -> dict[str, Any] | None:

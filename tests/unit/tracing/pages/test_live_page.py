@@ -19,6 +19,7 @@ from tokenizers import models
 from torch import Tensor
 
 import regard
+from regard.checkpoints import Packed
 from regard.core.errors import InputError
 from regard.models import Loaded
 from regard.positions import DynamicNTKScaling, LinearScaling, Rotary
@@ -510,11 +511,23 @@ def test_what_was_read_before_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wasm", [True, False], ids=["WebAssembly", "JavaScript"])
-def test_blocks_of_a_file_stay_as_they_are(wasm: bool, tmp_path: Path) -> None:
+def test_blocks_of_a_file_stay_as_they_are(
+    wasm: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = {"vocab_size": 31, "d_model": 64, "d_ff": 96, "head_dim": 32, "tie_word_embeddings": True}
     loaded = _loaded("llama", **sizes, rotary=Rotary(32, base=100.0))
     in_blocks(loaded)
-    live = live_model(loaded)
+    shapes, unpacked = set(), Packed.unpacked
+
+    def noted(packed: Packed) -> Tensor:
+        shapes.add(packed.shape)
+        return unpacked(packed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Packed, "unpacked", noted)
+        live = live_model(loaded)
+    # Unpacked, a model takes several times the memory of its file. Here W_O is, of one layer at a time.
+    assert shapes == {(64, 192)}
     assert live.rounded is loaded
     held = {name: each["type"] for name, each in live.description["tensors"].items() if each["rows"]}
     assert held["embeddings.tokens.weight"] == "Q8_0"
