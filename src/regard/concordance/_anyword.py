@@ -42,23 +42,24 @@ def make_any(store: Store, cache: VectorCache, progress: OnProgress = None) -> N
         # The table is up to date where it was made after the last vector.
         if store.manifest.get("any") == store.manifest["embedded"] and _opened(store) is not None:
             return
-        # Beside the old one, which can be searched until the new one is whole.
-        folder, fresh = (store.folder / name for name in (_FOLDER, f"{_FOLDER}.new"))
-        shutil.rmtree(fresh, ignore_errors=True)
+        # Without the note a table that was built in part is built again, and nobody searches it.
+        with store.writing():
+            store.note(any=None)
+        folder = store.folder / _FOLDER
+        shutil.rmtree(folder, ignore_errors=True)
         # A vector is stored in float16: two bytes a number.
         width = len(store.one("SELECT v FROM vector LIMIT 1")) // 2
         schema = pa.schema([("use", pa.int64()), ("form", pa.int32()), ("v", pa.list_(pa.float16(), width))])
         reader = pa.RecordBatchReader.from_batches(schema, _batches(store, pa, schema, width))
-        table = lancedb.connect(fresh).create_table(_TABLE, reader)
+        # Where a reader has a file open, Windows does not remove it.
+        mode = "overwrite" if folder.exists() else "create"
+        table = lancedb.connect(folder).create_table(_TABLE, reader, mode=mode)
         if table.count_rows() >= _FEWEST:
             # One bit a number finds candidates, which are then compared by their vectors (`_REFINE`).
             table.create_index("v", config=kinds.IvfRq(distance_type="cosine", num_bits=1))
         # By forms, so that those of the word itself are left out before the search.
         table.create_index("form", config=kinds.Bitmap())
         table.optimize()
-        shutil.rmtree(folder, ignore_errors=True)
-        fresh.rename(folder)
-        # Noted last: without the note a table that was built in part is built again.
         with store.writing():
             store.note(any=store.manifest["embedded"])
 

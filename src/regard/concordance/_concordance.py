@@ -189,7 +189,7 @@ class Concordance:
             # Only the vectors of the examples are needed, whatever their words are.
             examples = single(sorted({*more, *less}))
             query = self._query(span, examples, self.vectors.vectors_of(examples), more, less)
-            others, total = self._any.find(query, word, where, k)
+            others, total = AnyWord(self._store).find(query, word, where, k)
             lines = self._ranked(others, self.vectors.vectors_of(others), query, None, k, why=why)
             return Lines(lines, total, "other words that are used so")
         spelling = Spelling(case, diacritics)
@@ -332,10 +332,6 @@ class Concordance:
         """
         save_subcorpus(self._store, name, where)
 
-    @cached_property
-    def _any(self) -> AnyWord:
-        return AnyWord(self._store)
-
     def embed_all(self, progress: OnProgress = None) -> None:
         """Compute the vectors of all words, and make what finds other words: `find(.., any_word=True)`.
 
@@ -348,8 +344,6 @@ class Concordance:
             MissingExtraError: lancedb is not installed.
             OutputError: the folder cannot be written to, or another process writes to it.
         """
-        # The table that was opened before knows only the older vectors.
-        self.__dict__.pop("_any", None)
         make_any(self._store, self.vectors, progress)
 
     def _query(

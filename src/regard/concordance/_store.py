@@ -66,19 +66,26 @@ class Store:
         try:
             self.db = _connected(folder / FILE, read_only=self.read_only)
             weakref.finalize(self, self.db.close)  # whoever lets go of an index may remove its folder
-            rows = self.rows("SELECT name, value FROM manifest")
-            self.manifest: dict[str, Any] = {name: json.loads(value) for name, value in rows}
-        except (sqlite3.DatabaseError, ValueError) as error:
+        except sqlite3.DatabaseError as error:
             raise self.damaged(error) from error
-        if self.manifest.get("version") != VERSION:
+        version = self.manifest.get("version")
+        if version != VERSION:
             raise InputError(
-                f"index must be of version {VERSION}; {str(folder)!r} is of {self.manifest.get('version')}. "
-                "Make it again."
+                f"index must be of version {VERSION}; {str(folder)!r} is of {version}. Make it again."
             )
 
     def damaged(self, error: object) -> InputError:
         """The error for a file that does not hold what it should."""
         return InputError(f"{str(self.folder / FILE)!r} is damaged ({error}); make the index again.")
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What is noted about the index; read each time, since another process may write to it."""
+        rows = self.rows("SELECT name, value FROM manifest")
+        try:
+            return {name: json.loads(value) for name, value in rows}
+        except json.JSONDecodeError as error:
+            raise self.damaged(error) from error
 
     @property
     def tokens(self) -> Tokens:
@@ -104,7 +111,6 @@ class Store:
 
     def note(self, **values: Any) -> None:
         """Write to the manifest, in the transaction that is open."""
-        self.manifest |= values
         rows = [(name, json.dumps(value)) for name, value in values.items()]
         self.db.executemany("INSERT OR REPLACE INTO manifest VALUES (?, ?)", rows)
 

@@ -138,17 +138,20 @@ def test_numbers_of_uses_are_checked_before_anything_is_computed(
             concordance.find("bank", more=[other])
 
 
-def test_added_texts_ask_for_their_vectors(tmp_path: Path) -> None:
-    index = make(tmp_path)
-    Concordance(index).embed_all()
-    (tmp_path / "b.jsonl").write_text('{"text": "A brook runs.", "genre": "a"}\n')
+def test_a_reader_sees_what_others_added_and_embedded(found: Concordance, tmp_path: Path) -> None:
+    index, embed = make(tmp_path), found.vectors.embed
+    reader, other = Concordance(index, embed), Concordance(index, embed)
+    other.embed_all()
+    asked: dict[str, Any] = {"sentence": SENTENCE, "any_word": True, "k": 5}
+    before = reader.find("bank", **asked)
+    (tmp_path / "b.jsonl").write_text('{"text": "She sat on the edge of the stream.", "genre": "a"}\n')
     build_index([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], index, Reading(meta=("genre",)))
-    again = Concordance(index)
     with pytest.raises(InputError, match="those of the texts that were added"):
-        again.find("bank", sentence=SENTENCE, any_word=True)
-    again.embed_all()
-    assert again.find("river", sentence="by the *river*", any_word=True, k=3).total > 0
-    assert not (index / "any.new").exists()
+        reader.find("bank", **asked)
+    other.embed_all()
+    after, fresh = reader.find("bank", **asked), Concordance(index, embed).find("bank", **asked)
+    assert [line.place.use for line in after] == [line.place.use for line in fresh]
+    assert after.total == fresh.total == before.total + 8
 
 
 def test_without_lancedb_the_package_is_named(found: Concordance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,9 +170,10 @@ def test_many_rows_have_an_index_that_finds_nearly_all(
     monkeypatch.setattr(anyword, "_BATCH", 100)
     concordance = Concordance(make(tmp_path), found.vectors.embed)
     concordance.embed_all()
-    kinds = [each.index_type for each in concordance._any._table.list_indices()]
+    others = anyword.AnyWord(concordance._store)
+    kinds = [each.index_type for each in others._table.list_indices()]
     assert sorted(kinds) == ["Bitmap", "IvfRq"]
     query = found.vectors.embed([span_of(SENTENCE, "bank")])[0]
-    near = concordance._any.nearest(query, concordance._any.own("bank"), 10).tolist()
+    near = others.nearest(query, others.own("bank"), 10).tolist()
     assert len(set(near) & set(exact(found, query, {"bank"})[:10])) >= 9
     assert len(concordance.vectors.vectors_of(single(near))) == 10
