@@ -106,11 +106,7 @@ def span_of(
         cut = words(sentence)
     places = range(len(cut) - len(asked) + 1)
     # A phrase: all its words in a row.
-    starts = [
-        at
-        for at in places
-        if all(each in names for each, (_, _, names) in zip(asked, cut[at:], strict=False))
-    ]
+    starts = [at for at in places if all(each in cut[at + row][2] for row, each in enumerate(asked))]
     if len(starts) != 1:
         times = "not there" if not starts else f"there {len(starts)} times"
         raise InputError(

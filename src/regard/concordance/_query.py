@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial, reduce
+from functools import reduce
 from operator import and_, or_
 from typing import Any, Final, Union
-from unicodedata import normalize
 
 import numpy as np
 import regex  # type: ignore[import-untyped, unused-ignore]
@@ -211,9 +210,14 @@ def ids(store: Store, word: str, spelling: Spelling) -> Mask | None:
     rows = store.rows(query, {"key": key}) if key else []
     # Folded keys have no case: it is compared in the forms themselves.
     if spelling.case:
-        form = partial(normalize, "NFC") if spelling.diacritics else bare
-        rows = [(id, own) for id, own in rows if form(own) == form(word)]
+        rows = [(id, own) for id, own in rows if _spelt(own, spelling) == _spelt(word, spelling)]
     return store.tokens.mask(id for id, _ in rows) if rows else None
+
+
+def _spelt(text: str, spelling: Spelling) -> str:
+    """A form or an expression as they are compared: apostrophes straight, letters with marks in one way."""
+    text = fold(text, case=True)
+    return text if spelling.diacritics else bare(text)
 
 
 def _fitting(store: Store, typed: str, expression: str, spelling: Spelling) -> Mask:
@@ -228,17 +232,19 @@ def _fitting(store: Store, typed: str, expression: str, spelling: Spelling) -> M
 
 def _readings(store: Store, name: str, expression: str, spelling: Spelling) -> Mask:
     """Which forms, and then which words within forms, an expression fits as a whole."""
-    # What is compared: the key without case, or the form as it is; other columns as they are.
-    column = "key" if name == "word" and not spelling.case else {"word": "{}"}.get(name, name)
-    if not spelling.diacritics:
-        column, expression = f"bare({column})", bare(expression)
-    flags = "" if spelling.case else "(?i)"
-    value = [rf"{flags}\A(?:{expression})\Z"]
+    # What is compared: the key without case, or the form; other columns as they are.
+    column = "key" if name == "word" and not spelling.case else {"word": "fold({}, 1)"}.get(name, name)
+    column = column if spelling.diacritics else f"bare({column})"
+    test = f"regexp(:expression, {column})"
+    # The key of Straße has ss: a mark for one letter fits the form. (?f): so is ß in an expression.
+    test += " OR length(key) != length({0}) AND regexp(:expression, {0})" if column == "key" else ""
+    flags = "" if spelling.case else "(?fi)"
+    value = {"expression": rf"{flags}\A(?:{_spelt(expression, spelling)})\Z"}
     sizes, masks = _sizes(store), []
     # Forms first, then the words within forms: one mask for both.
     for (table, size), form in zip(sizes.items(), ("form", "word"), strict=True):
         own = np.zeros(size, np.bool_)
-        rows = store.rows(f"SELECT id FROM {table} WHERE regexp(?, {column.format(form)})", value)
+        rows = store.rows(f"SELECT id FROM {table} WHERE {test.format(form)}", value)
         own[[id - 1 for (id,) in rows]] = True
         masks.append(own)
     return np.concatenate(masks)
@@ -362,10 +368,8 @@ class _Cql:
         # A column that is empty everywhere would fit nothing in silence.
         if column != "word" and not self._store.one(f"SELECT 1 FROM form WHERE {column} != '' LIMIT 1"):
             raise InputError(f"word must not ask for {name}: the index has none.")
-        case, diacritics = (
-            self._spelling.case and "c" not in flags,
-            self._spelling.diacritics and "d" not in flags,
-        )
+        case = self._spelling.case and "c" not in flags
+        diacritics = self._spelling.diacritics and "d" not in flags
         check_expression("word", text)
         mask = _readings(self._store, column, text, Spelling(case, diacritics))
         return ~mask if said.get("SIGN") == "!=" else mask

@@ -7,7 +7,7 @@ import sqlite3
 import time
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from regard.concordance._tokens import Tokens
 from regard.concordance._values import bare, fits, holds
 from regard.core.errors import InputError, OutputError
 from regard.core.files import locked
+from regard.text import fold
 
 VERSION: Final = 2
 """The version of what the file holds; an index of another version is refused."""
@@ -246,7 +247,8 @@ def _connected(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
     except BaseException:  # it is no database
         db.close()
         raise
-    # What SQL lacks: regular expressions, conditions, and texts without diacritics.
-    for name, function in (("regexp", fits), ("holds", holds), ("says", holds.__wrapped__), ("bare", bare)):
+    # What SQL lacks: regular expressions, conditions, and spellings made equal.
+    functions: tuple[Callable[..., Any], ...] = (fits, holds, holds.__wrapped__, bare, fold)
+    for name, function in zip(("regexp", "holds", "says", "bare", "fold"), functions, strict=True):
         db.create_function(name, -1, function, deterministic=True)
     return db

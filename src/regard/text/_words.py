@@ -6,10 +6,10 @@ counted and compared between models whose pieces differ.
 
 import itertools
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, Self
+from unicodedata import normalize
 
 import regex  # type: ignore[import-untyped, unused-ignore]
 
@@ -239,14 +239,14 @@ def split_words(text: str) -> list[tuple[int, int]]:
     return words
 
 
-def fold(text: str) -> str:
-    r"""The form in which spellings of one word are equal: without case, canonical, without unseen characters,
-    with straight apostrophes.
+def fold(text: str, case: bool = False) -> str:
+    r"""The form in which spellings of one word are equal: without case, unless `case` keeps it, canonical,
+    without unseen characters, with straight apostrophes.
     """
     # Canonical first: case folding may undo the order of marks.
-    canonical = unicodedata.normalize("NFD", str(_IGNORABLE.sub("", text))).casefold()
+    text = normalize("NFD", str(_IGNORABLE.sub("", text)))
     # Typographic apostrophes (U+2019, U+02BC) as straight ones.
-    return unicodedata.normalize("NFC", canonical).translate({0x2019: "'", 0x2BC: "'"})
+    return normalize("NFC", text if case else text.casefold()).translate({0x2019: "'", 0x2BC: "'"})
 
 
 def single_spaced(text: str) -> str:

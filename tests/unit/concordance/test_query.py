@@ -175,6 +175,26 @@ def test_case_and_diacritics(made: Make) -> None:
             found.find(word)
 
 
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("don’t", ["Don't", "don’t"]),
+        ("don't", ["Don't", "don’t"]),
+        ("straße", ["Straße", "STRASSE"]),
+        ("stra.e", ["Straße"]),
+        ("strass.", ["Straße", "STRASSE"]),
+        ("cafe\u0301", ["Café"]),
+    ],
+)
+def test_an_expression_has_the_spellings_of_a_word(made: Make, expression: str, words: list[str]) -> None:
+    found = made("Don't, don’t.\nStraße, STRASSE.\nCafé, cafe.\n")
+    for typed in (f'"{expression}"', f"/{expression}/"):
+        assert nodes(found, typed) == words
+    as_typed = [word for word in words if word[0] == expression[0]]
+    for word in as_typed[:1]:
+        assert nodes(found, f"/{expression}/", case=True) == as_typed == nodes(found, word, case=True)
+
+
 def test_the_word_of_the_sentence_may_be_another_form(made: Make) -> None:
     pytest.importorskip("simplemma")
     found = made("They leave early.\nThe leaves fell.\n", lemmas="en")
