@@ -187,10 +187,8 @@ def _counted(store: Store, by: str, where: Sequence[str], **of: bool) -> Counter
     tokens = store.tokens
     # How often each form occurs under the conditions.
     counts = np.bincount(tokens.forms[tokens.under(*limits(store, where, **of))], minlength=1)
-    by_name, names = (
-        Counter[str](),
-        dict(store.rows(f"SELECT f.id, {_unit(store, by)} FROM form f WHERE is_word")),
-    )
+    by_name = Counter[str]()
+    names = dict(store.rows(f"SELECT f.id, {_unit(store, by)} FROM form f WHERE is_word"))
     # Several forms share a name: a lemma, or a part of speech.
     for form in np.flatnonzero(counts).tolist():
         if form in names:
@@ -436,7 +434,8 @@ def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]
     column = "1" if by is None else column_of(store, by, "by")
     # Values without words (only marks) have no rate.
     query = f"SELECT {column} name, sum(d.words) n FROM doc d WHERE {condition} GROUP BY 1 HAVING n > 0"
-    return dict(store.rows(f"{query} ORDER BY name IS NULL, name", values))
+    # Also the text that CSV has for numbers in their order; the number that a date begins with is its year.
+    return dict(store.rows(f"{query} ORDER BY name IS NULL, CAST(name AS REAL), name", values))
 
 
 def size_of(store: Store, where: Sequence[str]) -> int:
@@ -448,7 +447,7 @@ def _ordered(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], .
     """Numbers and dates as they follow, anything else by size; what is unknown last."""
     by = next(iter(rows[0])) if rows else ""
     # Years and numbers in their own order; others by the column.
-    if all(row[by] is None or str(row[by])[:1].isdigit() for row in rows):
+    if all(row[by] is None or str(row[by]).lstrip("-")[:1].isdigit() for row in rows):
         return tuple(rows)
     return tuple(sorted(rows, key=lambda row: (row[by] is None, -row[column])))
 

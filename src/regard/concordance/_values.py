@@ -62,13 +62,15 @@ def iso_date(text: str, order: str | None = None) -> str | None:
     return None
 
 
-def number(text: Any) -> float | None:
-    """A number that a text is; None of another text."""
-    try:
-        # Python takes "1_000" for a number; nobody else does.
-        return float(text) if "_" not in str(text) else None
-    except ValueError:
-        return None
+# Not "nan", an empty cell to other tools, nor "1_000", a number to Python alone.
+_NUMBER: Final = regex.compile(r"\s*[-+]?(?:(\d{1,999})|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
+
+
+def number(value: Any) -> float | None:
+    """A number that a value or its text is; None of another one."""
+    match = _NUMBER.fullmatch(str(value))
+    # Whole numbers exactly: an identifier may have more digits than a float.
+    return None if match is None else (int if match[1] else float)(match[0])
 
 
 _ORDERINGS: Final = {

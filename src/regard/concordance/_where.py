@@ -88,10 +88,13 @@ def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
             value = _begins(name, value, clause)
         elif sign not in ("=", "!=") and name not in OF_USE:
             # Numbers are compared with numbers: "10" would be before "9" as a word.
-            query = f"SELECT DISTINCT {column} FROM doc d LIMIT 1000"
-            are = any(number(own) is not None for (own,) in store.rows(query) if own is not None)
-            if are != (number(value) is not None):
-                what = "a number, as its values are" if are else "a word: it has no numbers"
+            each = f"json_each(doc.meta, {_path(name)}) WHERE type IN ('integer', 'real', 'text')"
+            rows = store.rows(f"SELECT DISTINCT value FROM doc, {each}")
+            are = [number(own) is not None for (own,) in rows]
+            as_number = number(value) is not None
+            # Among words may be numbers, as the title "1984", and among numbers words: "n/a".
+            if not any(are) if as_number else 2 * sum(are) > len(are):
+                what = "a word: it has no numbers" if as_number else "a number, as its values are"
                 raise InputError(f"where must compare {name} with {what}; got {clause!r}.")
         read.append((name, sign, value))
     return read

@@ -68,6 +68,13 @@ def test_by_a_field(small: Concordance) -> None:
     assert [(row["count"], row["words"]) for row in upper.rows] == [(1, 30), (0, 17), (0, 6)]
 
 
+def test_numbers_of_a_table_are_in_their_order(made: Make) -> None:
+    chapters = made(
+        "text,chapter\n" + "".join(f"the bank,{n}\n" for n in (10, 9, -1, 2.5)), "a.csv", meta=("chapter",)
+    )
+    assert [row["chapter"] for row in chapters.count("bank", by="chapter").rows] == ["-1", "2.5", "9", "10"]
+
+
 @pytest.mark.parametrize(
     ("counts", "sizes", "wanted"),
     [

@@ -130,6 +130,23 @@ def test_what_an_index_has_none_of_cannot_be_asked_for(made: Make, condition: st
         found(made("the bank\n"), condition)
 
 
+def test_what_a_field_holds_is_known_from_all_of_its_values(made: Make) -> None:
+    rows: list[dict[str, object]] = [
+        {"text": "bank", "n": f"w{at}", "title": f"T{at}", "tags": []} for at in range(1001)
+    ]
+    rows += [{"text": "bank", "n": 7, "title": "1984", "tags": [3, 4]} for _ in (0, 1)]
+    rows = [row | {"id": 2**60 + at} for at, row in enumerate(rows)]
+    index = made("\n".join(map(json.dumps, rows)), "a.jsonl", meta=("n", "title", "tags", "id"))
+    assert found(index, "n>=5") == found(index, "title<2000") == found(index, "tags>3") == [1002, 1003]
+    assert found(index, "title>=T999") == [1000]
+    # As floats, all of these are one number.
+    assert (
+        found(index, f"id={2**60 + 1001}")
+        == found(index, f"id>{2**60 + 1000}", f"id<{2**60 + 1002}")
+        == [1002]
+    )
+
+
 def test_values_of_json(made: Make) -> None:
     rows = [
         {"b": True, "tags": ["x", "y"], "n": 10, "s": "10"},
