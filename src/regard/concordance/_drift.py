@@ -199,16 +199,17 @@ def drift(
 ) -> tuple[Change, ...]:
     """The change between each two parts, of uses with the labels of their senses.
 
-    Units, as of `units_of`, are drawn and dealt, for uses in one document are not independent.
+    Units, as of `units_of`, are drawn and dealt, for uses in one document are not independent. One with uses
+    in both parts, as an author of two periods, counts as two: it keeps its uses on either side.
     """
     # Vectors are of length 1, in float64: sums of many of them follow.
     unit = np.asarray(vectors, np.float64)
     unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
     kinds, sense = np.unique([str(line.label) for line in lines], return_inverse=True)
     places = [line.place for line in lines]
-    # Documents by number, in order of appearance.
+    # Documents by number, in order of appearance; what one has in each part is a unit.
     numbers: dict[Any, int] = {}
-    own_units = units_of(places, None) if units is None else units
+    own_units = zip(units_of(places, None) if units is None else units, parts, strict=True)
     docs = np.array([numbers.setdefault(each, len(numbers)) for each in own_units])
     # Columns: 1 to count, the vector to sum, and one-hot senses. Sums over documents have all three.
     features = np.c_[np.ones(len(unit)), unit, np.eye(len(kinds))[sense]]

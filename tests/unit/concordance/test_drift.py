@@ -101,6 +101,17 @@ def test_documents_are_dealt_whole() -> None:
     assert changed(vectors.astype(np.float32), "a" * 20 + "b" * 20, samples=199).apd.p == 1 / 200
 
 
+def test_a_document_may_have_uses_in_both_parts() -> None:
+    """An author of both periods: the measures are those of the uses, whoever wrote them."""
+    vectors = np.random.default_rng(5).standard_normal((8, 3)) + 1
+    parts = "aaaabbbb"
+    apart = changed(vectors, parts, samples=9)
+    for docs in ([0, 0, 1, 1, 1, 1, 2, 2], [0, 0, 1, 1, 0, 0, 1, 1]):
+        across = changed(vectors, parts, docs, samples=9)
+        assert across.apd.value == pytest.approx(apart.apd.value, rel=FP64)
+        assert across.prt.value == pytest.approx(apart.prt.value, rel=FP64)
+
+
 def test_which_rows_are_one_document(made: Make, tmp_path: Path) -> None:
     """A row for each sentence, of two documents on either side: by rows nothing seems to be by chance."""
     river, money = "They sat on the bank of the stream with {}.", "He asked the bank for a loan of {}."
