@@ -18,6 +18,9 @@ import pytest
 import typer.main
 
 gc.disable()  # until all is collected: 0.8 s
+# The models of the tests are tiny: a second thread only waits, and for other processes too. Said here, since
+# the conftest.py of a folder that pytest is asked for imports torch before anything is configured.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 STATIC = Path(__file__).parents[1] / "src/regard/views/static"
 
 _STRONGER_THAN_HF_HOME = (
@@ -33,13 +36,11 @@ _STRONGER_THAN_HF_HOME = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the user's cache and token from whatever is imported from here on, and torch to one thread."""
+    """Keep the user's cache and token from whatever is imported from here on."""
     sources = [file for kind in ("js", "css", "json") for file in STATIC.glob(f"**/*.{kind}")]
     written = [file.stat().st_mtime for file in sources if "built" in file.parts]
     if min(written, default=0) < max(file.stat().st_mtime for file in sources if "built" not in file.parts):
         raise pytest.UsageError("the bundle of the page is older than its sources: `make page` renews it")
-    # The models of the tests are tiny: a second thread only waits, and for other processes too.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     for name in _STRONGER_THAN_HF_HOME:
         os.environ.pop(name, None)
     home = tempfile.TemporaryDirectory(prefix="regard-tests-")
