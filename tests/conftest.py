@@ -21,6 +21,10 @@ gc.disable()  # until all is collected: 0.8 s
 # The models of the tests are tiny: a second thread only waits, and for other processes too. Said here, since
 # the conftest.py of a folder that pytest is asked for imports torch before anything is configured.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Whatever the environment says, what Python compiles is kept: each process would compile the sources and the
+# tests anew.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 STATIC = Path(__file__).parents[1] / "src/regard/views/static"
 
 _STRONGER_THAN_HF_HOME = (
