@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import IO
@@ -23,6 +24,14 @@ CONTEXT.set_forkserver_preload(
     ]
 )
 SECONDS = 120
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    """Until it holds."""
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
 
 
 class Forked:
@@ -44,6 +53,11 @@ class Forked:
         """Send it a signal."""
         assert self._process.pid is not None
         os.kill(self._process.pid, number)
+
+    def stop(self) -> None:
+        """SIGTERM, unless it has ended already; then its end."""
+        self._process.terminate()
+        self.end()
 
     def end(self) -> tuple[int | None, str, str]:
         """Wait for its end: the exit code, or the signal, negative; and what it still printed and said."""
@@ -69,7 +83,9 @@ def _run(
     for number, (name, writer) in enumerate(zip(("stdout", "stderr"), writers, strict=True), start=1):
         os.dup2(writer.fileno(), number)
         writer.close()
-        setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
+        # A line of stderr is there at once, as in a fresh interpreter.
+        buffering = 1 if name == "stderr" else -1
+        setattr(sys, name, os.fdopen(number, "w", buffering, encoding="utf-8", closefd=False))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["regard", *arguments]
     exec(program, {"main": main, "sys": sys})

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import regard
+from integration.forked import Forked, wait_for
 from regard.embedding import Passage
 from regard.serving import Settings, app_of, listen, serve
 from regard.serving._engine import Engine
@@ -39,11 +42,17 @@ def tiny(folder: Path) -> Path:
     return folder
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.005)
+@contextmanager
+def command(*words: object) -> Iterator[tuple[Forked, str]]:
+    """`regard serve` as a process of its own, and its address."""
+    process = Forked("serve", "--port", "0", *map(str, words))
+    line = process.stderr.readline()
+    address = re.search(r"http://127\.0\.0\.1:\d+", line)
+    assert address is not None, line + process.stderr.read()
+    try:
+        yield process, address[0]
+    finally:
+        process.stop()
 
 
 class Served:

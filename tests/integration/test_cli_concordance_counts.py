@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from integration import test_cli
-from integration.forked import Forked
+from integration.forked import Forked, wait_for
 from integration.test_cli import Run, columns, refused
 from regard.concordance import Concordance, Reading, build_index
 from regard.concordance._store import FILE
 from unit.concordance.conftest import write_rows
 from unit.concordance.test_building import content
-from unit.embedding.job.processes import wait_for
 
 run = test_cli.run
 
@@ -194,11 +193,12 @@ def test_what_is_refused(
     assert [each.name for each in tmp_path.iterdir()] == ["corpus.xml"]
 
 
-def test_killed_stopped_and_continued(tmp_path: Path) -> None:
+def test_killed_stopped_and_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By SIGKILL at three instants, then by Ctrl-C."""
     corpus, index = tmp_path / "corpus.txt", tmp_path / "index"
-    corpus.write_text("".join(f"Bank {n} of {n * 7}.\n" for n in range(13_000)))
+    corpus.write_text("".join(f"Bank {n} of {n * 7}.\n" for n in range(2600)))
     command = ("index", str(corpus), "-o", str(index))
+    program = "from regard.concordance import _building\n_building._TEXTS_AT_ONCE = 800\nmain()"
 
     def texts() -> int:
         if not (index / FILE).exists():
@@ -206,23 +206,24 @@ def test_killed_stopped_and_continued(tmp_path: Path) -> None:
         with closing(sqlite3.connect(index / FILE)) as db:
             return int(db.execute("SELECT count(*) FROM text").fetchone()[0])
 
-    for wanted in (-1, 4000, 8000, 12_000):
-        process = Forked(*command)
+    for wanted in (-1, 800, 1600, 2400):
+        process = Forked(*command, program=program)
         wait_for(lambda wanted=wanted: index.exists() and texts() >= wanted)
-        stop = signal.SIGINT if wanted == 12_000 else signal.SIGKILL
+        stop = signal.SIGINT if wanted == 2400 else signal.SIGKILL
         process.send_signal(stop)
         code, _, err = process.end()
         if stop == signal.SIGINT and code:
             assert (code, err) == (130, "regard: stopped; the same command goes on where it was\n")
-        assert texts() % 4000 == 0 or texts() in (-1, 13_000)
-    code, out, err = Forked(*command).end()
-    assert (code, out[:27], err) == (0, "13,000 texts, 52,000 words ", "")
+        assert texts() % 800 == 0 or texts() in (-1, 2600)
+    code, out, err = Forked(*command, program=program).end()
+    assert (code, out[:26], err) == (0, "2,600 texts, 10,400 words ", "")
+    monkeypatch.setattr("regard.concordance._building._TEXTS_AT_ONCE", 800)
     build_index([corpus], tmp_path / "whole")
     assert content(index) == content(tmp_path / "whole")
 
 
 def test_killed_while_vectors_are_computed(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("".join(f"The bank of river {n}.\n" for n in range(700)))
+    (tmp_path / "a.txt").write_text("".join(f"The bank of river {n}.\n" for n in range(270)))
     index = tmp_path / "index"
     build_index([tmp_path / "a.txt"], index)
     store = Concordance(index)._store
@@ -231,13 +232,14 @@ def test_killed_while_vectors_are_computed(tmp_path: Path) -> None:
         return int(store.one("SELECT count(*) FROM vector"))
 
     command = ("find", str(index), "--word", "bank", "--in", "A *bank*.", "-k", "1", "--json")
-    process = Forked(*command)
+    program = "from regard.concordance import _vectors\n_vectors._TEXTS_AT_ONCE = 100\nmain()"
+    process = Forked(*command, program=program)
     wait_for(kept)
     process.send_signal(signal.SIGKILL)
     assert process.end()[0] == -signal.SIGKILL
-    assert kept() in (256, 512)
-    assert json.loads(Forked(*command).end()[1])["total"] == 700
-    assert kept() == 700
+    assert kept() in (100, 200)
+    assert json.loads(Forked(*command).end()[1])["total"] == 270
+    assert kept() == 270
     assert store.one("PRAGMA integrity_check") == "ok"
 
 

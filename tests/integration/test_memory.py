@@ -1,12 +1,11 @@
 """What a trace takes of a real process, without any help for its C library, against the forecast."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from integration.forked import Forked
 
 _CHILD = """
 import ctypes, gc, json
@@ -44,14 +43,8 @@ print(json.dumps(found))
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak is reset through /proc")
 def test_the_growth_of_a_process() -> None:
     """Each is 100 to 250 MB: what is kept, the layer at work, and of the edited one matrices N x N."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    done = subprocess.run(
-        [sys.executable, "-c", _CHILD],
-        env=environment | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for asked, (grew, peak, kept) in json.loads(done.stdout).items():
+    code, out, err = Forked(program=_CHILD).end()
+    assert code == 0, err
+    for asked, (grew, peak, kept) in json.loads(out).items():
         assert kept < grew < 1.05 * peak, asked
         assert peak < 1.5 * grew, asked

@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from integration.served import PATIENCE_S, posted, wait_for
+from integration.forked import wait_for
+from integration.served import PATIENCE_S, posted
 
 
 def start(*words: object) -> subprocess.Popen[str]:

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 import regard
-from integration.served import PATIENCE_S, Served, posted, tiny, wait_for
+from integration.forked import wait_for
+from integration.served import PATIENCE_S, Served, posted, tiny
 
 LONG = ["w1 w2 w3 w4 w5 w6 w7 w8 w9"]
 

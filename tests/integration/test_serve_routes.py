@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +20,14 @@ from pydantic import SecretStr
 
 import regard
 from integration.axe import axe
+from integration.forked import wait_for
 from integration.live_models import live_model
-from integration.served import Served, posted, wait_for
+from integration.served import Served, command, posted
 from regard.concordance import Concordance, Reading, build_index
 from regard.decoding import Rules
 from regard.tracing import Trace
 from regard.tracing.comparison import words_alike
-from tolerances import PAGE
+from tolerances import FP32_OF_LARGEST, PAGE, assert_close_to_largest
 from unit.concordance.conftest import write_rows
 from unit.models.folders import write_chat
 
@@ -51,19 +50,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     index = folder / "corpus"
     build_index([write_rows(folder / "rows.jsonl")], index, Reading(date="date", meta=("genre",)))
     (folder / "keys").write_text(f"{KEY}\n", "utf-8")
-    command = [sys.executable, "-m", "regard", "serve", "--port", "0", "--drain-delay", "0"]
-    command += ["--api-key-file", str(folder / "keys"), "--index", str(index)]
+    words = ["--drain-delay", "0", "--api-key-file", folder / "keys", "--index", index]
     for family in models:
-        command += ["-m", f"{family}={folder / family}"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    line = process.stderr.readline()
-    found = re.search(r"http://127\.0\.0\.1:\d+", line)
-    assert found is not None, line + process.stderr.read()
-    yield Server(found[0], models, index)
-    process.terminate()
-    process.wait()
-    process.stderr.close()
+        words += ["-m", f"{family}={folder / family}"]
+    with command(*words) as (_, url):
+        yield Server(url, models, index)
 
 
 @pytest.fixture
@@ -114,6 +105,36 @@ def test_langchain_reads_it_too(server: Server) -> None:
         writer = OpenAI(base_url=f"{server.url}/v1", model="gpt2", http_client=connection, **LANGCHAIN)
         assert writer.invoke(PROMPT) == wanted
         assert "".join(writer.stream(PROMPT)) == wanted
+
+
+def test_both_get_vectors(server: Server) -> None:
+    import openai
+    from langchain_openai import OpenAIEmbeddings
+
+    texts = [TEXT, "the man", "a river bank"]
+    expected = np.asarray(server.models["bert"].embed(texts))
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
+        assert [each.id for each in client.models.list()] == list(server.models)
+        assert client.models.retrieve("bert").id == "bert"
+        for how in ({}, {"encoding_format": "float"}):
+            answer = client.embeddings.create(model="bert", input=texts, **how)  # type: ignore[arg-type]
+            vectors = [each.embedding for each in answer.data]
+            assert_close_to_largest(vectors, expected, FP32_OF_LARGEST)
+        with pytest.raises(openai.BadRequestError, match="must not be empty") as caught:
+            client.embeddings.create(model="bert", input=["a", ""])
+        assert caught.value.param == "input"
+        with pytest.raises(openai.NotFoundError):
+            client.embeddings.create(model="other", input="a")
+    with httpx.Client() as connection:
+        embeddings = OpenAIEmbeddings(
+            base_url=f"{server.url}/v1",
+            api_key=SecretStr(KEY),
+            model="bert",
+            check_embedding_ctx_length=False,
+            http_client=connection,
+        )
+        assert_close_to_largest(embeddings.embed_documents(texts), expected, FP32_OF_LARGEST)
+        assert_close_to_largest(embeddings.embed_query(texts[0]), expected[0], FP32_OF_LARGEST)
 
 
 MESSAGES: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]

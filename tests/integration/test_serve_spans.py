@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +13,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from integration.served import PATIENCE_S, tiny, wait_for
+from integration.forked import wait_for
+from integration.served import command, tiny
 
 KEY = "a-key-of-the-tests"
 TEXT = "w1 w2 w3 unheard"
@@ -58,25 +57,16 @@ def collector() -> Iterator[Collector]:
         thread.join()
 
 
-def test_a_span_for_each_request_without_texts_and_keys(tmp_path: Path, collector: Collector) -> None:
+def test_a_span_for_each_request_without_texts_and_keys(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "keys").write_text(KEY, "utf-8")
     (tmp_path / "tiny").mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "regard",
-        "serve",
-        "--port",
-        "0",
-        "-m",
-        f"tiny={tiny(tmp_path / 'tiny')}",
-    ]
-    command += ["--api-key-file", str(tmp_path / "keys"), "--drain-delay", "0", "--no-access-log"]
     endpoint = f"http://127.0.0.1:{collector.server_port}"
-    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_BSP_SCHEDULE_DELAY": "50"}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | settings)
-    assert process.stderr is not None
-    url = process.stderr.readline().split()[-1]
+    for name, value in {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_BSP_SCHEDULE_DELAY": "50"}.items():
+        monkeypatch.setenv(name, value)
+    model = f"tiny={tiny(tmp_path / 'tiny')}"
+    settings = ["-m", model, "--api-key-file", tmp_path / "keys", "--drain-delay", "0", "--no-access-log"]
     wanted = (
         ({"input": TEXT}, KEY, 200),
         ({"input": [TEXT, ""]}, KEY, 400),
@@ -84,14 +74,14 @@ def test_a_span_for_each_request_without_texts_and_keys(tmp_path: Path, collecto
         ({"input": TEXT, TEXT: 1}, KEY, 400),
         ({"input": TEXT}, f"not {KEY}", 401),
     )
-    with httpx.Client(base_url=url) as client:
+    with command(*settings) as (process, url), httpx.Client(base_url=url) as client:
         for body, key, status in wanted:
             headers = {"Authorization": f"Bearer {key}"}
             assert client.post("/v1/embeddings", json=body, headers=headers).status_code == status
-    wait_for(lambda: len(collector.spans()) >= len(wanted))
-    process.terminate()
-    assert process.communicate(timeout=PATIENCE_S)[1].startswith("regard: SIGTERM")
-    assert process.returncode == 0
+        wait_for(lambda: len(collector.spans()) >= len(wanted))
+        process.send_signal(signal.SIGTERM)
+        code, _, told = process.end()
+        assert (code, told[:15]) == (0, "regard: SIGTERM")
     # Who has no key is turned away before the path is looked at.
     assert [span.name for span in collector.spans()] == ["POST /v1/embeddings"] * 4 + ["POST"]
     statuses = [

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from integration.training_runs import allow, at, hang, left, run, settings_of, start, wait_for
+from integration.forked import wait_for
+from integration.training_runs import allow, at, hang, left, run, settings_of, start
 from regard.models import load_checkpoint
 
 Whole = dict[int, dict[str, Any]]

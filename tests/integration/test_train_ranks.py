@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,18 +15,19 @@ from typing import Any
 import pytest
 import torch
 
+from integration.forked import Forked, wait_for
 from integration.training_runs import (
     SECONDS,
     an_epoch,
     at,
     called,
+    environments,
     hang,
     run,
     run_out_of_memory,
     settings_of,
     start,
     stop,
-    wait_for,
     while_first,
 )
 from regard.core.errors import InputError
@@ -133,15 +133,16 @@ def _accumulate(folder: Path, count: int) -> None:
         file.write_text(json.dumps(settings))
 
 
-@pytest.mark.parametrize("shard", [False, True])
-def test_muon(place: Path, tmp_path: Path, shard: bool) -> None:
-    one = settings_of(place, optimiser={"name": "muon"}, steps=4)
-    two = settings_of(place, optimiser={"name": "muon"}, steps=4, batch={"accumulate": 1}, shard=shard)
-    for name, world, settings in (("one", 1, one), ("two", 2, two)):
+def test_muon(place: Path, tmp_path: Path) -> None:
+    kinds = {"one": (1, 2, False), "two": (2, 1, False), "shards": (2, 1, True)}
+    for name, (world, accumulate, shard) in kinds.items():
+        batch, optimiser = {"accumulate": accumulate}, {"name": "muon"}
+        settings = settings_of(place, optimiser=optimiser, steps=4, batch=batch, shard=shard)
         ended = run(settings, tmp_path / name, tmp_path / "errors", world=world)
         assert ended.end() == [0] * world, ended.told()
-    for ours, theirs in zip(metrics(tmp_path / "two"), metrics(tmp_path / "one"), strict=True):
-        assert_close(ours, theirs, TRAINED_FP32)
+    for name in ("two", "shards"):
+        for ours, theirs in zip(metrics(tmp_path / name), metrics(tmp_path / "one"), strict=True):
+            assert_close(ours, theirs, TRAINED_FP32)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -193,12 +194,8 @@ def test_a_process_is_waited_for_as_long_as_it_works(place: Path, tmp_path: Path
 
 def test_a_process_that_finds_no_others_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_ranks, "_START", timedelta(milliseconds=300))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    place = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "MASTER_PORT": port, "MASTER_ADDR": "127.0.0.1"}
-    for name, value in place.items():
-        monkeypatch.setenv(name, str(value))
+    for name, value in environments(2)[1].items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match=r"^WORLD_SIZE is 2, and the other processes cannot be"):
         train(settings_of(tmp_path), tmp_path / "run")
 
@@ -213,24 +210,27 @@ def test_data_that_cannot_be_used_ends_both(place: Path, tmp_path: Path) -> None
     assert other.startswith("OtherProcessError: ")
 
 
-def torchrun(place: Path, out: Path, steps: int) -> list[str]:
+def words(place: Path, out: Path, steps: int) -> list[str]:
     """A command that is typed in a folder with a text."""
     settings_of(place)
     sizes = ["d_model=12", "num_layers=1", "num_heads=3", "d_ff=17"]
     changes = [f"model.{each}" for each in sizes] + ["batch.length=13", "batch.rows=3"]
     return [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-        *("-m", "regard", "train", "clm", "text.txt", "-o", str(out)),
-        *("--tokenizer", "tokenizer", "--steps", str(steps)),
+        *("train", "clm", "text.txt", "-o", str(out), "--tokenizer", "tokenizer", "--steps", str(steps)),
         *(word for each in changes for word in ("--set", each)),
     ]
+
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "regard"]
 
 
 @pytest.mark.slow
 def test_the_last_process_says_so_where_torchrun_is_gone_too(place: Path, tmp_path: Path) -> None:
     said = tmp_path / "said"
     with said.open("w") as file:
-        started = subprocess.Popen(torchrun(place, tmp_path / "run", 10**6), cwd=place, stderr=file)
+        started = subprocess.Popen(
+            [*TORCHRUN, *words(place, tmp_path / "run", 10**6)], cwd=place, stderr=file
+        )
         log = tmp_path / "run" / "metrics.jsonl"
         wait_for(lambda: log.exists() and log.stat().st_size)
         children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
@@ -240,8 +240,23 @@ def test_the_last_process_says_so_where_torchrun_is_gone_too(place: Path, tmp_pa
     wait_for(lambda: "regard: another process of the run ended without a word" in said.read_text())
 
 
+def test_the_command_on_two_processes(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what torchrun tells each: one says what is done, and one prints where it is."""
+    monkeypatch.chdir(place)
+    processes = []
+    for environment in environments(2):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        processes.append(Forked(*words(place, tmp_path / "run", 2)))
+    codes, printed, told = zip(*(each.end() for each in processes), strict=True)
+    assert codes == (0, 0), told
+    assert [len(text.splitlines()) for text in printed] == [1, 0]
+    assert [text.count("encoding the texts: train") for text in told] == [1, 0]
+
+
+@pytest.mark.slow
 def test_torchrun_as_it_is_typed(place: Path, tmp_path: Path) -> None:
-    command = torchrun(place, tmp_path / "run", 2)
+    command = [*TORCHRUN, *words(place, tmp_path / "run", 2)]
     ended = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ended.returncode == 0, ended.stderr
     assert len(ended.stdout.splitlines()) == 1

@@ -92,17 +92,21 @@ def start(
 
 def _started(world: int, work: Callable[..., None], errors: Path, *arguments: Any) -> Started:
     errors.mkdir(exist_ok=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     processes = []
-    for rank in range(world):
-        place = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank, "MASTER_PORT": port}
-        environment = {name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
+    for rank, environment in enumerate(environments(world)):
         process = CONTEXT.Process(target=_work, args=(environment, errors / f"{rank}.error", work, arguments))
         process.start()
         processes.append(process)
     return Started(processes, errors)
+
+
+def environments(world: int) -> list[dict[str, str]]:
+    """What torchrun tells each of several processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {"WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(world)]
 
 
 def run(settings: Settings, folder: Path, errors: Path, **more: Any) -> Started:
@@ -185,14 +189,6 @@ def run_out_of_memory(rank: int, calls: int) -> None:
         return real(self, batch)
 
     NextToken.forward = forward  # type: ignore[method-assign]
-
-
-def wait_for(found: Callable[[], object]) -> None:
-    """Until it is there."""
-    end = time.monotonic() + SECONDS
-    while not found():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def left(folder: Path, scratch: Path) -> dict[str, Any]:
