@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sqlite3
+import threading
 import time
 import weakref
 import zlib
@@ -60,6 +61,8 @@ class Store:
             )
         self.folder = folder
         self._tokens: Tokens | None = None
+        # Of two threads at one connection, one would wait for SQLite and the other for Python, for ever.
+        self._turn = threading.RLock()
         # Without a limit, unless `within` sets one.
         self._most = self._ends = math.inf  # seconds of a query, and when it ends
         # A folder that can only be read is served as it is, without locks.
@@ -133,20 +136,21 @@ class Store:
         """A transaction: all of it is there afterwards, or nothing."""
         if self.read_only:
             raise OutputError(f"{str(self.folder)!r} can only be read.")
-        try:
-            # IMMEDIATE: the lock is taken now, not at the first write.
-            self.db.execute("BEGIN IMMEDIATE")
-            yield
-            self.db.execute("COMMIT")
-        # Whatever happens, Ctrl-C too, nothing half written stays.
-        except BaseException as error:
-            if self.db.in_transaction:
-                self.db.execute("ROLLBACK")
-            if isinstance(error, sqlite3.OperationalError):
-                raise OutputError(f"{str(self.folder)!r} cannot be written to ({error}).") from error
-            if isinstance(error, sqlite3.DatabaseError):
-                raise self.damaged(error) from error
-            raise
+        with self._turn:
+            try:
+                # IMMEDIATE: the lock is taken now, not at the first write.
+                self.db.execute("BEGIN IMMEDIATE")
+                yield
+                self.db.execute("COMMIT")
+            # Whatever happens, Ctrl-C too, nothing half written stays.
+            except BaseException as error:
+                if self.db.in_transaction:
+                    self.db.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):
+                    raise OutputError(f"{str(self.folder)!r} cannot be written to ({error}).") from error
+                if isinstance(error, sqlite3.DatabaseError):
+                    raise self.damaged(error) from error
+                raise
 
     def rows(self, query: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query.
@@ -155,34 +159,36 @@ class Store:
             InputError: the query, or a regular expression in it, takes too long; or the file is damaged.
             OutputError: the file cannot be read now.
         """
-        # Read by the handler that `within` sets; infinity without it.
-        self._ends = time.monotonic() + self._most
-        try:
-            return self.db.execute(query, values).fetchall()
-        except sqlite3.OperationalError as error:
-            # Ended by the handler, or by the time limit of a regular expression.
-            if "interrupted" in str(error) or "user-defined function" in str(error):
-                raise InputError("word or where must be simpler: the search takes too long.") from error
-            # Busy or out of reach, not damaged.
-            if any(each in str(error) for each in ("unable to open", "locked", "disk", "readonly")):
-                raise OutputError(f"{str(self.folder)!r} cannot be read ({error}).") from error
-            raise self.damaged(error) from error
-        except sqlite3.DatabaseError as error:
-            raise self.damaged(error) from error
-        finally:
-            self._ends = math.inf
+        with self._turn:
+            # Read by the handler that `within` sets; infinity without it.
+            self._ends = time.monotonic() + self._most
+            try:
+                return self.db.execute(query, values).fetchall()
+            except sqlite3.OperationalError as error:
+                # Ended by the handler, or by the time limit of a regular expression.
+                if "interrupted" in str(error) or "user-defined function" in str(error):
+                    raise InputError("word or where must be simpler: the search takes too long.") from error
+                # Busy or out of reach, not damaged.
+                if any(each in str(error) for each in ("unable to open", "locked", "disk", "readonly")):
+                    raise OutputError(f"{str(self.folder)!r} cannot be read ({error}).") from error
+                raise self.damaged(error) from error
+            except sqlite3.DatabaseError as error:
+                raise self.damaged(error) from error
+            finally:
+                self._ends = math.inf
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """In it each query ends with an error when it has taken this long."""
-        self._most = seconds
-        # SQLite asks now and then whether to stop.
-        self.db.set_progress_handler(lambda: time.monotonic() > self._ends, _STEPS)
-        try:
-            yield
-        finally:
-            self._most = math.inf
-            self.db.set_progress_handler(None, _STEPS)
+        """In it each query ends with an error when it has taken this long; other threads wait."""
+        with self._turn:
+            self._most = seconds
+            # SQLite asks now and then whether to stop.
+            self.db.set_progress_handler(lambda: time.monotonic() > self._ends, _STEPS)
+            try:
+                yield
+            finally:
+                self._most = math.inf
+                self.db.set_progress_handler(None, _STEPS)
 
     def one(self, query: str, values: Sequence[Any] = ()) -> Any:
         """The first value of the first row; None where there is none."""

@@ -41,20 +41,15 @@ class Tokens:
         joined = {}
         for at, (name, kind) in enumerate(COLUMNS.items()):
             joined[name] = np.frombuffer(b"".join(zlib.decompress(row[at]) for row in rows), f"<{kind}")
-        sums = [
-            (joined["docs"].sum(), "texts"),
-            (joined["texts"].sum(), "forms"),
-            (len(joined["forms"]), "gaps"),
-        ]
+        docs, texts, forms, self._gaps = joined.values()
         # The sums of one column are the lengths of the next: a damaged file is noticed here.
-        if any(count != len(joined[name]) for count, name in sums):
+        if (docs.sum(), texts.sum(), len(forms)) != (len(texts), len(forms), len(self._gaps)):
             raise ValueError("its blocks do not fit together")
         # A use 0 that is none, so that numbers from 1 on index the array.
-        self.forms = np.concatenate([np.zeros(1, np.uint32), joined["forms"]])
-        self._gaps = joined["gaps"]
+        self.forms = np.concatenate([np.zeros(1, np.uint32), forms])
         # Numbers begin at 1: sums of lengths, one behind the last.
-        self.text_first = 1 + np.concatenate([[0], np.cumsum(joined["texts"], dtype=np.int64)])
-        self.doc_text = 1 + np.concatenate([[0], np.cumsum(joined["docs"], dtype=np.int64)])
+        self.text_first = 1 + np.concatenate([[0], np.cumsum(texts, dtype=np.int64)])
+        self.doc_text = 1 + np.concatenate([[0], np.cumsum(docs, dtype=np.int64)])
         self.doc_first = self.text_first[self.doc_text - 1]
 
     def __len__(self) -> int:
