@@ -48,6 +48,11 @@ def read_texts(arguments: Sequence[str]) -> list[str]:
     # The second - would get nothing.
     if list(arguments).count("-") > 1:
         raise InputError("- can stand for one text only: stdin is read once.")
+    for each in arguments:
+        # Nobody means the letters of a file's name, but a text may be one by chance.
+        if each != "-" and os.path.exists(each):
+            hint = "a model goes with --model" if os.path.isdir(each) else f"to read the file: - < {each}"
+            say(f"{each!r} is read as a text, though a file or folder has that name; {hint}")
     return [_read_stdin() if each == "-" else as_typed(each) for each in arguments]
 
 

@@ -197,10 +197,8 @@ def look(
 
 def _is_run(text: str) -> bool:
     """Whether this is no sentence but the folder of a training run."""
-    try:
-        return (Path(text) / "settings.json").is_file()
-    except (OSError, ValueError):  # a sentence may be no path
-        return False
+    # Not of `Path`, which raises an error where a sentence can be no path.
+    return os.path.isfile(os.path.join(text, "settings.json"))
 
 
 def _check_form(form: str, text: str, context: typer.Context) -> None:

@@ -32,6 +32,23 @@ def test_arguments_are_texts() -> None:
     assert _input.read_texts(["a", "", "--", "河\n"]) == ["a", "", "--", "河\n"]
 
 
+def test_the_name_of_a_file_is_a_text_too_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("essay.txt").write_text("a bank")
+    Path("run").mkdir()
+    assert _input.read_texts(["essay.txt", "run", "a bank", "x" * 9999]) == [
+        "essay.txt",
+        "run",
+        "a bank",
+        "x" * 9999,
+    ]
+    of_file, of_folder = capsys.readouterr().err.splitlines()
+    assert "to read the file: - < essay.txt" in of_file
+    assert "--model" in of_folder
+
+
 @pytest.mark.parametrize(
     ("data", "text"),
     [
