@@ -30,7 +30,7 @@ class Divergence(Displayable):
     """How differently two traces attend, in bits: 0 for the same rows, 1 for rows that share no key.
 
     Args:
-        shared: what they have in common: the model's name, or the text.
+        shared: what they have in common: the text, or the model's name; both names where nothing is.
         names: what the two are: two texts, or two models.
         kind: "encoder", "decoder" or "cross".
         layers: the numbers of the layers, in the order of the first axes below.
@@ -150,7 +150,11 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
         Clark et al. 2019, arXiv 1906.04341, section 6.
     """
     kind = check_trace("one", one).kind(kind)
-    check_trace("other", other).kind(kind)
+    if kind not in check_trace("other", other).kinds:
+        raise InputError(
+            f"both traces must have one kind of attention; {one.model} has {kind} attention, {other.model} "
+            f"{' and '.join(other.kinds)}."
+        )
     layers = _same_layers(one, other, kind)
     queries, keys, coverage = partners_of(one, other, kind)
     measured = []
@@ -168,7 +172,7 @@ def divergence(one: Trace, other: Trace, kind: Kind | None = None) -> Divergence
     models = one.model, other.model
     return Divergence(
         # What both share is the title, what differs are the names.
-        shared=models[0] if texts[0] != texts[1] else texts[0],
+        shared=" and ".join(dict.fromkeys(models)) if texts[0] != texts[1] else texts[0],
         names=texts if texts[0] != texts[1] else models,
         kind=kind,
         layers=tuple(layers),
@@ -242,8 +246,8 @@ def partners_of(one: Trace, other: Trace, kind: Kind) -> tuple[Pairs, Pairs, flo
         # Texts may consist of special tokens alone; then those are what is compared.
         if not pairs or (not telling and any(not token.special for token in tokens)):
             raise InputError(
-                f"the two traces must have tokens in common; of the {name} none is the same in both but "
-                "special ones. Compare texts that share words, or one text in two models."
+                f"the two texts must have tokens in common, besides special ones; of the {name} they have "
+                "none. Compare texts that share words, or one text in two models."
             )
     coverage = min(
         len(pairs) / max(len(mine), len(theirs))

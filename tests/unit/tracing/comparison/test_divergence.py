@@ -159,11 +159,13 @@ def test_blocks_of_rows_are_joined(loaded: Loaded, monkeypatch: pytest.MonkeyPat
 def test_what_cannot_be_compared(loaded: Loaded) -> None:
     trace = trace_text(loaded, "the river")
     bare = trace_text(loaded, "the river", keeping=KeepPolicy(keep="residual"))
+    decoder = replace(trace, model="a decoder", encoder=None, decoder=trace.encoder)
     for pair, message in (
-        ((trace, trace_text(loaded, "money by")), "of the queries none .* but special ones"),
+        ((trace, trace_text(loaded, "money by")), "besides special ones; of the queries they have none"),
         ((trace, trace_text(make_loaded(num_layers=1), "the river")), "the one has 2 and the other 1"),
         ((trace, trace_text(make_loaded(num_heads=5), "the river")), "has 3 in the one and 5 in the other"),
         ((trace, trace, "cross"), 'kind must be "encoder"'),
+        ((trace, decoder), "tiny has encoder attention, a decoder decoder"),
         ((bare, bare), r'attention layer 0 is not in this trace: .*keep="residual"'),
     ):
         with pytest.raises(InputError, match=message):
@@ -208,3 +210,5 @@ def test_it_shows_itself() -> None:
     assert max(map(len, text.splitlines())) <= 80
     same = str(divergence(one, replace(one, model="second")))
     assert same.startswith("the fishing bank: how differently each head attends\n1 tiny\n2 second\n")
+    apart = str(divergence(one, replace(other, model="second")))
+    assert apart.startswith("tiny and second: how differently each head attends\n1 the fishing bank\n")
