@@ -300,7 +300,7 @@ class Rules:
                 raise CheckpointError(f"{file}: {error}") from error
             if isinstance(most := changes.get("max_length"), int):
                 # As in transformers, the file's minimum gives way.
-                arguments["min_length"] = min(arguments.get("min_length", 0), most)
+                arguments["min_length"] = min(arguments.get("min_length", 0), max(most, 0))
         if "end_ids" not in arguments and isinstance(end, int):
             arguments["end_ids"] = (end,)
         # What training began targets with.

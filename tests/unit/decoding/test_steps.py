@@ -98,6 +98,8 @@ def test_rules_of_a_checkpoint(tmp_path: Path) -> None:
         no_repeat=3,
     )
     assert Rules.of(load_checkpoint(folder), max_length=5) == expected
+    with pytest.raises(InputError, match=r"max_length must be a whole number, at least 1; got -1"):
+        Rules.of(load_checkpoint(folder), max_length=-1)
     file.write_text('{"eos_token_id": "end"}')
     with pytest.raises(CheckpointError, match="'eos_token_id' must be an id or a list of ids; got end"):
         Rules.of(load_checkpoint(folder))
