@@ -34,6 +34,10 @@ class KeptEmbedder:
     def __init__(self) -> None:
         self._last: tuple[Loaded, Request, _State, Embedder] | None = None
 
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        # A copy of a model, or the same in another process, makes its own.
+        return type(self), ()
+
     def embedder_for(self, loaded: Loaded, request: Request) -> Embedder:
         """The embedder of a request."""
         last = self._last  # other threads may put theirs there

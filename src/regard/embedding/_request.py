@@ -128,20 +128,16 @@ class Request:
         if not chosen:
             raise InputError("layer must name at least one layer; got none.")
         # Negative ones count from the last.
-        numbers = tuple(_layer(each, depth) for each in chosen)
+        numbers = tuple(whole("layer", each, least=-depth - 1, most=depth) % (depth + 1) for each in chosen)
         if len(set(numbers)) < len(numbers):
             raise InputError(f"layer must name each layer once; got {', '.join(map(str, numbers))}.")
         return numbers
 
 
-def _layer(layer: object, depth: int) -> int:
-    number = whole("layer", layer, least=-depth - 1, most=depth)
-    return number if number >= 0 else depth + 1 + number
-
-
 def _keep(holder: object, *names: str) -> None:
-    """Lists as tuples: whoever gave them may write to them later."""
+    """Lists and arrays as tuples, which nobody can write to later, and numpy's numbers as Python's."""
     for name in names:
         value = getattr(holder, name)
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            object.__setattr__(holder, name, tuple(value))
+        value = value.tolist() if hasattr(value, "tolist") else value
+        is_row = isinstance(value, Sequence) and not isinstance(value, str)
+        object.__setattr__(holder, name, tuple(value) if is_row else value)

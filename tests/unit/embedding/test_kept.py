@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -138,6 +139,27 @@ def test_a_pass_leaves_the_network_as_it_was(family: str, untouched: Loaded) -> 
     first = kept.embedder_for(loaded, request)
     first.spans(["a river bank", "by the river"])
     assert kept.embedder_for(loaded, request) is first
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_model_that_has_embedded_can_be_copied(loaded: Loaded, copied: Callable[[Any], Any]) -> None:
+    """For another process, or to be changed: without the kernels and the memory of its embedder."""
+    model, texts = regard.Model(loaded), ["a river bank", "a bank account"]
+    before = model.embed(texts)
+    other = copied(model)
+    _a_head_zeroed(other.loaded)
+    assert not np.allclose(other.embed(texts), before, atol=1e-3)
+    assert np.array_equal(model.embed(texts), before)
+
+
+@pytest.mark.parametrize("layer", [2, [0, 2]])
+def test_layers_may_be_numbers_of_numpy(loaded: Loaded, layer: Any) -> None:
+    model, of_numpy = regard.Model(loaded), np.array(layer)[()]
+    wanted = regard.Model(loaded).embed(["a bank"], layer=layer)
+    assert wanted.ndim == (2 if layer == 2 else 3)
+    # The second time beside the request that is kept.
+    for _ in range(2):
+        assert np.array_equal(model.embed(["a bank"], layer=of_numpy), wanted)
 
 
 def test_a_model_embeds_with_the_weights_that_it_has(loaded: Loaded) -> None:
