@@ -38,6 +38,9 @@ _LACKING: Final = {
 
 def plain(store: Store, where: Sequence[str]) -> list[str]:
     """Conditions with those of saved subcorpora in the place of their names."""
+    # A text would be read letter by letter.
+    if isinstance(where, str):
+        raise InputError(f"where must be several conditions, such as a list; got one: write [{where!r}].")
     conditions = list[str]()
     for condition in where:
         if not condition.startswith("@"):

@@ -114,6 +114,12 @@ def test_conditions_without_a_meaning_are_refused(made: Make, condition: str, me
         found(index, condition)
 
 
+def test_one_condition_is_given_in_a_list(small: Concordance) -> None:
+    for ask in (small.find, small.count, small.collocates):
+        with pytest.raises(InputError, match=r"where must be several .* got one: write \['genre=news'\]"):
+            ask("bank", where="genre=news")
+
+
 @pytest.mark.parametrize(
     ("condition", "what"),
     [

@@ -154,7 +154,8 @@ def test_a_model_that_has_embedded_can_be_copied(loaded: Loaded, copied: Callabl
 
 @pytest.mark.parametrize("layer", [2, [0, 2]])
 def test_layers_may_be_numbers_of_numpy(loaded: Loaded, layer: Any) -> None:
-    model, of_numpy = regard.Model(loaded), np.array(layer)[()]
+    of_numpy: Any = np.array(layer)[()]
+    model = regard.Model(loaded)
     wanted = regard.Model(loaded).embed(["a bank"], layer=layer)
     assert wanted.ndim == (2 if layer == 2 else 3)
     # The second time beside the request that is kept.
