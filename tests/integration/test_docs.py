@@ -4,14 +4,19 @@ import csv
 import pkgutil
 import re
 import shlex
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import regard
+from regard.checkpoints import DEFAULT_DECODER, DEFAULT_MODEL
 from regard.cli import main
 from regard.models import FAMILIES
 from tolerances import FP32_OF_LARGEST, FP64, PAGE, PARITY_FP32, WEIGHTS
+from unit.models.folders import write_chat
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,6 +48,22 @@ RUNNING = [
     and blocks(page, "python")
     and not (ROOT / f"tests/integration/test_docs_{Path(page).stem}.py").exists()
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded_once() -> Iterator[None]:
+    """The two default models are loaded once for all pages."""
+    load = regard.load
+    once = cache(load)
+
+    def loaded(name: Any = None, **options: Any) -> regard.Model:
+        is_default = name in (None, DEFAULT_MODEL, DEFAULT_DECODER) and not options
+        return once(name or DEFAULT_MODEL) if is_default else load(name, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(regard, "load", loaded)
+        patch.setattr("regard.api.load", loaded)
+        yield
 
 
 @pytest.mark.parametrize("document", RUNNING)
@@ -94,8 +115,10 @@ def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_commands_that_write_are_understood(
     document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Up to the models that are not here; with the default one they run."""
+    """Up to the models that are not here; with a tiny one in the place of the default one they run."""
     monkeypatch.chdir(tmp_path)
+    load, tiny = regard.load, regard.load(write_chat(tmp_path / "tiny"))
+    monkeypatch.setattr("regard.api.load", lambda name: tiny if name == DEFAULT_DECODER else load(name))
     (tmp_path / "texts.en").write_text("a river bank\n", encoding="utf-8")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     lines = "".join(block for block in blocks(document, "sh") if "regard generate" in block).splitlines()
