@@ -24,6 +24,8 @@ CONTEXT.set_forkserver_preload(
     ]
 )
 SECONDS = 120
+# As in tests/conftest.py, and here for the forked too: what is killed is a process, and never its machine.
+os.fsync = os.fstat  # type: ignore[assignment]
 
 
 def wait_for(condition: Callable[[], object]) -> None:
