@@ -192,8 +192,7 @@ class Store:
 
     def one(self, query: str, values: Sequence[Any] = ()) -> Any:
         """The first value of the first row; None where there is none."""
-        found = self.rows(query, values)
-        return found[0][0] if found else None
+        return next((first for first, *_ in self.rows(query, values)), None)
 
 
 def numbers(ids: Iterable[int]) -> str:

@@ -94,10 +94,9 @@ def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
             each = f"json_each(doc.meta, {_path(name)}) WHERE type IN ('integer', 'real', 'text')"
             rows = store.rows(f"SELECT DISTINCT value FROM doc, {each}")
             are = [number(own) is not None for (own,) in rows]
-            as_number = number(value) is not None
             # Among words may be numbers, as the title "1984", and among numbers words: "n/a".
-            if not any(are) if as_number else 2 * sum(are) > len(are):
-                what = "a word: it has no numbers" if as_number else "a number, as its values are"
+            if 2 * sum(are) > len(are) if number(value) is None else not any(are):
+                what = "a number, as its values are" if any(are) else "a word: it has no numbers"
                 raise InputError(f"where must compare {name} with {what}; got {clause!r}.")
         read.append((name, sign, value))
     return read

@@ -128,16 +128,21 @@ async def _invalid(request: Request, error: Any) -> Response:
     # The first error: one at a time can be put right.
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        message = f"the body must be JSON; {first['ctx']['error']}."
-        return ApiError(400, message, code="invalid_json").response()
+        return _no_json(first["ctx"]["error"])
     path = [str(part) for part in first["loc"] if part != "body"]
     # OpenAI's `param` is a field of the body's top.
-    field = path[0] if path else None
     message = f"{'.'.join(path) or 'the body'}: {first['msg']}."
-    return ApiError(400, message, param=field, code="invalid_body").response()
+    return ApiError(400, message, param=path[0] if path else None, code="invalid_body").response()
+
+
+def _no_json(why: object) -> Response:
+    return ApiError(400, f"the body must be JSON in UTF-8; {why}.", code="invalid_json").response()
 
 
 async def _plain(request: Request, error: Any) -> Response:
+    # FastAPI says nothing of these: bytes that are no UTF-8, also packed ones, and brackets without end.
+    if isinstance(error.__cause__, UnicodeDecodeError | RecursionError):
+        return _no_json(error.__cause__)
     told = ApiError(error.status_code, f"{request.method} {request.url.path}: {error.detail}.").response()
     told.headers.update(error.headers or {})
     return told

@@ -1,5 +1,6 @@
 """The application, in this process."""
 
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -31,6 +32,23 @@ def test_texts_become_vectors(client: TestClient) -> None:
     expected = regard.load().embed(texts)
     for item, vector in zip(answer["data"], expected, strict=True):
         assert item["embedding"] == pytest.approx(vector.tolist(), abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"input": }', "Expecting value"),
+        ('{"input": "café"}'.encode("latin-1"), "'utf-8' codec can't decode byte 0xe9 in position 14"),
+        (gzip.compress(b'{"input": "a"}'), "'utf-8' codec can't decode byte 0x8b"),
+        (b"[" * 100_000, "maximum recursion depth exceeded"),
+    ],
+    ids=["json", "latin-1", "packed", "deep"],
+)
+def test_why_a_body_cannot_be_read(body: bytes, why: str, client: TestClient) -> None:
+    answer = client.post("/v1/embeddings", content=body, headers={"content-type": "application/json"})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "invalid_json")
+    assert error["message"].startswith(f"the body must be JSON in UTF-8; {why}")
 
 
 def test_a_line_for_each_request_without_text_and_key(tmp_path: Path) -> None:
