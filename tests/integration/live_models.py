@@ -103,7 +103,7 @@ _MORE: dict[str, dict[str, Any]] = {
 }
 
 
-def live_model(folder: Path, family: str) -> regard.Model:
+def live_model(folder: Path, family: str, **changes: Any) -> regard.Model:
     """A BERT with a masked-LM head, or a decoder with its head, of random numbers, from files."""
     folder.mkdir()
     tokenizer = _TOKENIZERS[family]()
@@ -114,7 +114,7 @@ def live_model(folder: Path, family: str) -> regard.Model:
         "d_ff": 40,
     }
     head = {"bert": "masked-lm", "distilbert": None}.get(family, "language-model")
-    sizes |= _MORE.get(family, {})
+    sizes |= _MORE.get(family, {}) | changes
     torch.manual_seed(0)
     made = network(family, **sizes, max_seq_len=MOST_TOKENS, head=head)
     for parameter in made.parameters():

@@ -294,8 +294,8 @@ def test_another_word_is_guessed_before_its_share_is_shown(
 
 
 def test_a_decoder_ends_with_what_comes_next(open_page: OpenPage, tmp_path: Path) -> None:
-    model, text = regard.load("smollm2"), "The capital of France is"
-    trace = model.trace(text)
+    model = live_model(tmp_path / "gpt2", "gpt2", num_layers=29)
+    trace = model.trace("a man on the river bank.")
     trace.write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#walk=1", start=True, viewport=DESK)
     assert "which word comes next" in _said(page)

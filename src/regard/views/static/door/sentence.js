@@ -1,6 +1,6 @@
 // A sentence with arcs over its words, from one word to those it looks at: large on the front door, small for other heads.
 
-import { drawn, make } from "../base/dom.js";
+import { drawn, make, readable } from "../base/dom.js";
 import { ACROSS, onKeys, placeIn } from "../base/keys.js";
 import { wholePercent } from "../base/said.js";
 import { layOut } from "./lines.js";
@@ -62,7 +62,9 @@ export class Sentence {
   }
 
   word({ text, first, unknown }) {
-    const option = this.isList ? { role: "option", id: `regard-word-${first}` } : {};
+    // A blank that is a word, as where a text has two in a row, is read out by its sign.
+    const label = text.trim() === "" ? readable(text) : null;
+    const option = this.isList ? { role: "option", id: `regard-word-${first}`, "aria-label": label } : {};
     const element = make("span", { class: unknown ? "door-word unknown-word" : "door-word", ...option }, text);
     this.words.set(first, element);
     return element;
