@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 import torch
@@ -61,6 +61,9 @@ AS_ROOT = ["--no-sandbox", "--disable-dev-shm-usage"]
 
 # A browser, and with it a kernel and a server, share the processor with other tests.
 PATIENCE_MS = 60_000
+
+# What a window may be told of its reader, and what it is told without a test that asks.
+MEDIA: dict[str, Any] = {"reduced_motion": "no-preference", "forced_colors": "none"}
 
 # What tests of one thing begin with: it stays what it is whatever a page opens on.
 PLAIN = {"layer": "0", "head": "0", "specials": "shown"}
@@ -118,7 +121,7 @@ class Windows:
             page.mouse.move(0, 0)
             if page.viewport_size != WINDOW:
                 page.set_viewport_size(WINDOW)
-            page.emulate_media(media="null")
+            page.emulate_media(media="null", **MEDIA)
             if page not in self._sessions:
                 self._sessions[page] = self._context.new_cdp_session(page)
             self._sessions[page].send("Page.resetNavigationHistory")
@@ -151,13 +154,14 @@ def open_page(browser: Browser, windows: Windows) -> Iterator[OpenPage]:
         fragment: str = "",
         viewport: ViewportSize | None = None,
         start: bool = False,
-        **options: object,
+        **options: Any,
     ) -> Page:
         if not start:
             said = [f"{name}={value}" for name, value in PLAIN.items() if f"{name}=" not in fragment]
             fragment = "&".join((fragment or "#", *said))
+        media = {name: options.pop(name) for name in MEDIA if name in options}
         if options:
-            context = browser.new_context(offline=True, **options)  # type: ignore[arg-type]
+            context = browser.new_context(offline=True, **options)
             leave.append(context.close)
             page = context.new_page()
         else:
@@ -165,6 +169,8 @@ def open_page(browser: Browser, windows: Windows) -> Iterator[OpenPage]:
             leave.append(lambda: windows.leave(page))
         if viewport is not None:
             page.set_viewport_size(viewport)
+        if media:
+            page.emulate_media(**media)
         address = path.as_uri()
 
         def on_request(request: Request) -> None:

@@ -110,7 +110,7 @@ def _model(folder: Path, family: str) -> regard.Model:
 
 def _some_heads() -> Page:
     """A page that may not take all that it would: layer 1 has no head 5."""
-    record = head_page.record(tokens=61, head_dim=17)
+    record = head_page.record(tokens=11, head_dim=97)  # few tokens, which cost axe time, of many numbers
     page = render_page(record, max_mb=len(render_page(record).html.encode()) / 1e6 - 0.01)
     assert 5 not in page.held["encoder", 1]
     assert len(page.held["encoder", 0]) > 1
@@ -154,7 +154,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def _complaints(page: BrowserPage, part: str | None = None, colours: bool = True) -> list[str]:
     """What axe says of what is on show, or of a part of it, with every rule it has, or all but contrast's."""
-    found = axe(page, part, rules={"color-contrast": {"enabled": colours}})
+    found = axe(page, part, colours=colours)
     assert found.passes > 5
     return [
         f"{each['id']} ({each['impact']}): {each['help']}: {[node['target'] for node in each['nodes'][:4]]}"
@@ -202,10 +202,12 @@ def _look(page: BrowserPage, name: str, look: str) -> None:
         )  # they lie over tabs
     page.locator(".header .exact > summary").click()
     expect(page.locator(".header .menu-body")).to_be_visible()
-    if look != "phone" or name in ON_A_PHONE:
+    if look == "light" or name in ("difference", "pair"):  # it is the same on the others
         found += [f"header: {each}" for each in _complaints(page, ".header", bool(colours))]
     page.locator(".header .exact > summary").click()
     # Of all views together, each of which axe sees alone.
+    assert page.locator("main").count() == page.get_by_role("heading", level=1).count() == 1
+    expect(page.get_by_role("main").get_by_role("tabpanel")).to_be_visible()
     ids = page.locator("[id]").evaluate_all("all => all.map(e => e.id)")
     assert len(set(ids)) == len(ids)
     assert not found, "\n".join((look, *found))
@@ -273,11 +275,3 @@ def test_axe_finds_nothing_in_the_help(open_page: OpenPage, pages: dict[str, Pat
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     assert _complaints(page) == []
-
-
-def test_one_main_and_one_heading_of_the_first_rank(open_page: OpenPage, pages: dict[str, Path]) -> None:
-    page = open_page(pages["movement"])
-    for view in PAGES["movement"]:
-        page.locator(f'[role="tab"][data-view="{view}"]').click()
-    assert page.locator("main").count() == page.get_by_role("heading", level=1).count() == 1
-    expect(page.get_by_role("main").get_by_role("tabpanel")).to_be_visible()
