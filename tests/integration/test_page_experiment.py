@@ -126,7 +126,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("trophy", TROPHY, "it", ("trophy", "suitcase")),
     ],
 )
-def test_it_opens_on_the_head_whose_links_of_the_word_are_strongest_in_both(
+def test_it_opens_on_the_head_whose_links_are_strongest_in_both_and_its_first_screen_is_short(
     open_page: OpenPage,
     pages: dict[str, Path],
     oracle: Any,
@@ -150,8 +150,25 @@ def test_it_opens_on_the_head_whose_links_of_the_word_are_strongest_in_both(
         return links
 
     best = max(((layer, head) for layer in range(6) for head in range(12)), key=lambda of: both(*of))
-    state = head_page.state(open_page(pages[name], start=True))
+    page = open_page(pages[name], start=True)
+    state = head_page.state(page)
     assert (state["layer"], state["head"]) == best
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        screen = first_screen(page)
+        assert screen.words <= 60
+        assert screen.numbers <= 10
+        assert 0 < screen.controls <= 8
+        assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+    if name == "trophy":
+        page.get_by_role("button", name="suitcase").click()
+        for size in (DESK, PHONE):
+            page.set_viewport_size(size)
+            assert first_screen(page).fits(words=60, numbers=10, controls=8)
+    page.get_by_role("button", name="All views").click()
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Difference")
+    page.get_by_title("Back to the sentence").click()
+    expect(page.locator(".door-said")).to_be_visible()
 
 
 def test_the_sentence_and_the_neighbours_are_those_of_transformers(
@@ -273,26 +290,6 @@ def test_first_the_reader_guesses(open_page: OpenPage, pages: dict[str, Path], o
     expect(again.locator(".door-said")).not_to_contain_text("apart")
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("name", ["trophy", "bank", "flies"])
-def test_the_first_screen_is_short(
-    open_page: OpenPage, pages: dict[str, Path], name: str, size: ViewportSize
-) -> None:
-    page = open_page(pages[name], start=True, viewport=size)
-    found = first_screen(page)
-    assert found.words <= 60
-    assert found.numbers <= 10
-    assert 0 < found.controls <= 8
-    assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
-    if name == "trophy":
-        page.get_by_role("button", name="suitcase").click()
-        assert first_screen(page).fits(words=60, numbers=10, controls=8)
-    page.get_by_role("button", name="All views").click()
-    expect(page.get_by_role("tab", selected=True)).to_have_text("Difference")
-    page.get_by_title("Back to the sentence").click()
-    expect(page.locator(".door-said")).to_be_visible()
-
-
 def test_each_sentence_s_own_views_lead_back_too(open_page: OpenPage, pages: dict[str, Path]) -> None:
     page = open_page(pages["bank"], "#view=heads&run=2", start=True)
     page.get_by_title("Back to the sentence").click()
@@ -326,7 +323,16 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_the_live_page_asks_for_a_guess_and_runs_both(open_page: OpenPage, live: Path) -> None:
+@pytest.fixture(scope="module")
+def eight() -> regard.Model:
+    """The model in the live page, in 8 bits."""
+    loaded = regard.load().loaded
+    return regard.Model(replace(loaded, network=live_model(loaded).rounded.network))
+
+
+def test_the_live_page_asks_for_a_guess_and_runs_both(
+    open_page: OpenPage, live: Path, eight: regard.Model
+) -> None:
     page = open_page(live, start=True, viewport=DESK)
     expect(page.locator(".live-status")).to_contain_text(" ms.")
     assert first_screen(page).fits(words=60, numbers=10, controls=8)
@@ -341,10 +347,7 @@ def test_the_live_page_asks_for_a_guess_and_runs_both(open_page: OpenPage, live:
     expect(said).to_contain_text("apart")
     assert first_screen(page).fits(words=60, numbers=10, controls=8)
 
-    # The numbers are those of the model in the page, in 8 bits.
-    eight = regard.Model(
-        replace(regard.load().loaded, network=live_model(regard.load().loaded).rounded.network)
-    )
+    # The numbers are those of the model in the page.
     traces = eight.trace(TROPHY)
     state = head_page.state(page)
     shares = [
@@ -394,11 +397,13 @@ def test_a_live_page_of_a_ready_sentence_opens_on_the_guess(open_page: OpenPage,
     page.get_by_label("Type your own").click()
     expect(page.get_by_label("Type a sentence")).to_have_value(TROPHY[0])
     expect(page.locator(".door > .door-sentence")).to_have_count(1)
-    again = open_page(tmp_path / "live.html", page.evaluate("location.hash"), start=True)
-    expect(again.locator(".door > .door-sentence")).to_have_text(TROPHY[0])
+    page.reload()
+    expect(page.locator(".door > .door-sentence")).to_have_text(TROPHY[0])
 
 
-def test_what_if_another_word_stood_in_its_place(open_page: OpenPage, live: Path) -> None:
+def test_what_if_another_word_stood_in_its_place(
+    open_page: OpenPage, live: Path, eight: regard.Model
+) -> None:
     page = open_page(
         live, "#view=door&text=Write+a+poem+about+a+man.&layer=5&head=11&pin=query-1", start=True
     )
@@ -412,9 +417,6 @@ def test_what_if_another_word_stood_in_its_place(open_page: OpenPage, live: Path
     field.press("Enter")
     expect(field).to_be_focused()
     expect(answer).to_contain_text("with car")
-    eight = regard.Model(
-        replace(regard.load().loaded, network=live_model(regard.load().loaded).rounded.network)
-    )
     one, other = eight.trace(["Write a poem about a man.", "Write a car about a man."])
     shares = [float(each.weights(5, 11, query="Write")[0, 3]) for each in (one, other)]
     assert _is_claimed(shares[0], 9)
@@ -457,7 +459,7 @@ def test_a_live_page_of_two_texts_opens_on_both(run: Run, open_page: OpenPage, t
     assert "against" not in page.evaluate("location.hash")
     assert first_screen(page).fits(words=60, numbers=10, controls=8)
     # Where nothing is in both, it is said.
-    page = open_page(tmp_path / "live.html", "#against=Some+cat", start=True)
+    page.evaluate("location.hash = '#against=Some+cat'")
     expect(page.locator(".door-said")).to_have_text("These texts have no word in common.")
     assert axe(page).violations == []
 
@@ -475,9 +477,8 @@ def test_a_served_page_opens_on_the_guess(browser: Browser, tmp_path: Path) -> N
         expect(page.locator(".door-said")).to_contain_text("the model does not tell them apart")
         assert axe(page).violations == []
         # On the sentence in the address, where there is one; and it may be walked through.
-        page.goto(f"http://localhost:{server.port}/?text=A+river+bank.")
+        page.goto(f"http://localhost:{server.port}/?text=A+river+bank.#walk=1")
         expect(page.locator(".door > .door-sentence")).to_have_text("A river bank.")
-        page.goto(f"http://localhost:{server.port}/#walk=1")
         expect(page.locator(".walk-count")).to_have_text("1 of 8")
         page.close()
     finally:
