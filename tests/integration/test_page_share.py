@@ -5,7 +5,6 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
@@ -18,8 +17,7 @@ import regard
 from integration import head_page
 from integration.live_models import live_model
 from integration.served import Served
-from regard.views import PageToken, render_page
-from unit.views.conftest import encoder_record
+from regard.views import Page
 
 OpenPage = Callable[..., BrowserPage]
 
@@ -37,9 +35,14 @@ _COPIED = """async () => {
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def written() -> Page:
+    return regard.load().trace(BANK).page()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory, written: Page) -> Path:
     path = tmp_path_factory.mktemp("share") / "bank.html"
-    regard.load().trace(BANK).write_page(path)
+    written.write(path)
     return path
 
 
@@ -69,18 +72,8 @@ def test_a_copied_link_opens_the_same(open_page: OpenPage, path: Path) -> None:
     assert head_page.state(other)["head"] == head_page.state(page)["head"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        BANK,
-        "Write a poem about a man fishing on a river bank.",
-        "The trophy does not fit into the suitcase because it is too big.",
-    ],
-)
-def test_what_stands_in_the_file_is_the_remark(open_page: OpenPage, tmp_path: Path, text: str) -> None:
-    written = regard.load().trace(text).page()
-    written.write(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", start=True)
+def test_what_stands_in_the_file_is_the_remark(open_page: OpenPage, path: Path, written: Page) -> None:
+    page = open_page(path, start=True)
     described = page.locator("meta[name=description]").get_attribute("content")
     assert described == written.preview.said
     assert _said(page).replace("\u00a0", " ").startswith(written.preview.said[:-1])
@@ -88,13 +81,12 @@ def test_what_stands_in_the_file_is_the_remark(open_page: OpenPage, tmp_path: Pa
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_copied_picture_is_of_what_is_on_show(
-    open_page: OpenPage, path: Path, scheme: str, tmp_path: Path
-) -> None:
-    page = open_page(path, start=True, viewport=None, color_scheme=scheme, **MAY_COPY)
+def test_a_copied_picture_is_of_what_is_on_show(open_page: OpenPage, path: Path, scheme: str) -> None:
+    page = open_page(path, start=True, color_scheme=scheme, **MAY_COPY)
     page.get_by_role("button", name="Copy picture").click()
     expect(page.locator(".door-pass")).to_contain_text("Copied.")
-    drawn = Image.open(io.BytesIO(base64.b64decode(page.evaluate(_COPIED)))).convert("RGB")
+    copied = page.evaluate(_COPIED)
+    drawn = Image.open(io.BytesIO(base64.b64decode(copied))).convert("RGB")
     assert drawn.width > 2000
     ground = drawn.getpixel((5, 5))
     assert isinstance(ground, tuple)
@@ -110,9 +102,7 @@ def test_a_copied_picture_is_of_what_is_on_show(
     assert page.locator(".door-picture").count() == 0  # nothing of it is left in the page
     page.locator(".door-word", has_text="river").click()
     page.get_by_role("button", name="Copy picture").click()
-    page.wait_for_function(
-        f"before => ({_COPIED})().then((now) => now !== before)", arg=page.evaluate(_COPIED)
-    )
+    page.wait_for_function(f"before => ({_COPIED})().then((now) => now !== before)", arg=copied, polling=200)
 
 
 def test_where_a_picture_cannot_be_copied_it_is_saved(open_page: OpenPage, path: Path) -> None:
@@ -192,8 +182,14 @@ def test_in_a_frame_is_the_door_alone(open_page: OpenPage, path: Path) -> None:
     other = open_page(path, link.removeprefix(path.as_uri()), start=True)
     assert _said(other) == _said(page)
     # An address that names a head is still of the heads.
-    heads = open_page(path, "#bare&layer=5&head=11", start=True)
-    assert head_page.state(heads)["view"] == "heads"
+    page.evaluate("location.hash = '#bare&layer=5&head=11'")
+    expect(page.locator(".shown")).to_have_attribute("aria-label", "Heads")
+    assert head_page.state(page)["view"] == "heads"
+
+
+def _resize(page: BrowserPage, size: ViewportSize) -> None:
+    page.set_viewport_size(size)
+    head_page.drawn(page)  # lines are laid out after the window has its size
 
 
 def test_the_words_stand_on_one_line_or_on_lines_alike(open_page: OpenPage, path: Path) -> None:
@@ -202,41 +198,12 @@ def test_the_words_stand_on_one_line_or_on_lines_alike(open_page: OpenPage, path
     large = page.locator(".door-word").first
     assert len(_lines(page)) == 1
     assert 24.5 < large.evaluate(size) < 34  # somewhat smaller
-    page.set_viewport_size(WALL)
+    _resize(page, WALL)
     assert len(_lines(page)) == 1
     assert large.evaluate(size) > 42  # for who sits in the last row
-    page.set_viewport_size({"width": 800, "height": 800})
+    _resize(page, {"width": 800, "height": 800})
     assert _lines(page) == ["The man who fishes on the river", "bank keeps his money in a bank ."]
     # Two words with a strong arc stay on one line where they can.
-    page = open_page(path, start=True, viewport=PHONE)
+    _resize(page, PHONE)
     assert any("keeps his money" in line for line in _lines(page))
     assert page.evaluate("document.documentElement.scrollWidth") == 390
-
-
-def test_through_a_long_text_no_lines_are_drawn(open_page: OpenPage, tmp_path: Path) -> None:
-    tokens = [PageToken(text=f"word{i}", sequence=0, word=i) for i in range(400)]
-    text = " ".join(each.text for each in tokens)
-    q, k = np.random.default_rng(0).standard_normal((2, 1, 2, 400, 4), dtype=np.float32)
-    record = encoder_record(text=text, pair=None, model="m", tokens=tuple(tokens), q=q, k=2 * k, scale=1.0)
-    render_page(record).write(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", start=True, viewport=DESK)
-    expect(page.locator(".door-note").first).to_contain_text(
-        "Scroll in the text for the rest of its 400 words."
-    )
-    assert page.locator(".door > .door-sentence .door-arcs g").count() > 1
-    assert page.locator(".door > .door-sentence .door-arcs g:visible").count() == 0
-    # The darkest word is that which gets most.
-    from_, layer, head = _at(page)
-    row = page.evaluate("([l, h, q]) => [...regard.weightsRow(l, h, q)]", [layer, head, from_])
-    alpha_of = "(e) => Number(/ \\/ ([\\d.]+)\\)/.exec(getComputedStyle(e).backgroundColor)?.[1] ?? 0)"
-    alpha = page.locator(".door > .door-sentence .door-word").evaluate_all(f"all => all.map({alpha_of})")
-    others = [i for i in range(400) if i != from_]
-    assert max(others, key=lambda i: alpha[i]) == max(others, key=lambda i: row[i])
-    # And of the word that is pointed at, the arc.
-    page.locator(".door-word", has_text="word7").first.hover()
-    assert page.locator(".door > .door-sentence .door-arcs g:visible").count() <= 1
-
-
-def _at(page: BrowserPage) -> tuple[int, Any, Any]:
-    state = head_page.state(page)
-    return state["pin"]["index"], state["layer"], state["head"]
