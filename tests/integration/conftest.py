@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -28,6 +28,7 @@ from playwright.sync_api import (
 import regard
 from integration import head_page
 from integration.jupyter import jupyterlab
+from regard.checkpoints import DEFAULT_DECODER, DEFAULT_MODEL
 from regard.tracing import comparison_page
 from regard.views import AttentionRecord
 from unit.models.folders import write, write_tokenizer
@@ -205,6 +206,22 @@ def open_page(browser: Browser, windows: Windows) -> Iterator[OpenPage]:
     for each in reversed(leave):
         each()
     assert troubles == []
+
+
+@pytest.fixture(scope="module")
+def loaded_once() -> Iterator[None]:
+    """The two default models are loaded once for all tests of a file."""
+    load = regard.load
+    once = cache(load)
+
+    def loaded(name: Any = None, **options: Any) -> regard.Model:
+        is_default = name in (None, DEFAULT_MODEL, DEFAULT_DECODER) and not options
+        return once(name or DEFAULT_MODEL) if is_default else load(name, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(regard, "load", loaded)
+        patch.setattr("regard.api.load", loaded)
+        yield
 
 
 @pytest.fixture(scope="session")

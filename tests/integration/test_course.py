@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 ROOT = Path(__file__).parents[2]
 COURSE = runpy.run_path(str(ROOT / "scripts" / "course.py"))
 CHAPTERS = sorted(COURSE["CHAPTERS"].glob("[0-9]*.md"))

@@ -4,19 +4,18 @@ import csv
 import pkgutil
 import re
 import shlex
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import regard
-from regard.checkpoints import DEFAULT_DECODER, DEFAULT_MODEL
+from regard.checkpoints import DEFAULT_DECODER
 from regard.cli import main
 from regard.models import FAMILIES
 from tolerances import FP32_OF_LARGEST, FP64, PAGE, PARITY_FP32, WEIGHTS
 from unit.models.folders import write_chat
+
+pytestmark = pytest.mark.usefixtures("loaded_once")
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,22 +47,6 @@ RUNNING = [
     and blocks(page, "python")
     and not (ROOT / f"tests/integration/test_docs_{Path(page).stem}.py").exists()
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def loaded_once() -> Iterator[None]:
-    """The two default models are loaded once for all pages."""
-    load = regard.load
-    once = cache(load)
-
-    def loaded(name: Any = None, **options: Any) -> regard.Model:
-        is_default = name in (None, DEFAULT_MODEL, DEFAULT_DECODER) and not options
-        return once(name or DEFAULT_MODEL) if is_default else load(name, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regard, "load", loaded)
-        patch.setattr("regard.api.load", loaded)
-        yield
 
 
 @pytest.mark.parametrize("document", RUNNING)
