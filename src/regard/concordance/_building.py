@@ -295,8 +295,10 @@ def build_index(
 
 
 def _dated(entry: Tagged, reading: Reading, file: str, found: Indexed) -> Tagged:
-    """A text with its date in the one form, and without what is blank."""
-    meta = {name: value for name, value in entry.meta.items() if value is not None and str(value).strip()}
+    """A text with its date in the one form, its fields as JSON has them, and without what is blank."""
+    # Parquet has dates, decimals and bytes, which become texts. NaN and infinite numbers are no JSON: None.
+    known = json.loads(json.dumps(entry.meta, default=str), parse_constant=lambda name: None)
+    meta = {name: value for name, value in known.items() if value is not None and str(value).strip()}
     date = (entry.date or "").strip()
     iso = iso_date(date, reading.date_order) if date else None
     if date and iso is None:

@@ -155,10 +155,9 @@ def parts_of(values: Sequence[Any], by: str, bins: Sequence[str]) -> tuple[list[
 
 
 def _date(text: str) -> str:
-    found = iso_date(text)
-    if found is None:
+    if (begin := iso_date(text)) is None:
         raise InputError(f"bins must be dates, as 1950 or 1950-03-01; got {text!r}.")
-    return found
+    return begin
 
 
 def units_of(places: Sequence[Place], field: str | None) -> list[Any]:

@@ -1,11 +1,16 @@
 """Data as it comes: dates, blanks, conditions, wrapped lines, joined words, apostrophes, documents."""
 
 import json
+import math
 import random
 import re
+from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from regard.concordance import Concordance, Reading, build_index
@@ -151,6 +156,28 @@ def test_what_a_field_holds_is_known_from_all_of_its_values(made: Make) -> None:
         == found(index, f"id>{2**60 + 1000}", f"id<{2**60 + 1002}")
         == [1002]
     )
+
+
+def test_values_that_json_lacks(made: Make, tmp_path: Path) -> None:
+    """Those that Parquet has, and the NaN and Infinity that Python writes into JSON."""
+    columns = {
+        "text": ["bank", "bank"],
+        "day": [date(2020, 1, 2), None],
+        "price": [Decimal("5.50"), Decimal("7.25")],
+        "score": [math.nan, 2.0],
+        "list": [[1.0, math.nan], [2.0]],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    build_index([tmp_path / "a.parquet"], tmp_path / "typed", Reading(meta=tuple(columns)[1:]))
+    index = Concordance(tmp_path / "typed")
+    fields = [json.loads(line.place.meta) for line in index.find("bank")]
+    assert fields == [
+        {"day": "2020-01-02", "price": "5.50", "list": [1.0, None]},
+        {"price": "7.25", "score": 2.0, "list": [2.0]},
+    ]
+    assert len(index.find("bank", where=["price>6", "score=2", "list>=2"])) == 1
+    lines = made('{"text": "bank", "n": NaN}\n{"text": "bank", "n": -Infinity}\n', "a.jsonl", meta=("n",))
+    assert [json.loads(line.place.meta) for line in lines.find("bank")] == [{}, {}]
 
 
 def test_values_of_json(made: Make) -> None:
