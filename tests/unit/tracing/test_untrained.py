@@ -17,7 +17,9 @@ from unit.models.untrained import FAMILIES, SENTENCES, untrained
 SIZES = {"small": (48, 6), "base": (768, 12)}
 
 
-@pytest.fixture(params=[(family, size) for family in FAMILIES for size in SIZES], ids="-".join)
+@pytest.fixture(
+    scope="module", params=[(family, size) for family in FAMILIES for size in SIZES], ids="-".join
+)
 def models(request: pytest.FixtureRequest) -> list[regard.Model]:
     family, size = request.param
     d_model, num_heads = SIZES[size]

@@ -63,7 +63,8 @@ def settings_of(name: str, folder: Path, **more: Any) -> Settings:
     return read_settings("classify" if name == "pairs" else name, **(given | more_of | more))
 
 
-@pytest.mark.parametrize("name", ROWS)
+# "pairs" is the classifier, of two texts.
+@pytest.mark.parametrize("name", sorted(ROWS.keys() - {"classify"}))
 def test_a_run_that_was_killed_goes_on_to_the_same_model(name: str, tmp_path: Path) -> None:
     settings = settings_of(name, tmp_path, save_every=4)
     whole = train(settings, tmp_path / "whole")
