@@ -18,7 +18,7 @@ from tolerances import FP64, PARITY_FP32, assert_close_to_largest
 pytestmark = pytest.mark.usefixtures("quiet")
 
 START, END, LONGEST = 11, 3, 9
-LENGTHS = (7, 1, 4, 11, 2)
+LENGTHS = (7, 1, 11, 2)
 WRITERS = [name for name in CACHED if name in PLAINLY]
 # One each with learned positions, rotary ones in windows, relative ones, and two stacks with learned ones.
 SOME = ("gpt2", "gemma3_text", "t5", "mbart")

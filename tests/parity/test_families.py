@@ -9,7 +9,7 @@ import torch
 
 import regard
 from parity.conftest import Workshop
-from parity.families import ENTRIES, PLAINLY, UNDER_TEST
+from parity.families import ENTRIES, PLAINLY, SOME, UNDER_TEST
 from parity.families_inputs import Batch
 from parity.families_oracle import build
 from parity.harness import assert_same_run, ours_again, run_ours, run_theirs
@@ -21,13 +21,14 @@ from unit.models.folders import OWN
 pytestmark = pytest.mark.usefixtures("quiet")
 
 # A family meets every form. A variation of it meets those that show a setting: no mask, the longest text,
-# padding, and several texts in one row.
+# padding, and several texts in one row. A mask that hides nothing is read before any family's own code.
 OF_VARIATIONS = {"plain", "longest", "right-padded", "packed"}
+OF_SOME = {"batch", "mask-of-ones"}
 INPUTS = [
     (name, form)
     for name in UNDER_TEST
     for form in ENTRIES[name].inputs("base").all()
-    if name in PLAINLY or form in OF_VARIATIONS
+    if form in OF_VARIATIONS or name in SOME or (name in PLAINLY and form not in OF_SOME)
 ]
 # The backward pass has ways of its own for no mask, for padding and for texts in one row.
 WITH_GRADIENTS = {"plain", "right-padded", "right-right", "packed"}

@@ -137,14 +137,15 @@ def test_a_gradient_that_is_off(workshop: Workshop, name: str) -> None:
     theirs = run_theirs(workshop.saved(name), batch)
     ours = run_ours(workshop.network(name), batch)
     assert_same_gradients(ours, theirs, PARITY_FP32)
+    largest = max(value.abs().max() for value in theirs.gradients.values())
     for key, gradient in ours.gradients.items():
-        largest = max(value.abs().max() for value in theirs.gradients.values())
         off = gradient.clone(memory_format=torch.contiguous_format)
         off.view(-1)[-1] += 1e-4 * largest
         with pytest.raises(AssertionError, match=f"gradient of {key}"):
             assert_same_gradients(
                 Run(logits=None, pooled=None, hidden={}, weights={}, gradients=ours.gradients | {key: off}),
-                theirs,
+                # It stands first: the others, the same each time, need not be compared again.
+                replace(theirs, gradients={key: theirs.gradients[key]} | theirs.gradients),
                 PARITY_FP32,
             )
 
