@@ -1,5 +1,6 @@
 """Vectors of words: what is near, and what is to one word as others are to each other."""
 
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -191,7 +192,7 @@ class WordVectors:
         again the first is kept: a warning says how often, and so does `repeated`.
 
         Args:
-            path: the file.
+            path: the file; or the folder of a run that trained them, or of its model.
             limit: read no more words than so many, the first.
 
         Raises:
@@ -211,8 +212,9 @@ class WordVectors:
         """
         if limit is not None:
             whole("limit", limit, least=1)
+        within = (os.path.join(path, *each, "vectors.safetensors") for each in ((), ("model",)))
         try:
-            vectors = cls(**read_file(Path(path), limit)._asdict())
+            vectors = cls(**read_file(Path(next(filter(os.path.isfile, within), path)), limit)._asdict())
         except InputError as error:
             raise CheckpointError(f"{path}: {error}") from error
         if vectors.repeated:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -158,12 +159,15 @@ def test_words_of_one_kind_become_near(
     )  # a word drawn that is the one to predict
     begun = (1 + 5 * (1 - same)) * np.log(2)  # sigmoid(0) of each
     assert journal[-1]["loss"] < 0.8 * begun
-    train_words(replace(chosen, rate=1e-4, epochs=1), tmp_path / "begun")
+    messages: list[str] = []
+    train_words(replace(chosen, rate=1e-4, epochs=1), tmp_path / "begun", on_message=messages.append)
+    assert re.search(r"words, vectors of 13 numbers.* words to learn from, 1 epoch, ", messages[-1])
     assert next(iter(read_journal(tmp_path / "begun")))["loss"] == pytest.approx(begun, rel=0.02)
     found = WordVectors.open(result.model / "vectors.safetensors")
     assert {word for word, _ in found.nearest("river", 2)} == {"lake", "stream"}
     assert {word for word, _ in found.nearest("loan", 2)} == {"debt", "credit"}
-    assert (WordVectors.open(result.model / "vectors.txt").vectors == found.vectors).all()
+    for path in (result.model / "vectors.txt", result.model, result.model.parent):
+        assert (WordVectors.open(path).vectors == found.vectors).all()
     if objective == "fasttext":
         assert found["rivers"] @ found["river"] > 0
         assert found.similarity("rivers", "river") > found.similarity("rivers", "loan")

@@ -211,9 +211,10 @@ def _train(
     # The defaults of each kind, where no rate is given.
     rate = settings.rate or (0.2 if is_mean else 0.025 if is_word2vec else 0.05)
     on_message(
-        f"{settings.architecture}: {len(corpus.words):,} words of {settings.size}"
+        f"{settings.architecture}: {len(corpus.words):,} words, vectors of {settings.size} numbers"
         + (f" and {len(tables.buckets):,} buckets of n-grams" if len(tables.buckets) else "")
-        + f"; {len(corpus.ids):,} words to learn from, {settings.epochs} epochs, {steps:,} steps"
+        + f"; {len(corpus.ids):,} words to learn from, {settings.epochs} epoch"
+        + f"{'s' if settings.epochs > 1 else ''}, {steps:,} step{'s' if steps > 1 else ''}"
     )
     if done:
         on_message(f"going on from step {done:,} of {steps:,}")
