@@ -208,11 +208,25 @@ def test_on_a_phone_and_on_paper(
         assert bars == pytest.approx([bars[0] * part / parts[0] for part in parts], rel=0.02)
 
 
-def test_lines_go_to_what_was_read(open_page: OpenPage, drawn: tuple[Watched, Path]) -> None:
+def test_lines_go_to_what_was_read(open_page: OpenPage, drawn: tuple[Watched, Path], tmp_path: Path) -> None:
     written, path = drawn
     page = open_page(path, "#layer=1&head=2&word=5")
     row = written.trace.weights(layer=1, head=2, query=written.first + 4)[0]
     assert page.locator(".reading-lines path").count() == min(12, int((row >= 0.02).sum()))
+    note = page.locator(".writing-bars.read + .note")
+    expect(note).to_have_text(re.compile("% on all others. The row of"))
+
+    # Of so few words all are listed, and stand in one line. Over it the lines are whole: nothing clips them.
+    model = regard.load(str(path.parent / "m"))
+    model.generate("w15 w16 w17 w18 w19", trace="all", max_length=1).write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html")
+    expect(page.locator(".writing-bars.read + .note")).to_have_text(re.compile("^The row of"))
+    assert page.locator(".reading-lines").evaluate(
+        "svg => { const top = each => each.getBoundingClientRect().top;"
+        " const isWhole = getComputedStyle(svg).overflow === 'visible';"
+        " const clip = isWhole ? svg.closest('.writing-text') : svg;"
+        " return [...svg.children].every(path => top(path) > top(clip)); }"
+    )
 
 
 def test_a_chat_is_drawn_message_by_message(open_page: OpenPage, tmp_path: Path) -> None:

@@ -102,8 +102,9 @@ function open(page) {
     const rest = Math.max(0, 1 - parts.reduce((sum, { part }) => sum + part, 0));
     const by = steps.token(place) - 1;
     const reader = state.units("query", { ...state.values, kind: crossed ? "cross" : "decoder", units: "pieces" });
+    const others = rest < 1e-5 ? "" : `${percent(rest)} on all others. `;
     readNote.textContent = row
-      ? `${percent(rest)} on all others. The row of ${reader.name(by)}, the last word that was there; ${steps.named()}.`
+      ? `${others}The row of ${reader.name(by)}, the last word that was there; ${steps.named()}.`
       : "The numbers are on their way.";
   };
 
