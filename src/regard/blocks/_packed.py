@@ -261,11 +261,13 @@ def unpacked(network: NetworkT) -> NetworkT:
         place = module.blocks.data_ptr(), rows
         if place not in parameters:
             parameters[place] = nn.Parameter(module.packed.unpacked())
-        # Without memory: its weight is replaced at once.
-        with torch.device("meta"):
-            plain: Any = (
-                nn.Embedding(rows, columns) if isinstance(module, nn.Embedding) else Linear(columns, rows)
-            )
+        # Neither draws a weight that is replaced at once: an embedding's, on the meta device, would make
+        # torch import its compiler, which takes seconds.
+        plain: Any = (
+            nn.Embedding.from_pretrained(parameters[place])  # type: ignore[no-untyped-call]
+            if isinstance(module, nn.Embedding)
+            else Linear(columns, rows, device="meta")
+        )
         plain.weight = parameters[place]
         if isinstance(module, PackedLinear):
             plain.bias = module.bias

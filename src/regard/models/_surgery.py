@@ -232,12 +232,11 @@ def has_table(network: Network, part: Part) -> bool:
 def _keep_columns(stack: Stack, heads: Sequence[int]) -> None:
     assert isinstance(stack.bias, RelativeBias)
     old = stack.bias.table
-    new = nn.Embedding(old.num_embeddings, len(heads), device="meta")  # no weights that are replaced at once
     # Rows are buckets of distances, columns are heads.
-    new.weight = nn.Parameter(
-        old.weight.detach()[:, list(heads)].contiguous(), requires_grad=old.weight.requires_grad
-    )
-    stack.bias.table = new
+    weight = old.weight.detach()[:, list(heads)].contiguous()
+    # With its weights at once: to draw some on the meta device would make torch import its compiler.
+    is_frozen = not old.weight.requires_grad
+    stack.bias.table = nn.Embedding.from_pretrained(weight, freeze=is_frozen)  # type: ignore[no-untyped-call]
 
 
 def head_words(heads: Heads, *, several: bool) -> list[str]:
