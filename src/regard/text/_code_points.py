@@ -83,19 +83,19 @@ class Table:
         # All properties of a code point as one number, in a mixed base: equal numbers, equal properties.
         for column in self._columns.values():
             key = key * (int(column.max()) + 1) + column
-        # first: where each class occurs first; of: the class of each code point.
-        _, first, class_of = np.unique(key, return_index=True, return_inverse=True)
-        # Where the class changes: runs are few, since neighbours resemble each other.
-        cuts = np.flatnonzero(np.diff(class_of)) + 1
-        starts = np.concatenate(([0], cuts))
-        lengths = np.diff(np.concatenate((starts, [_COUNT])))
+        # Where the class changes: runs are few, since neighbours resemble each other, and quickly sorted.
+        starts = np.flatnonzero(np.diff(key, prepend=-1))
+        lengths = np.diff(starts, append=_COUNT)
+        # first: the run that is the first of each class; of: the class of each run.
+        _, first, class_of = np.unique(key[starts], return_index=True, return_inverse=True)
         # Properties that are 0 are left out.
         classes = [
-            {name: int(column[at]) for name, column in self._columns.items() if column[at]} for at in first
+            {name: int(column[at]) for name, column in self._columns.items() if column[at]}
+            for at in starts[first]
         ]
         return {
             "classes": classes,
-            "runs": np.stack((lengths, class_of[starts]), axis=1).ravel().tolist(),
+            "runs": np.stack((lengths, class_of), axis=1).ravel().tolist(),
             **self._maps,
         }
 

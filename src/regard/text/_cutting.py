@@ -45,7 +45,9 @@ def cuts(steps: Sequence[_Json]) -> tuple[npt.NDArray[np.int64], list[str]]:
         signs = 2 * signs + atom.members()
         # Numbered anew without gaps, by counting: to sort a million code points takes ten times as long.
         signs = (np.cumsum(np.bincount(signs) > 0) - 1)[signs]
-    first = np.unique(signs, return_index=True)[1]
+    # Where each sign stands first: among the places where it changes, which are few and quickly sorted.
+    changes = np.flatnonzero(np.diff(signs, prepend=-1))
+    first = changes[np.unique(signs[changes], return_index=True)[1]]
     # A set of characters becomes the set of signs that are in it.
     spelled = {
         atom: "".join(chr(FIRST_SIGN + sign) for sign in np.flatnonzero(atom.members()[first]))
