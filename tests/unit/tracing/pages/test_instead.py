@@ -1,7 +1,5 @@
 """What an edit leaves of a text: held against the network itself, run with the edit."""
 
-from typing import Literal
-
 import pytest
 import torch
 
@@ -12,26 +10,27 @@ from regard.tracing.pages._instead import left_by
 TEXT = "When Mary and John went to the store, John gave a drink to"
 
 
-@pytest.fixture(scope="module")
-def model() -> regard.Model:
-    return regard.load("smollm2")
-
-
-@pytest.mark.parametrize("keep", ["all", "qkv"])
-def test_a_decoder_goes_on_with_another_word(model: regard.Model, keep: Literal["all", "qkv"]) -> None:
+def test_a_decoder_goes_on_with_another_word() -> None:
     """One head changes little here; without the attention of layer 0 the model does not go on with Mary."""
-    trace, ids = model.trace(TEXT, keep=keep), torch.tensor([model.tokenizer.encode(TEXT).token_ids])
+    model = regard.load("smollm2")
+    traces = model.trace(TEXT), model.trace(TEXT, keep="qkv")
+    ids = torch.tensor([traces[0].token_ids])
+    whole = model(ids)
     for edit in (Zero("head", layer=18, head=7), Zero("attention", layer=0)):
-        whole, other = (each(ids) for each in (model, model.edited(edit)))
-        found = left_by(trace, edit)
+        other = model.edited(edit)(ids)
         cosine = torch.cosine_similarity(whole.last_hidden_state[0], other.last_hidden_state[0])
-        torch.testing.assert_close(torch.tensor(found["cosine"]), cosine, rtol=0, atol=1e-4)  # four digits
-        for name, output in (("before", whole), ("after", other)):
-            share, best = output.logits[0, -1].double().softmax(0).topk(10)
-            tokens = [model.tokenizer.shown(id) for id in best.tolist()]
-            assert [each["text"] for each in found["next"][name]] == tokens
-            shares = [each["probability"] for each in found["next"][name]]
-            assert shares == pytest.approx(share.tolist(), rel=1e-3)
+        for trace in traces:
+            found = left_by(trace, edit)
+            torch.testing.assert_close(
+                torch.tensor(found["cosine"]), cosine, rtol=0, atol=1e-4
+            )  # four digits
+            for name, output in (("before", whole), ("after", other)):
+                assert output.logits is not None
+                share, best = output.logits[0, -1].double().softmax(0).topk(10)
+                tokens = [model.tokenizer.shown(id) for id in best.tolist()]
+                assert [each["text"] for each in found["next"][name]] == tokens
+                shares = [each["probability"] for each in found["next"][name]]
+                assert shares == pytest.approx(share.tolist(), rel=1e-3)
     assert found["next"]["before"][0]["text"] == "␣Mary" != found["next"]["after"][0]["text"]
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -49,18 +49,29 @@ def _loaded(family: str, **changes: Any) -> Loaded:
     return tiny.loaded(net, family=family)
 
 
-def _ran(
-    model: LiveModel, folder: Path, requests: Sequence[Mapping[str, Any]], *, wasm: bool = True
-) -> dict[str, Any]:
-    for name, block in model.weights.blocks.items():
-        (folder / name).write_bytes(block)
-    given = {"description": model.description, "requests": requests, "wasm": wasm}
+class Case(NamedTuple):
+    """Requests to a live page's model, by WebAssembly or by JavaScript alone."""
+
+    model: LiveModel
+    requests: Sequence[Mapping[str, Any]]
+    wasm: bool = True
+
+
+def _ran(folder: Path, *cases: Case) -> list[dict[str, Any]]:
+    """What the page says of each, in one process."""
+    given = []
+    for number, (model, requests, wasm) in enumerate(cases):
+        (folder / str(number)).mkdir()
+        for name, block in model.weights.blocks.items():
+            (folder / str(number) / name).write_bytes(block)
+        said = {"blocks": number, "description": model.description}
+        given.append(said | {"requests": requests, "wasm": wasm})
     (folder / "given.json").write_text(json.dumps(given), encoding="utf-8")
     script = Path(__file__).with_name("live_run.mjs")
     done = subprocess.run([str(NODE), str(script), str(STATIC), str(folder)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    answers: list[dict[str, Any]] = json.loads(done.stdout)
+    return answers
 
 
 def _check(run: Mapping[str, Any], trace: Trace) -> None:
@@ -76,7 +87,7 @@ def _check(run: Mapping[str, Any], trace: Trace) -> None:
         np.testing.assert_allclose(numbers, expected, rtol=0, atol=CLOSE * max(1, np.abs(expected).max()))
 
 
-SHAPES = {
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("bert", {"num_layers": 3}),
     "bert with a masked-LM head": ("bert", {"head": "masked-lm", "activation": "relu"}),
     "bert, untied": ("bert", {"head": "masked-lm", "tie_word_embeddings": False}),
@@ -110,33 +121,61 @@ SHAPES = {
 _NORMED = ("qwen3", "gemma2", "gemma3, each kind of layer turned its own way")
 
 
-@pytest.mark.parametrize("wasm", [True, False], ids=["WebAssembly", "JavaScript"])
+TYPES = [0, 0, 0, 1, 1, 3, 1]
+
+
+class OfShape(NamedTuple):
+    """A model, what it was asked, and the answers by WebAssembly ("wasm") and by JavaScript alone ("js")."""
+
+    live: LiveModel
+    asked: list[dict[str, Any]]
+    answers: dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OfShape]:
+    """All shapes, run in one process."""
+    models: dict[str, LiveModel] = {}
+    asked: dict[str, list[dict[str, Any]]] = {}
+    for shape, (family, changes) in SHAPES.items():
+        live = models[shape] = live_model(_loaded(family, **changes))
+        last = len(live.description["layers"]) - 1
+        asked[shape] = [
+            {"ids": [7]},
+            {"ids": IDS, "predict": [] if live.description["head"] is None else [6, 2, 4]},
+            {"ids": IDS[:4]},
+            *([{"ids": IDS, "types": TYPES}] if family == "bert" else []),
+            {"ids": IDS, "why": [last, 1]},
+            {"ids": IDS, "why": [0, 0]},
+            {"ids": IDS, "why": [last, 2], "off": [[0, 1]]},
+        ]
+    cases = [Case(models[shape], asked[shape], wasm) for shape in SHAPES for wasm in (True, False)]
+    answers = iter(_ran(tmp_path_factory.mktemp("shapes"), *cases))
+    return {
+        shape: OfShape(models[shape], asked[shape], {how: next(answers) for how in ("wasm", "js")})
+        for shape in SHAPES
+    }
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_pass_is_pythons(shape: str, wasm: bool, tmp_path: Path) -> None:
-    family, changes = SHAPES[shape]
-    live = live_model(_loaded(family, **changes))
-    has_head = live.description["head"] is not None
-    types = [0, 0, 0, 1, 1, 3, 1] if family == "bert" else None
-    asked = [{"ids": [7]}, {"ids": IDS, "predict": [6, 2, 4] if has_head else []}, {"ids": IDS[:4]}]
-    if types:
-        asked.append({"ids": IDS, "types": types})
-    answer = _ran(live, tmp_path, asked, wasm=wasm)
-    assert answer["how"] == ("wasm" if wasm else "js")
+def test_the_pass_is_pythons(shape: str, shapes: dict[str, OfShape]) -> None:
+    live, asked, answers = shapes[shape]
     model = regard.Model(live.rounded)
-    for request, run in zip(asked, answer["runs"], strict=True):
-        if "types" not in request:
-            _check(run, model.trace(token_ids=request["ids"]))
-    if types:
-        with torch.no_grad():
-            output = model.network(torch.tensor([IDS]), token_types=torch.tensor([types]))
-        np.testing.assert_allclose(
-            answer["runs"][3]["hidden"][-1], output.last_hidden_state.ravel(), atol=CLOSE
-        )
-    if has_head:
-        with torch.no_grad():
-            logits = model.network(torch.tensor([IDS])).logits
-        assert logits is not None
-        for each in answer["runs"][1]["predicted"]:
+    traces = [model.trace(token_ids=request["ids"]) for request in asked[:3]]
+    with torch.no_grad():
+        logits = model.network(torch.tensor([IDS])).logits
+        types = {"token_types": torch.tensor([TYPES])} if "types" in asked[3] else {}
+        typed = model.network(torch.tensor([IDS]), **types).last_hidden_state.ravel()
+    for how, answer in answers.items():
+        assert answer["how"] == how
+        for run, trace in zip(answer["runs"], traces, strict=False):
+            _check(run, trace)
+        if types:
+            np.testing.assert_allclose(answer["runs"][3]["hidden"][-1], typed, atol=CLOSE)
+        predicted = answer["runs"][1]["predicted"]
+        assert [each["at"] for each in predicted] == asked[1]["predict"]
+        for each in predicted:
+            assert logits is not None
             wanted = logits[0, each["at"]].softmax(0).topk(10)
             assert [best["id"] for best in each["best"]] == wanted.indices.tolist()
             np.testing.assert_allclose(
@@ -145,19 +184,15 @@ def test_the_pass_is_pythons(shape: str, wasm: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [each for each in SHAPES if each not in _NORMED])
-def test_why_a_head_looks_there_is_pythons(shape: str, tmp_path: Path) -> None:
-    family, changes = SHAPES[shape]
-    live = live_model(_loaded(family, **changes))
-    last = len(live.description["layers"]) - 1
-    asked: list[dict[str, Any]] = [
-        {"ids": IDS, "why": [last, 1]},
-        {"ids": IDS, "why": [0, 0]},
-        {"ids": IDS, "why": [last, 2], "off": [[0, 1]]},
-    ]
+def test_why_a_head_looks_there_is_pythons(shape: str, shapes: dict[str, OfShape]) -> None:
+    live, asked, answers = shapes[shape]
     model = regard.Model(live.rounded)
-    off = model.edited(Zero("head", layer=0, head=1))
-    for request, run in zip(asked, _ran(live, tmp_path, asked)["runs"], strict=True):
-        trace = (off if "off" in request else model).trace(token_ids=IDS)
+    traces = {
+        "on": model.trace(token_ids=IDS),
+        "off": model.edited(Zero("head", layer=0, head=1)).trace(token_ids=IDS),
+    }
+    for request, run in zip(asked[-3:], answers["wasm"]["runs"][-3:], strict=True):
+        trace = traces["off" if "off" in request else "on"]
         wanted, found = pairs_of_head(trace, *request["why"], trace.kind(None)), run["why"]
         assert [pair[:2] for pair in found["pairs"]] == [pair[:2] for pair in wanted["pairs"]]
         for one, other in zip(found["pairs"], wanted["pairs"], strict=True):
@@ -174,18 +209,16 @@ def test_why_a_head_looks_there_is_pythons(shape: str, tmp_path: Path) -> None:
                     assert ours == pytest.approx(value, abs=0.011)
 
 
-def test_why_is_not_said_where_it_is_not_known(tmp_path: Path) -> None:
+def test_why_is_not_said_where_it_is_not_known(tmp_path: Path, shapes: dict[str, OfShape]) -> None:
     """Of weights that were dragged and words that are unseen; of keys that are normed, and of sublayers."""
     live = live_model(_loaded("bert"))
     weight = {"layer": 0, "head": 0, "query": 2, "key": 3, "value": 0.5}
     asked = [{"ids": IDS, "why": [1, 0]} | edit for edit in ({"weights": [weight]}, {"unseen": [2]}, {})]
-    told = [run["why"] is None for run in _ran(live, tmp_path, asked)["runs"]]
+    (answer,) = _ran(tmp_path, Case(live, asked))
+    told = [run["why"] is None for run in answer["runs"]]
     assert told == [True, True, False]
     for shape in _NORMED:
-        (tmp_path / shape).mkdir()
-        family, changes = SHAPES[shape]
-        normed = _ran(live_model(_loaded(family, **changes)), tmp_path / shape, [{"ids": IDS, "why": [1, 0]}])
-        assert normed["runs"][0]["why"] is None
+        assert shapes[shape].answers["wasm"]["runs"][-2]["why"] is None
 
 
 def _dragged(key: int, value: float, *further: tuple[int, float]) -> Any:
@@ -224,7 +257,7 @@ def test_edits_are_pythons(family: str, tmp_path: Path) -> None:
         ({"unseen": [0, 1]}, [Zero("scores", query=[2, 3, 4, 5, 6], key=[0, 1])]),
         ({}, []),
     ]
-    answer = _ran(live, tmp_path, [{"ids": IDS} | asked for asked, _ in cases])
+    (answer,) = _ran(tmp_path, Case(live, [{"ids": IDS} | asked for asked, _ in cases]))
     plain = regard.Model(live.rounded)
     for (_, edits), run in zip(cases, answer["runs"], strict=True):
         model = plain.edited(*edits) if edits else plain
@@ -256,7 +289,8 @@ def test_the_facts_of_a_run_are_those_of_a_page(family: str, changes: dict[str, 
         {"text": str(id), "surface": str(id), "special": False, "sequence": 0, "word": None} for id in IDS
     ]
     encoded = {"text": None, "pair": None, "ids": IDS, "tokens": tokens, "words": []}
-    (made,) = _ran(live, tmp_path, [{"ids": IDS, "encoded": encoded}])["runs"]
+    (answer,) = _ran(tmp_path, Case(live, [{"ids": IDS, "encoded": encoded}]))
+    (made,) = answer["runs"]
     (kind,) = trace.kinds
     wanted = facts_of(page)
 
@@ -338,12 +372,13 @@ def test_a_decoders_heads_have_pythons_names(tmp_path: Path) -> None:
             parameter.data *= 16  # heads that look at few tokens
     live = live_model(loaded)
     trace = regard.Model(live.rounded).trace(token_ids=torch.randint(0, 11, (40,)).tolist())
-    (run,) = _ran(live, tmp_path, [_for_names(trace)])["runs"]
+    names = live.description["names"] | {"most": 6 * 40**2 - 1}
+    fewer = replace(live, description=live.description | {"names": names})
+    asked = [_for_names(trace)]
+    (run,), (run_of_fewer,) = (each["runs"] for each in _ran(tmp_path, Case(live, asked), Case(fewer, asked)))
     _check_names(run["facts"], trace)
     assert any(head for layer in run["facts"]["kinds"]["decoder"]["names"] for head in layer)
-    live.description["names"]["most"] = 6 * 40**2 - 1
-    (run,) = _ran(live, tmp_path, [_for_names(trace)])["runs"]
-    assert run["facts"]["names"] == {"said": MANY, "patterns": []}
+    assert run_of_fewer["facts"]["names"] == {"said": MANY, "patterns": []}
 
 
 _ROW = {"layer": 0, "head": 0, "query": 2, "key": 0, "value": 0.5}
@@ -364,21 +399,19 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 def test_what_cannot_be_run_is_said(tmp_path: Path) -> None:
     live = live_model(_loaded("gpt2", head=None))
-    answer = _ran(live, tmp_path, [{"ids": IDS} | each for each in (*REFUSED.values(), {})])
+    (answer,) = _ran(tmp_path, Case(live, [{"ids": IDS} | each for each in (*REFUSED.values(), {})]))
     for said, run in zip(REFUSED, answer["runs"], strict=False):
         assert said in run["error"]
     _check(answer["runs"][-1], regard.Model(live.rounded).trace(token_ids=IDS))
 
 
-@pytest.mark.parametrize(("change", "said"), [("cut", "cut short"), ("bit", "damaged")])
-def test_a_damaged_file_is_said(change: str, said: str, tmp_path: Path) -> None:
-    live = live_model(_loaded("bert"))
-    block = live.weights.blocks["layers.1"]
-    if change == "cut":
-        del block[-1]
-    else:
-        block[100] ^= 1
-    assert said in _ran(live, tmp_path, [{"ids": IDS}])["error"]
+def test_a_damaged_file_is_said(tmp_path: Path) -> None:
+    short, damaged = live_model(_loaded("bert")), live_model(_loaded("bert"))
+    del short.weights.blocks["layers.1"][-1]
+    damaged.weights.blocks["layers.1"][100] ^= 1
+    answers = _ran(tmp_path, *(Case(model, [{"ids": IDS}]) for model in (short, damaged)))
+    for answer, said in zip(answers, ("cut short", "damaged"), strict=True):
+        assert said in answer["error"]
 
 
 def test_the_default_model(tmp_path: Path) -> None:
@@ -386,7 +419,7 @@ def test_the_default_model(tmp_path: Path) -> None:
     live = live_model(loaded)
     text = "Write a poem about a man fishing on a river bank."
     traces = [regard.Model(live.rounded).trace(each) for each in (text, MARKED, "a river bank")]
-    answer = _ran(live, tmp_path, [{"ids": traces[0].token_ids}, *map(_for_names, traces)])
+    (answer,) = _ran(tmp_path, Case(live, [{"ids": traces[0].token_ids}, *map(_for_names, traces)]))
     _check(answer["runs"][0], traces[0])
     for trace, run in zip(traces, answer["runs"][1:], strict=True):
         _check_names(run["facts"], trace)
@@ -436,7 +469,8 @@ def test_the_default_decoder(count: int, tmp_path: Path) -> None:
     ids = [list(loaded.require_tokenizer().encode(text).token_ids) for text in PROMPTS[::-1][:count]]
     new = 20 if count > 2 else 4
     asked = [{"ids": each, "next": True} for each in ids] + [{"ids": each, "greedy": new} for each in ids]
-    runs = _ran(live, tmp_path, asked)["runs"]
+    (answer,) = _ran(tmp_path, Case(live, asked))
+    runs = answer["runs"]
     for each, run, written in zip(ids, runs[:count], runs[count:], strict=True):
         with torch.no_grad():
             logits = loaded.network(torch.tensor([each + written])).logits[0]
@@ -493,7 +527,7 @@ def test_what_was_read_before_is_kept(tmp_path: Path) -> None:
         {"ids": long},
         {"ids": [*long, 5]},
     ]
-    answer = _ran(live, tmp_path, [each | {"next": True} for each in asked])
+    (answer,) = _ran(tmp_path, Case(live, [each | {"next": True} for each in asked]))
     plain = regard.Model(live.rounded)
     for each, run in zip(asked, answer["runs"], strict=True):
         edits: list[Any] = [Zero("head", layer=layer, head=head) for layer, head in each.get("off", [])]
@@ -510,10 +544,7 @@ def test_what_was_read_before_is_kept(tmp_path: Path) -> None:
     np.testing.assert_allclose(answer["runs"][-1]["taken"], taken, rtol=1e-3)
 
 
-@pytest.mark.parametrize("wasm", [True, False], ids=["WebAssembly", "JavaScript"])
-def test_blocks_of_a_file_stay_as_they_are(
-    wasm: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_a_file_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"vocab_size": 31, "d_model": 64, "d_ff": 96, "head_dim": 32, "tie_word_embeddings": True}
     loaded = _loaded("llama", **sizes, rotary=Rotary(32, base=100.0))
     in_blocks(loaded)
@@ -532,21 +563,22 @@ def test_blocks_of_a_file_stay_as_they_are(
     held = {name: each["type"] for name, each in live.description["tensors"].items() if each["rows"]}
     assert held["embeddings.tokens.weight"] == "Q8_0"
     assert {of for name, of in held.items() if name.startswith("layers")} == {"Q4_1"}
-    answer = _ran(live, tmp_path, [{"ids": IDS, "predict": [6]}], wasm=wasm)
     model = regard.Model(loaded)
-    _check(answer["runs"][0], model.trace(token_ids=IDS))
-    logits = model(torch.tensor([IDS])).logits
+    trace, logits = model.trace(token_ids=IDS), model(torch.tensor([IDS])).logits
     assert logits is not None
-    assert [best["id"] for best in answer["runs"][0]["predicted"][0]["best"]] == logits[0, 6].topk(
-        10
-    ).indices.tolist()
+    asked = [{"ids": IDS, "predict": [6]}]
+    for answer in _ran(tmp_path, *(Case(live, asked, wasm) for wasm in (True, False))):
+        (run,) = answer["runs"]
+        _check(run, trace)
+        best = [each["id"] for each in run["predicted"][0]["best"]]
+        assert best == logits[0, 6].topk(10).indices.tolist()
 
 
 def test_a_pruned_model_runs(tmp_path: Path) -> None:
     loaded = _loaded("bert")
     loaded.network.layer("encoder", 1).attention.keep_heads([0, 2])  # type: ignore[union-attr, operator]
     live = live_model(loaded)
-    answer = _ran(live, tmp_path, [{"ids": IDS}])
+    (answer,) = _ran(tmp_path, Case(live, [{"ids": IDS}]))
     _check(answer["runs"][0], regard.Model(live.rounded).trace(token_ids=IDS))
 
 

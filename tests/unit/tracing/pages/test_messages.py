@@ -37,11 +37,12 @@ def test_each_message_has_its_tokens(model: regard.Model) -> None:
 
 
 def test_of_what_is_no_chat_nothing_is_said(model: regard.Model) -> None:
-    trace, chat = model.trace("The capital of France is"), model.tokenizer.chat(SAID)
-    assert messages_of(trace, None) == []
-    assert messages_of(trace, chat) == []  # of another text
+    chat = model.tokenizer.chat(SAID)
+    trace, other = model.trace(chat), model.trace("The capital of France is")
+    assert messages_of(other, None) == []
+    assert messages_of(other, chat) == []  # of another text
     bare = Chat(str(chat), chat.messages, chat.seams, chat.ends)
-    assert messages_of(model.trace(chat), bare) == []  # of a template that changes what messages say
-    found = messages_of(model.trace(chat), chat)
+    assert messages_of(trace, bare) == []  # of a template that changes what messages say
+    found = messages_of(trace, chat)
     assert (found[-1]["role"], found[-1]["text"]) == ("assistant", "")
-    assert facts_of(trace.page())["messages"] == []
+    assert facts_of(regard.load().trace("a river bank").page())["messages"] == []
