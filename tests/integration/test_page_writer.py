@@ -78,9 +78,13 @@ def _styles(page: BrowserPage, name: str, of: str = ".writer > .writer-bars .wri
     return found
 
 
-@pytest.mark.parametrize("text", [OPENING, OTHER, "In 1969, a"])
-def test_what_comes_next_is_pythons(text: str, page: BrowserPage, rounded: regard.Model) -> None:
-    _type(page, text)
+def test_what_comes_next_is_pythons(page: BrowserPage, rounded: regard.Model) -> None:
+    for text in (OPENING, OTHER, "In 1969, a"):
+        _type(page, text)
+        _expect_next(page, rounded, text)
+
+
+def _expect_next(page: BrowserPage, rounded: regard.Model, text: str) -> None:
     logits = _logits(rounded, text)
     likeliest = logits.topk(5).indices
     np.testing.assert_allclose(_styles(page, "--share"), logits.softmax(0)[likeliest], atol=1e-4)
@@ -109,7 +113,8 @@ def test_what_comes_next_is_pythons(text: str, page: BrowserPage, rounded: regar
     expect(page.locator(".door-said")).to_contain_text(re.compile(r"comes next, with .*: it is read"))
 
 
-@pytest.mark.parametrize("family", ["mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"])
+# One of each tokenizer's kind; what is inside of qwen2 and gemma3_text is held in tests/unit/tracing/pages.
+@pytest.mark.parametrize("family", ["mistral", "qwen3", "gemma2"])
 def test_other_families_write_as_python_does(
     family: str, open_page: Callable[..., BrowserPage], tmp_path: Path
 ) -> None:
@@ -119,7 +124,7 @@ def test_other_families_write_as_python_does(
     _settle(page)
     rounded = regard.Model(packed(model.loaded).rounded)
     # Python's own numbers at first; what follows is the page's, word by word and all views.
-    for text in (OTHER, "  don'T e\u0301té", "In 1969, a\nriver 鱼"):
+    for text in (OTHER, "  don'T e\u0301té in 1969, a\nriver 鱼"):
         _type(page, text)
         logits = _logits(rounded, text)
         likeliest = logits.topk(5)
@@ -376,7 +381,8 @@ def test_after_an_answer_a_slow_model_is_asked_again(browser: Browser, tmp_path:
     page.goto((tmp_path / "page.html").as_uri())
     _settle(page)
     page.get_by_role("slider", name="Temperature").fill("0")
-    _type(page, "a man")
+    # So long that the model has few tokens left to read.
+    _type(page, f"{OTHER} a river")
     page.get_by_role("button", name="Ask it as a chat").click()
     # The model is at a loss, or at the end of what it reads: the next question follows.
     expect(page.get_by_role("button", name="Ask", exact=True)).to_be_visible(timeout=60_000)
