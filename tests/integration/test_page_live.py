@@ -40,13 +40,21 @@ READY = [each["text"] for each in json.loads(read("ready.json"))]
 OPENING = "a man on the river bank."
 OTHER = "the man on a money bank."
 CLOSE = 1e-4
-FAMILIES = ("bert", "distilbert", "gpt2", "llama")
+# An encoder, and a decoder with turned positions and groups of heads. What is inside of the others is held in
+# tests/unit/tracing/pages, and their tokenizers in tests/parity.
+FAMILIES = ("bert", "llama")
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, regard.Model]:
     folder = tmp_path_factory.mktemp("live")
     return {family: live_model(folder / family, family) for family in FAMILIES}
+
+
+@pytest.fixture(scope="module")
+def rounded(models: dict[str, regard.Model]) -> dict[str, regard.Model]:
+    """The models with the weights that their pages have."""
+    return {family: _rounded(model) for family, model in models.items()}
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +110,14 @@ def _check(page: BrowserPage, trace: Trace) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_typed_is_what_python_says(
-    family: str, open_live: OpenPage, models: dict[str, regard.Model]
+    family: str, open_live: OpenPage, models: dict[str, regard.Model], rounded: dict[str, regard.Model]
 ) -> None:
     page = open_live(family)
     _check(page, models[family].trace(OPENING))  # Python's own numbers, until somebody types
     assert page.evaluate("window.regard.facts.difference") < 1e-3
     for text in (OTHER, "fishing", "a <b>man</b> the\n\t river &amp; 鱼 in 1969", "the fish"):
         _type(page, text)
-        _check(page, _rounded(models[family]).trace(text))
+        _check(page, rounded[family].trace(text))
         loss = page.evaluate("window.regard.facts.difference")
         assert loss == pytest.approx(page.evaluate("window.regard.facts.live.weight"))
     # And in words: the views are of the new text.
@@ -117,7 +125,7 @@ def test_what_is_typed_is_what_python_says(
     expect(last).to_have_text("fish")
 
 
-def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+def test_the_front_door_is_typed_into(open_live: OpenPage, rounded: dict[str, regard.Model]) -> None:
     page = open_live(start=True, viewport={"width": 1280, "height": 800})
     # The README's sentence has nine words more.
     assert first_screen(page).fits(words=55, numbers=10, controls=8)
@@ -139,7 +147,7 @@ def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, reg
     expect(page.locator(".door-said")).to_contain_text("money")
     page.get_by_role("button", name="What if not?").click()
     state = page.evaluate("regard.state()")
-    trace, answer = _rounded(models["bert"]).trace(OTHER), page.locator(".answer-without")
+    trace, answer = rounded["bert"].trace(OTHER), page.locator(".answer-without")
     hidden = page.locator(".hidden-word").inner_text()
     moved = 1 - np.array(left_by(trace, unseen_word(trace, trace.encoding.find(hidden)[0]))["cosine"])
     expect(answer).to_contain_text(
@@ -163,11 +171,11 @@ def test_the_front_door_is_typed_into(open_live: OpenPage, models: dict[str, reg
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_says_why_any_head_looks_there(
-    family: str, open_live: OpenPage, models: dict[str, regard.Model]
+    family: str, open_live: OpenPage, rounded: dict[str, regard.Model]
 ) -> None:
     page = open_live(family)
     _type(page, OTHER)
-    trace = _rounded(models[family]).trace(OTHER)
+    trace = rounded[family].trace(OTHER)
     (kind,) = trace.kinds
     layer = trace.layers_of(kind)[-1]
     wanted = pairs_of_head(trace, layer, 1, kind)
@@ -190,11 +198,11 @@ def test_says_why_any_head_looks_there(
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_another_word_in_the_place_of_one_is_pythons(
-    family: str, open_live: OpenPage, models: dict[str, regard.Model]
+    family: str, open_live: OpenPage, rounded: dict[str, regard.Model]
 ) -> None:
     page = open_live(family)
     _type(page, OTHER)
-    trace = _rounded(models[family]).trace(OTHER)
+    trace = rounded[family].trace(OTHER)
     (kind,) = trace.kinds
     layer = trace.layers_of(kind)[-1]
     query, key = (trace.encoding.find(word)[0] for word in ("bank", "money"))
@@ -216,11 +224,13 @@ def test_another_word_in_the_place_of_one_is_pythons(
     assert {each["share"] for each in asked} == {None}
 
 
-def test_the_story_of_what_is_typed_has_its_end(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+def test_the_story_of_what_is_typed_has_its_end(
+    open_live: OpenPage, rounded: dict[str, regard.Model]
+) -> None:
     page = open_live(fragment="#view=story&step=8")
     _type(page, OTHER)
     page.locator(".story-token", has_text="money").click()
-    model = _rounded(models["bert"])
+    model = rounded["bert"]
     trace, asked = model.trace(OTHER), model.trace("What does the word money mean?")
     told = beside(trace, asked, word_at(trace, trace.encoding.find("money")[0]))
     expect(page.locator(".story-end")).to_contain_text("What does the word money mean?")
@@ -228,22 +238,31 @@ def test_the_story_of_what_is_typed_has_its_end(open_live: OpenPage, models: dic
         re.compile(f"distance between the two {told['far'][-1]:.3f}")
     )
 
-    page = open_live("gpt2", fragment="#view=story&step=8")
+    page = open_live("llama", fragment="#view=story&step=8")
     _type(page, "the man on")
     expect(page.locator(".story-next li")).to_have_count(10)
 
 
-def test_an_edit_is_pythons(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+def test_an_edit_is_pythons(open_live: OpenPage, rounded: dict[str, regard.Model]) -> None:
     page = open_live()
     page.evaluate("location.hash = '#layer=0&head=0'")
     page.get_by_role("button", name="Switch off head 0.0").click()
     _settle(page)
-    ink = "e => [...e.getContext('2d').getImageData(0, 0, e.width, e.height).data]"
-    pixels = np.array(page.locator(".overview").evaluate(ink), int).reshape(-1, 4)
-    drawn = pixels[pixels[:, 3] > 40, :3]
-    assert len(drawn) > 0
-    assert np.ptp(drawn, axis=1).max() < 30  # its lines are grey
-    model = _rounded(models["bert"])
+    ink = """e => {
+      const pixels = e.getContext("2d").getImageData(0, 0, e.width, e.height).data;
+      let [count, most] = [0, 0];
+      for (let at = 0; at < pixels.length; at += 4)
+        if (pixels[at + 3] > 40) {
+          const colour = pixels.subarray(at, at + 3);
+          most = Math.max(most, Math.max(...colour) - Math.min(...colour));
+          count += 1;
+        }
+      return [count, most];
+    }"""
+    count, coloured = page.locator(".overview").evaluate(ink)
+    assert count > 0
+    assert coloured < 30  # its lines are grey
+    model = rounded["bert"]
     zero = Zero("head", layer=0, head=0)
     _check(page, model.edited(zero).trace(OPENING))
     expect(page.get_by_role("button", name="Switch on head 0.0")).to_be_focused()
@@ -311,9 +330,9 @@ def test_the_views_follow_a_weight_while_it_is_dragged(open_live: OpenPage) -> N
 
 
 def test_what_is_pinned_goes_with_its_word_and_is_forgotten_with_it(
-    open_live: OpenPage, models: dict[str, regard.Model]
+    open_live: OpenPage, rounded: dict[str, regard.Model]
 ) -> None:
-    start = _start(models["bert"], OPENING)
+    start = _start(rounded["bert"], OPENING)
     chosen = [start["layer"], (start["head"] + 1) % 3]
     page = open_live(fragment="#pin=query-5&layer={}&head={}".format(*chosen))
     texts = {"on a man on the river bank.": 6, "a fish on the river bank.": 5, "a fish on the money bank.": 5}
@@ -327,7 +346,7 @@ def test_what_is_pinned_goes_with_its_word_and_is_forgotten_with_it(
 
 def _start(model: regard.Model, text: str) -> dict[str, Any]:
     """Where Python opens on a text."""
-    record = page_record(_rounded(model).trace(text), names=MOST_WEIGHTS)
+    record = page_record(model.trace(text), names=MOST_WEIGHTS)
     found = find_start(record, every_head(record))
     assert found
     return found
@@ -339,7 +358,7 @@ def _opened(page: BrowserPage) -> tuple[Any, ...]:
 
 
 def test_a_click_on_a_word_is_for_its_sentence_alone(
-    open_live: OpenPage, models: dict[str, regard.Model]
+    open_live: OpenPage, rounded: dict[str, regard.Model]
 ) -> None:
     """A click, and what was typed or chosen next opened on that head, at that place, for ever."""
     page = open_live(start=True)
@@ -355,7 +374,7 @@ def test_a_click_on_a_word_is_for_its_sentence_alone(
 
     def expect_start(text: str) -> None:
         _settle(page)
-        start = _start(models["bert"], text)
+        start = _start(rounded["bert"], text)
         assert _opened(page) == (start["layer"], start["head"], start["pin"])
         assert page.evaluate("window.regard.state().key") is None
 
@@ -390,21 +409,15 @@ def test_a_head_that_was_chosen_stays_where_a_word_does_not(open_live: OpenPage)
     assert (word.inner_text(), pin) == ("it", page.evaluate("window.regard.facts.start.pin"))
 
 
-def test_a_ready_sentence_opens_on_the_word_that_it_is_about(
-    open_live: OpenPage, models: dict[str, regard.Model]
-) -> None:
-    for family in ("bert", "gpt2"):
-        page = open_live(family, start=True)
-        for text, about in zip(READY, ("it", "bank", "flies", "fell"), strict=True):
-            _type(page, text)
-            start = _start(models[family], text)
-            assert _opened(page) == (start["layer"], start["head"], start["pin"])
-            if family == "bert":  # a decoder's ends in the next word
-                expect(page.locator(".door > .door-sentence .door-word.from")).to_have_text(about)
+def test_a_ready_sentence_opens_on_the_word_that_it_is_about(open_live: OpenPage) -> None:
+    page = open_live(start=True)
+    for text, about in zip(READY, ("it", "bank", "flies", "fell"), strict=True):
+        _type(page, text)
+        expect(page.locator(".door > .door-sentence .door-word.from")).to_have_text(about)
 
 
 def test_a_link_keeps_the_sentence(
-    open_live: OpenPage, models: dict[str, regard.Model], paths: dict[str, Path]
+    open_live: OpenPage, rounded: dict[str, regard.Model], paths: dict[str, Path]
 ) -> None:
     page = open_live(start=True)
     _type(page, OTHER)
@@ -417,25 +430,25 @@ def test_a_link_keeps_the_sentence(
         expect(one.get_by_label("Type a sentence")).to_have_value(OTHER)
         assert one.evaluate("location.hash") == page.evaluate("location.hash")
         expect(one.locator(".door > .door-sentence .door-word.from")).to_have_text("money")
-        _check(one, _rounded(models["bert"]).trace(OTHER))
+        _check(one, rounded["bert"].trace(OTHER))
     expect(again.locator(".answer-without")).to_contain_text("moves")
     # Another address in the same window, and one that names no sentence: that stays.
     again.evaluate("hash => { location.hash = hash; }", "text=the+fish&layer=0&head=1")
     _settle(again)
     expect(again.get_by_label("Type a sentence")).to_have_value("the fish")
-    _check(again, _rounded(models["bert"]).trace("the fish"))
+    _check(again, rounded["bert"].trace("the fish"))
     again.evaluate("hash => { location.hash = hash; }", "layer=1&head=2")
     assert "text=the+fish" in again.evaluate("location.hash")
     assert again.evaluate("(({ layer, head }) => [layer, head])(window.regard.state())") == [1, 2]
 
 
 def test_a_link_keeps_what_was_changed_in_the_model(
-    open_live: OpenPage, models: dict[str, regard.Model]
+    open_live: OpenPage, rounded: dict[str, regard.Model]
 ) -> None:
     hash_ = "#view=door&text=the+fish&off=0.1&weights=1.2.1.2:0.75"
     page = open_live(fragment=hash_, start=True)
     zero = Zero("head", layer=0, head=1)
-    _check(page, _rounded(models["bert"]).edited(zero, _dragged(1, 2, 1, 2, 0.75)).trace("the fish"))
+    _check(page, rounded["bert"].edited(zero, _dragged(1, 2, 1, 2, 0.75)).trace("the fish"))
     # They are on the door, and go from there.
     edits = page.locator(".door .live-edits")
     expect(edits).to_contain_text("head 0.1 off")
@@ -444,7 +457,7 @@ def test_a_link_keeps_what_was_changed_in_the_model(
     edits.get_by_role("button", name="all edits").click()
     _settle(page)
     expect(edits).to_be_empty()
-    _check(page, _rounded(models["bert"]).trace("the fish"))
+    _check(page, rounded["bert"].trace("the fish"))
     assert "off" not in page.evaluate("location.hash")
 
 
@@ -468,23 +481,28 @@ HOSTILE = [
 ]
 
 
-def test_hostile_text_in_a_link_is_text(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+def _hostile(text: str) -> str:
+    return f"#text={quote(text)}&off=9.9,0.x,__proto__&weights=0.0.0:2"
+
+
+def test_hostile_text_in_a_link_is_text(open_live: OpenPage, rounded: dict[str, regard.Model]) -> None:
+    page = open_live(fragment=_hostile(HOSTILE[0]), start=True)
     for text in HOSTILE:
-        page = open_live(fragment=f"#text={quote(text)}&off=9.9,0.x,__proto__&weights=0.0.0:2", start=True)
+        page.evaluate("hash => { location.hash = hash; }", _hostile(text))
         expect(page.get_by_label("Type a sentence")).to_have_value(text)
+        _settle(page)
         assert page.locator("img").count() == 0
         assert page.locator(".live-edits li").count() == 0
-        _check(page, _rounded(models["bert"]).trace(text))
+        _check(page, rounded["bert"].trace(text))
         assert page.evaluate("new URLSearchParams(location.hash.slice(1)).get('text')") == text
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
+        # By the tokenizer, and by the model.
         ("text=", "is empty"),
-        (f"text={'man+' * MOST_TOKENS}", f"at most {MOST_TOKENS}"),
         ("text=a+man&weights=0.0.99.1:0.5", "There is no token 99"),
-        ("text=a+man&weights=0.0.1.99:0.5", "cannot see token 99"),
     ],
 )
 def test_a_link_that_cannot_be_read_shows_no_other_sentence(
@@ -510,15 +528,15 @@ def test_until_a_links_sentence_is_there_no_other_is_drawn(paths: dict[str, Path
     context.close()
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_another_text_opens_where_python_would(
-    family: str, open_live: OpenPage, models: dict[str, regard.Model]
+    family: str, open_live: OpenPage, rounded: dict[str, regard.Model]
 ) -> None:
     page = open_live(family, start=True)
 
     def opens_on(text: str) -> tuple[Any, Any]:
         _type(page, text)
-        record = page_record(_rounded(models[family]).trace(text), names=MOST_WEIGHTS)
+        record = page_record(rounded[family].trace(text), names=MOST_WEIGHTS)
         state = page.evaluate("window.regard.state()")
         found = {name: state[name] for name in ("kind", "layer", "head", "units")}
         start = {"units": "pieces"} | (find_start(record, every_head(record)) or {})
@@ -526,20 +544,21 @@ def test_another_text_opens_where_python_would(
         return found | {"pin": state["pin"]}, wanted | {"pin": {"side": "query", "index": start["pin"]}}
 
     # The second is in pieces of words.
-    for text in ("money fish, river fish.", "rivers, manly fishing banks", "a money river", "a man man fish"):
+    for text in ("money fish, river fish.", "rivers, manly fishing banks", READY[1], "a man man fish"):
         found, wanted = opens_on(text)
         assert found == wanted
     # What a reader has chosen stays.
-    page.evaluate("location.hash = '#layer=1&head=2'")
+    head = (found["head"] + 1) % 3
+    page.evaluate("hash => { location.hash = hash; }", f"#layer=1&head={head}")
     found, _ = opens_on("a bank on a river on a man")
-    assert (found["layer"], found["head"], found["pin"]) == (1, 2, None)
+    assert (found["layer"], found["head"], found["pin"]) == (1, head, None)
 
 
-def test_says_which_words_moved(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+def test_says_which_words_moved(open_live: OpenPage, rounded: dict[str, regard.Model]) -> None:
     page = open_live()
     expect(page.locator(".live-found").first).to_contain_text("Type over the sentence")
     _type(page, OTHER)
-    model = _rounded(models["bert"])
+    model = rounded["bert"]
     one, other = model.trace(OPENING), model.trace(OTHER)
     # What both have in this order: man, on, bank, and the full stop.
     wanted = {
@@ -567,11 +586,11 @@ def test_says_which_words_moved(open_live: OpenPage, models: dict[str, regard.Mo
     expect(page.locator(".live-found").first).to_be_hidden()  # too few words are in both
 
 
-def test_says_how_alike_two_sentences_are(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+def test_says_how_alike_two_sentences_are(open_live: OpenPage, rounded: dict[str, regard.Model]) -> None:
     page = open_live()
     page.get_by_role("button", name="Compare two sentences").click()
     _type(page, OTHER, "Another sentence, to compare with")
-    model = _rounded(models["bert"])
+    model = rounded["bert"]
     one, other = (model.trace(text).embeddings().mean(dim=0) for text in (OPENING, OTHER))
     wanted = float(torch.cosine_similarity(one, other, dim=0))
     expect(page.locator(".live-alike")).to_have_text(f"{wanted:.2f} alike (cosine)")
@@ -594,11 +613,11 @@ def test_says_how_alike_two_sentences_are(open_live: OpenPage, models: dict[str,
     expect(drawn.get_by_role("img")).to_have_count(0)
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_says_what_the_model_expects(
-    family: str, open_live: OpenPage, models: dict[str, regard.Model]
+    family: str, open_live: OpenPage, rounded: dict[str, regard.Model]
 ) -> None:
-    page, model = open_live(family), _rounded(models[family])
+    page, model = open_live(family), rounded[family]
     text = "the man on the [MASK] bank" if family == "bert" else "the man on"
     _type(page, text)
     trace = model.trace(text)
@@ -664,7 +683,7 @@ def test_an_unknown_word_is_said_and_hostile_text_is_text(open_live: OpenPage) -
     assert page.locator("img").count() == 0
 
 
-def test_the_newest_wins(open_live: OpenPage, models: dict[str, regard.Model]) -> None:
+def test_the_newest_wins(open_live: OpenPage, rounded: dict[str, regard.Model]) -> None:
     page = open_live()
     texts = [f"{'man ' * count}bank" for count in range(1, 12)]
     page.get_by_label("Type a sentence").focus()
@@ -679,7 +698,7 @@ def test_the_newest_wins(open_live: OpenPage, models: dict[str, regard.Model]) -
         texts,
     )
     _settle(page)
-    _check(page, _rounded(models["bert"]).trace(texts[-1]))
+    _check(page, rounded["bert"].trace(texts[-1]))
     assert page.evaluate("document.activeElement.tagName") == "TEXTAREA"
 
 
@@ -695,7 +714,7 @@ WITHOUT = {
 
 @pytest.mark.parametrize("name", WITHOUT)
 def test_a_browser_without_is_told_so_and_served(
-    name: str, open_live: OpenPage, paths: dict[str, Path], models: dict[str, regard.Model], browser: Any
+    name: str, open_live: OpenPage, paths: dict[str, Path], rounded: dict[str, regard.Model], browser: Any
 ) -> None:
     script, said = WITHOUT[name]
     context = browser.new_context(offline=True)
@@ -704,7 +723,7 @@ def test_a_browser_without_is_told_so_and_served(
     page.goto(paths["bert"].as_uri())
     expect(page.locator(".live-note")).to_contain_text(said)
     _type(page, OTHER)
-    _check(page, _rounded(models["bert"]).trace(OTHER))
+    _check(page, rounded["bert"].trace(OTHER))
     context.close()
 
 
@@ -826,12 +845,14 @@ def test_paper_has_the_sentence_and_no_field(open_live: OpenPage) -> None:
     expect(page.locator(".live")).to_be_visible()
 
 
-def test_a_pair_has_two_fields(open_page: OpenPage, models: dict[str, regard.Model], tmp_path: Path) -> None:
+def test_a_pair_has_two_fields(
+    open_page: OpenPage, models: dict[str, regard.Model], rounded: dict[str, regard.Model], tmp_path: Path
+) -> None:
     models["bert"].live_page(OPENING, "the river").write(tmp_path / "pair.html")
     page = open_page(tmp_path / "pair.html")
     expect(page.locator(".live-status")).to_contain_text(" ms.")
     _type(page, "a money bank", "Second text")
-    _check(page, _rounded(models["bert"]).trace(OPENING, "a money bank"))
+    _check(page, rounded["bert"].trace(OPENING, "a money bank"))
 
 
 def test_the_default_model(run: Run, open_page: OpenPage, tmp_path: Path) -> None:
@@ -847,10 +868,11 @@ def test_the_default_model(run: Run, open_page: OpenPage, tmp_path: Path) -> Non
         "Array.from({ length: 21 }, (_, query) => [...window.regard.weightsRow(5, 11, query)])"
     )
     facts = page.evaluate("[window.regard.facts.names, window.regard.source.names('encoder')]")
-    names = names_of(_rounded(regard.load(DEFAULT_MODEL)).trace(text), MOST_WEIGHTS)
+    model = regard.load(DEFAULT_MODEL)
+    names = names_of(_rounded(model).trace(text), MOST_WEIGHTS)
     assert facts[0] == {name: names[name] for name in ("said", "patterns")}
     assert [[[each["name"] for each in head] for head in layer] for layer in facts[1]] == [
         [[each["name"] for each in head] for head in layer] for layer in names["kinds"]["encoder"]
     ]
-    apart = np.abs(np.array(rows) - regard.load(DEFAULT_MODEL).trace(text).weights(5, 11).numpy()).max()
+    apart = np.abs(np.array(rows) - model.trace(text).weights(5, 11).numpy()).max()
     assert 0 < apart < page.evaluate("window.regard.facts.difference") == told["largest_difference"]
