@@ -25,7 +25,7 @@ from tolerances import WEIGHTS
 
 TEXT, OTHER = "w3 w5 w7 w1 w9 w12", "w3 w7 w1 w2 w2 w9"
 LONG = " ".join(f"w{i * i % 23 + 1}" for i in range(2000))
-# A key at a time; of a text of 20 tokens nothing after three until a cell lets it; by the clock it is slow.
+# A key at a time; of a text of 10 tokens nothing after three until a cell lets it; by the clock it is slow.
 SLOW = """\
 import time
 from regard.tracing.pages import _page_measures
@@ -34,7 +34,7 @@ from regard.views import _live
 whole, held, _values._FEW = _page_measures.value_zeroing_blocks, [False], 1
 def slowly(trace, *args):
     for place, block in enumerate(whole(trace, *args)):
-        while held[0] and place == 3 and len(trace.tokens) == 20:
+        while held[0] and place == 3 and len(trace.tokens) == 10:
             time.sleep(0.05)
             yield block[:, :0]
         yield block
@@ -83,7 +83,7 @@ CELLS = (
     # Closes it when it is run again.
     "over.close() if 'closing' in globals() else None\nclosing = True\ngc.collect()\nprint(known() is None)",
     SLOW,
-    f"decoder.trace({TEXT!r} + ' w2' * 14)",
+    f"decoder.trace({TEXT!r} + ' w2' * 4)",
     "held[0] = not held[0]",  # holds it at first, and lets it go when it is run again
     f"encoder.trace({TEXT!r})",
     f"decoder.trace({TEXT!r})",
@@ -470,16 +470,16 @@ def _told(value: float) -> Any:
 
 
 def test_a_long_measure_says_how_far_it_is_and_can_be_stopped(lab: BrowserPage, folder: Path) -> None:
-    trace = _trace(folder, "llama", TEXT + " w2" * 14)
+    trace = _trace(folder, "llama", TEXT + " w2" * 4)
     shown = widget_of(lab, SLOWLY)
     shown.get_by_label("What is drawn").select_option("value_zeroing")
     strip = shown.locator(".strip")
     expect(strip).to_contain_text("Working out value zeroing, layer 1", timeout=SHOWN_S)
-    expect(strip.get_by_role("progressbar", name="Worked out")).to_have_attribute("value", "0.15")
+    expect(strip.get_by_role("progressbar", name="Worked out")).to_have_attribute("value", "0.3")
     # Others get their answers meanwhile.
     shown.evaluate(
         f"async (widget) => {{ const {{ source }} = widget.regard;{_ARRIVE}"
-        "await arrive(source, () => source.row(source.kinds[0], 1, 3, 17)); }"
+        "await arrive(source, () => source.row(source.kinds[0], 1, 3, 7)); }"
     )
     expect(strip).to_contain_text("Working out")
     strip.get_by_role("button", name="Stop").click()
