@@ -131,18 +131,14 @@ def _tensors(network: Transformer) -> Iterator[tuple[str, torch.Tensor | Packed]
     """What a network has learned, by name; tied tensors come once, under the first of their names."""
     places = set()
     for path, module in network.named_modules():
-        parameters = dict(module.named_parameters(path, recurse=False))
-        tensors: dict[str, torch.Tensor | Packed] = {**parameters}
-        if isinstance(module, PackedLinear | PackedEmbedding):
-            tensors = {f"{path}.weight": module.packed, **parameters}
-        for name, tensor in tensors.items():
+        in_blocks = isinstance(module, PackedLinear | PackedEmbedding)
+        tensors: list[tuple[str, Any]] = [(f"{path}.weight", module.packed)] if in_blocks else []
+        for name, tensor in (*tensors, *module.named_parameters(path, recurse=False)):
             place = (tensor.blocks if isinstance(tensor, Packed) else tensor).data_ptr()
-            if place in places:
-                continue
-            places.add(place)
-            # The page's norm multiplies by the weight alone.
-            is_norm = isinstance(module, RMSNorm) and isinstance(tensor, torch.Tensor)
-            yield name, tensor + module.offset if is_norm else tensor
+            if place not in places:
+                places.add(place)
+                # The page's norm multiplies by the weight alone.
+                yield name, tensor + module.offset if isinstance(module, RMSNorm) else tensor
 
 
 def _with(network: Transformer, rounded: Mapping[str, torch.Tensor]) -> Transformer:
