@@ -161,7 +161,8 @@ class Reading:
         """How the words of a text are found where the corpus does not give them."""
         # One splitter for all texts, made once: it may hold a lemmatizer.
         cut = split_words if self.apostrophes is None else partial(_apart, self.apostrophes)
-        lemma = _lemma if self.lemmas is None else _lemmatised(self.lemmas)
+        # A corpus without lemmas has the empty one.
+        lemma = (lambda form: "") if self.lemmas is None else _lemmatised(self.lemmas)
         return lambda body: [Word(start, stop, lemma(body[start:stop])) for start, stop in cut(body)]
 
 
@@ -174,11 +175,6 @@ def _apart(language: str, body: str) -> list[tuple[int, int]]:
         middle = [start + first.end()] if first else []
         parts += zip([start, *middle], [*middle, stop], strict=True)
     return parts
-
-
-def _lemma(form: str) -> str:
-    """That of a corpus without lemmas."""
-    return ""
 
 
 def _lemmatised(language: str) -> Callable[[str], str]:
@@ -290,7 +286,8 @@ def build_index(
         tally.texts = store.one("SELECT count(*) FROM text")
         tally.words = store.one("SELECT coalesce(sum(words), 0) FROM doc")
         if not tally.words:
-            raise InputError("corpus must have a word; these files have none.")
+            why = "".join(f" {place} is put aside: {reason}." for place, reason in tally.put_aside[:1])
+            raise InputError(f"corpus must have a word; these files have none.{why}")
     return tally
 
 
@@ -334,8 +331,9 @@ def _check_same(
     """The files that the index knows, by what they hold."""
     # As JSON has it: tuples become lists there, and the two must be comparable.
     settings = json.loads(json.dumps(asdict(reading)))
-    earlier = store.manifest.get("reading")
-    if earlier is None:
+    earlier = store.manifest.get("reading", {})
+    # A new index, or one of which nothing could be read.
+    if not store.one("SELECT 1 FROM text LIMIT 1"):
         with store.writing():
             store.note(reading=settings, finished=False, sources=[])
     # Read otherwise, the same file would have other words.

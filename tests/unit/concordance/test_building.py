@@ -31,6 +31,16 @@ def rows(tmp_path: Path) -> Path:
     return write_rows(tmp_path / "rows.jsonl")
 
 
+def test_a_corpus_of_another_encoding(tmp_path: Path) -> None:
+    """The message says why nothing was read, and the folder can be given again with what it asks for."""
+    (tmp_path / "old.txt").write_bytes("Café an der Bank\n".encode("cp1252"))
+    corpus, index = [tmp_path / "old.txt"], tmp_path / "index"
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"line 1 of old.txt is put aside: .* not UTF-8.* its encoding"):
+            build_index(corpus, index)
+    assert build_index(corpus, index, Reading(encoding="cp1252")).words == 4
+
+
 def test_every_word_is_where_it_says(small: Concordance) -> None:
     bodies = [text for text, _, _ in ROWS]
     uses = every_use(small)
