@@ -85,7 +85,6 @@ class Table:
             key = key * (int(column.max()) + 1) + column
         # Where the class changes: runs are few, since neighbours resemble each other, and quickly sorted.
         starts = np.flatnonzero(np.diff(key, prepend=-1))
-        lengths = np.diff(starts, append=_COUNT)
         # first: the run that is the first of each class; of: the class of each run.
         _, first, class_of = np.unique(key[starts], return_index=True, return_inverse=True)
         # Properties that are 0 are left out.
@@ -95,7 +94,7 @@ class Table:
         ]
         return {
             "classes": classes,
-            "runs": np.stack((lengths, class_of), axis=1).ravel().tolist(),
+            "runs": np.stack((np.diff(starts, append=_COUNT), class_of), axis=1).ravel().tolist(),
             **self._maps,
         }
 
