@@ -26,10 +26,10 @@ from playwright.sync_api import (
 )
 
 import regard
-from integration import head_page
+from integration import head_page, tiny
 from integration.jupyter import jupyterlab
 from regard.checkpoints import DEFAULT_DECODER, DEFAULT_MODEL
-from regard.tracing import comparison_page
+from regard.tracing import Trace, comparison_page
 from regard.views import AttentionRecord
 from unit.models.folders import write, write_tokenizer
 from unit.views.conftest import write_page
@@ -64,12 +64,14 @@ AS_ROOT = ["--no-sandbox", "--disable-dev-shm-usage"]
 PATIENCE_MS = 60_000
 
 # What a window may be told of its reader, and what it is told without a test that asks.
-MEDIA: dict[str, Any] = {"reduced_motion": "no-preference", "forced_colors": "none"}
-
-# What tests of one thing begin with: it stays what it is whatever a page opens on.
-PLAIN = {"layer": "0", "head": "0", "specials": "shown"}
+MEDIA: dict[str, Any] = {
+    "color_scheme": "light",
+    "reduced_motion": "no-preference",
+    "forced_colors": "none",
+}
 
 OpenPage = Callable[..., Page]
+TinyPage = Callable[[str], Path]
 
 
 def _no_browser(reason: str) -> NoReturn:
@@ -158,8 +160,7 @@ def open_page(browser: Browser, windows: Windows) -> Iterator[OpenPage]:
         **options: Any,
     ) -> Page:
         if not start:
-            said = [f"{name}={value}" for name, value in PLAIN.items() if f"{name}=" not in fragment]
-            fragment = "&".join((fragment or "#", *said))
+            fragment = head_page.plain(fragment)
         media = {name: options.pop(name) for name in MEDIA if name in options}
         if options:
             context = browser.new_context(offline=True, **options)
@@ -225,6 +226,19 @@ def loaded_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def tiny_page(tmp_path_factory: pytest.TempPathFactory) -> TinyPage:
+    """A function that gives the page of a tiny model of a family: integration/tiny.py."""
+    folder = tmp_path_factory.mktemp("tiny")
+
+    @cache
+    def written(family: str) -> Path:
+        tiny.page(family).write(folder / f"{family}.html")
+        return folder / f"{family}.html"
+
+    return written
+
+
+@pytest.fixture(scope="session")
 def compared_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Pages of a text, "text", of a word in two of them, "movement", and of how they differ, "difference"."""
     folder = tmp_path_factory.mktemp("pages")
@@ -235,6 +249,20 @@ def compared_pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     one.difference_page(other).write(folder / "difference.html")
     one.write_page(folder / "text.html")
     return {name: folder / f"{name}.html" for name in ("movement", "difference", "text")}
+
+
+@pytest.fixture(scope="session")
+def poem() -> Trace:
+    """A sentence through the default model."""
+    return regard.load().trace("Write a poem about a man fishing on a river bank.")
+
+
+@pytest.fixture(scope="session")
+def poem_path(poem: Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its page, for the tests that need a trained model and no text of their own."""
+    file = tmp_path_factory.mktemp("poem") / "page.html"
+    poem.write_page(file)
+    return file
 
 
 class Jupyter(NamedTuple):

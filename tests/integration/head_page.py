@@ -11,6 +11,8 @@ from regard.views import AttentionRecord, PageToken
 from unit.views.conftest import encoder_record
 
 LAYERS, HEADS, HEAD_DIM = 2, 6, 5
+# What tests of one thing begin with: it stays what it is whatever a page opens on.
+PLAIN = {"layer": "0", "head": "0", "specials": "shown"}
 WORDS = ("[CLS]", "time", "fl", "##ies", "[SEP]", "fruit", "bananas", "[SEP]")
 SEQUENCES = (None, 0, 0, 0, None, 1, 1, None)
 PIECES = (None, 0, 1, 1, None, 2, 3, None)
@@ -56,6 +58,25 @@ def weights(record: AttentionRecord, layer: int, head: int) -> Any:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
+def plain(fragment: str = "") -> str:
+    """The fragment of an address, with the first head and special tokens, unless it says otherwise."""
+    return "&".join(
+        (fragment or "#", *(f"{name}={value}" for name, value in PLAIN.items() if f"{name}=" not in fragment))
+    )
+
+
+def go(page: BrowserPage, fragment: str = "") -> None:
+    """Leads an open page to another of its addresses, which costs less than opening it anew."""
+    page.evaluate(
+        """fragment => new Promise((done) => {
+            if (fragment === location.hash) throw new Error("it is there already");
+            addEventListener("hashchange", () => setTimeout(done), { once: true });
+            location.hash = fragment;
+        })""",
+        plain(fragment),
+    )
+
+
 def token(page: BrowserPage, side: str, index: int) -> Any:
     return page.locator(f'.token[data-side="{side}"][data-token="{index}"]')
 
@@ -93,7 +114,10 @@ def ink(page: BrowserPage, canvas: str) -> Any:
     width, height, sent = page.locator(canvas).evaluate(
         """canvas => {
             const { width, height } = canvas;
-            const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+            // Read from a copy: Chromium warns of a canvas that is read twice.
+            const copy = new OffscreenCanvas(width, height).getContext("2d");
+            copy.drawImage(canvas, 0, 0);
+            const { data } = copy.getImageData(0, 0, width, height);
             let sent = ""; // a list of a million numbers would take Playwright seconds
             for (let at = 3; at < data.length; at += 4) sent += String.fromCharCode(data[at]);
             return [width, height, btoa(sent)];

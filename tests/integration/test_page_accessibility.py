@@ -214,7 +214,9 @@ def _look(page: BrowserPage, name: str, look: str) -> None:
 
 
 def _go(page: BrowserPage, fragment: str) -> None:
-    page.evaluate("address => { location.hash = address; }", f"specials=shown&{fragment}")
+    page.evaluate("to => { window.isLeft = true; location.hash = to; }", f"specials=shown&{fragment}")
+    if "run=" in fragment:  # the page is loaded anew
+        page.wait_for_function("() => !window.isLeft && window.regard?.ready")
 
 
 # All looks and states of a page in one window: axe is read once, and slow at first.

@@ -12,7 +12,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
-from integration import head_page
+from integration import head_page, tiny
 from regard.tracing import Trace
 from tolerances import PAGE
 
@@ -86,6 +86,7 @@ def test_numbers_on_the_page(open_page: OpenPage, path: Path, trace: Trace, numb
     order = np.sort(np.abs(wanted))[::-1][: len(listed)]
     _close(np.abs(listed), order)
     expect(page.locator(".said-drawn")).to_contain_text(re.compile(r"\d{4}, arXiv \d{4}\.\d{5}\)"))
+    assert page.locator(".top .why").locator("visible=true").count() == 0  # it has no calculation
     page.get_by_text("All numbers as a table").first.click()
     cells = page.locator(".panel tbody td:last-child")
     expect(cells).to_have_count(len(wanted))  # it is drawn once it is open
@@ -105,12 +106,15 @@ def test_what_is_drawn_is_chosen_by_keyboard_and_stands_in_the_address(
         "Weight × gradient",
     ]
     expect(page.locator(".said-drawn")).to_be_hidden()
+    expect(page.locator(".caution")).to_have_text(
+        "Attention is not explanation (Jain and Wallace 2019, arXiv 1902.10186)."
+    )
     choose.focus()
     page.keyboard.press("ArrowDown")
     assert head_page.address(page).endswith("what=norm")
     page.get_by_role("tab", name="Model").click()
     expect(page.get_by_label("What is drawn").locator("visible=true")).to_have_value("norm")
-    page = open_page(path, "#what=nonsense")
+    head_page.go(page, "#what=nonsense")
     assert head_page.state(page)["what"] == "weights"
 
 
@@ -126,7 +130,7 @@ def test_signs_are_told_without_colours(open_page: OpenPage, path: Path, trace: 
         less = re.search(r"\bless\b", head_page.token(page, "key", key).get_attribute("class") or "")
         assert bool(less) == (wanted[key] < 0)
     # below zero the cells of the large picture have a stroke across their corner
-    page = open_page(path, "#view=model&layer=5&head=2&what=gradient", viewport=size)
+    head_page.go(page, "#view=model&layer=5&head=2&what=gradient")
     expect(page.locator(".wall.drawn")).to_be_visible()
     page.wait_for_timeout(200)
     wanted = _python(trace, number, "gradient", 5, 2)
@@ -150,14 +154,9 @@ _STRUCK = """(canvas, [places, [rows, columns]]) => {
 }"""
 
 
-def test_measures_have_no_calculation(open_page: OpenPage, path: Path) -> None:
-    page = open_page(path, "#layer=5&head=2&what=norm&pin=query-2")
-    expect(page.locator(".top .top-number").first).to_be_visible()
-    assert page.locator(".top .why").locator("visible=true").count() == 0
-
-
 def test_what_is_not_there_is_named_with_the_reason(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = regard.load().trace("time flies", keep="qk")
+    trace = tiny.model("bert").trace("w3 w5", keep="qk")
+    assert isinstance(trace, Trace)
     made = trace.write_page(tmp_path / "page.html", measures=["rollout", "value_zeroing", "gradient"])
     assert list(made.left_out) == ["norm", "value_zeroing", "gradient"]
     page = open_page(tmp_path / "page.html")
@@ -166,13 +165,6 @@ def test_what_is_not_there_is_named_with_the_reason(open_page: OpenPage, tmp_pat
         assert " ".join(reason.split()) in " ".join(said.split())
     assert "Rollout" not in said
     assert "keep=" in made.left_out["norm"]
-
-
-def test_a_page_says_that_attention_is_not_explanation(open_page: OpenPage, path: Path) -> None:
-    page = open_page(path)
-    expect(page.locator(".caution")).to_have_text(
-        "Attention is not explanation (Jain and Wallace 2019, arXiv 1902.10186)."
-    )
 
 
 def test_fits_a_phone(open_page: OpenPage, path: Path) -> None:

@@ -8,8 +8,6 @@ import pytest
 from playwright.sync_api import Browser, expect
 from playwright.sync_api import Page as BrowserPage
 
-from integration import tiny
-
 OpenPage = Callable[..., BrowserPage]
 
 # How large and how long it is, and how far two of its pictures differ.
@@ -60,10 +58,10 @@ def saved_film(page: BrowserPage, browser: Browser, to: Path) -> dict[str, float
     return played
 
 
-def test_a_decoders_rows(open_page: OpenPage, browser: Browser, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "bart")
-    trace.write_page(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", "#kind=decoder&row=1&view=heads")
+def test_a_decoders_rows(
+    open_page: OpenPage, browser: Browser, tmp_path: Path, tiny_page: Callable[[str], Path]
+) -> None:
+    page = open_page(tiny_page("bart"), "#kind=decoder&row=1&view=heads")
     played = saved_film(page, browser, tmp_path / "rows.webm")
     rows = int(page.get_by_label("Row that is being written").get_attribute("max") or "") + 1
     assert rows > 2

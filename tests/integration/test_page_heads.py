@@ -120,7 +120,7 @@ def test_several_heads_by_pointer(open_page: OpenPage, path: Path, record: Atten
     assert _state(page, "also") == []
 
 
-def test_a_bar_for_each_head_in_its_place(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
+def test_a_bar_and_a_column_for_each_head(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
     page = open_page(path, "#layer=0&head=3&also=0.3,1.7&pin=query-2")
     bars = _token(page, "key", 1).evaluate("e => getComputedStyle(e).backgroundSize")
     shown = [float(each.split("%")[0]) / 100 for each in bars.split(", ")]
@@ -130,9 +130,23 @@ def test_a_bar_for_each_head_in_its_place(open_page: OpenPage, path: Path, recor
     high = _token(page, "key", 1).bounding_box()
     assert high
     assert [each.split()[1] for each in places.split(", ")] == ["2px", f"{high['height'] / 2:g}px"]
+    head_page.go(page, "#layer=0&head=3&also=0.3,1.7&pin=key-2")
+    page.get_by_text("All numbers as a table").click()
+    expect(page.locator("tbody tr")).to_have_count(TOKENS)  # it is filled once it is open
+    assert page.locator("thead th").all_inner_texts() == [
+        "Query",
+        "Position",
+        "Layer 0, head 3",
+        "Layer 1, head 7",
+    ]
+    cells = page.locator("tbody tr").evaluate_all(
+        "all => all.map(r => Array.from(r.cells).slice(2).map(c => c.innerText))"
+    )
+    wanted = np.stack([_weights(record, 0, 3)[:, 2], _weights(record, 1, 7)[:, 2]], axis=1)
+    _close(np.array(cells, dtype=float), wanted)
 
 
-def test_several_heads_by_keyboard(open_page: OpenPage, path: Path) -> None:
+def test_several_heads_and_a_span_by_keyboard(open_page: OpenPage, path: Path) -> None:
     page = open_page(path)
     page.locator('[role="gridcell"][tabindex="0"]').focus()
     for key in (" ", "ArrowRight", "ArrowRight", " ", "ArrowDown"):
@@ -148,6 +162,16 @@ def test_several_heads_by_keyboard(open_page: OpenPage, path: Path) -> None:
     expect(chosen).to_have_count(HEADS)
     page.keyboard.press("a")
     expect(chosen).to_have_count(1)
+    _token(page, "key", 6).focus()
+    for _ in range(2):
+        page.keyboard.press("Shift+ArrowDown")
+    assert _state(page, "pin") == {"side": "key", "index": 6, "to": 8}
+    for _ in range(3):
+        page.keyboard.press("Shift+ArrowUp")
+    assert _state(page, "pin") == {"side": "key", "index": 5, "to": 6}
+    expect(_token(page, "key", 5)).to_be_focused()
+    page.keyboard.press("Escape")
+    assert _state(page, "pin") is None
 
 
 def test_several_heads_by_touch(open_page: OpenPage, path: Path) -> None:
@@ -171,27 +195,8 @@ def test_all_heads_of_a_layer_can_be_told_apart(open_page: OpenPage, path: Path)
     dashes = [re.sub(r"rgb\([^)]*\)", "", line) for line in lines]
     assert all(one != other for one, other in itertools.pairwise(dashes))
     for name in ("heads=1", "layer=1&head=0&also=9.9,1.1,x,1.1,0.-1,1.99"):
-        again = open_page(path, f"#{name}")
-        assert _state(again, "also") == ([] if name == "heads=1" else [{"layer": 1, "head": 1}])
-
-
-def test_the_table_has_a_column_for_each_head(
-    open_page: OpenPage, path: Path, record: AttentionRecord
-) -> None:
-    page = open_page(path, "#layer=0&head=3&also=0.3,1.7&pin=key-2")
-    page.get_by_text("All numbers as a table").click()
-    expect(page.locator("tbody tr")).to_have_count(TOKENS)  # it is filled once it is open
-    assert page.locator("thead th").all_inner_texts() == [
-        "Query",
-        "Position",
-        "Layer 0, head 3",
-        "Layer 1, head 7",
-    ]
-    cells = page.locator("tbody tr").evaluate_all(
-        "all => all.map(r => Array.from(r.cells).slice(2).map(c => c.innerText))"
-    )
-    wanted = np.stack([_weights(record, 0, 3)[:, 2], _weights(record, 1, 7)[:, 2]], axis=1)
-    _close(np.array(cells, dtype=float), wanted)
+        head_page.go(page, f"#{name}")
+        assert _state(page, "also") == ([] if name == "heads=1" else [{"layer": 1, "head": 1}])
 
 
 # --- spans and words
@@ -211,29 +216,14 @@ def test_a_span_by_pointer_and_in_the_address(
     _close(_numbers(page, "key"), weights[2:6].mean(axis=0))
     _token(page, "query", 7).click(modifiers=["Shift"])
     assert _state(page, "pin") == {"side": "query", "index": 5, "to": 7}
-    again = open_page(path, "#layer=1&head=2&pin=key-8-6&specials=hidden")
-    assert _state(again, "pin") == {"side": "key", "index": 6, "to": 8}
-    _close(_numbers(again, "query"), weights[[1, 2, 3, 5, 6, 7, 8], 6:9].sum(axis=1))
-    expect(again.locator(".panel-title")).to_have_text("Looking at ban … ##as")
-
-
-def test_a_span_by_keyboard(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
-    page = open_page(path)
-    _token(page, "key", 6).focus()
-    for _ in range(2):
-        page.keyboard.press("Shift+ArrowDown")
+    head_page.go(page, "#layer=1&head=2&pin=key-8-6&specials=hidden")
     assert _state(page, "pin") == {"side": "key", "index": 6, "to": 8}
-    for _ in range(3):
-        page.keyboard.press("Shift+ArrowUp")
-    assert _state(page, "pin") == {"side": "key", "index": 5, "to": 6}
-    expect(_token(page, "key", 5)).to_be_focused()
-    page.keyboard.press("Escape")
-    assert _state(page, "pin") is None
-
-
-def test_hidden_tokens_are_in_no_span(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
-    page = open_page(path, "#layer=1&head=2&pin=query-3-5&specials=hidden")
-    _close(_numbers(page, "key"), _weights(record, 1, 2)[[3, 5]].mean(axis=0)[[1, 2, 3, 5, 6, 7, 8]])
+    expect(page.locator(".panel-title")).to_have_text("Looking at ban … ##as")
+    _close(_numbers(page, "query"), weights[[1, 2, 3, 5, 6, 7, 8], 6:9].sum(axis=1))
+    # Hidden tokens are in no span.
+    head_page.go(page, "#layer=1&head=2&pin=query-3-5&specials=hidden")
+    expect(page.locator(".panel-title")).not_to_have_text("Looking at ban … ##as")
+    _close(_numbers(page, "key"), weights[[3, 5]].mean(axis=0)[[1, 2, 3, 5, 6, 7, 8]])
 
 
 def test_whole_words(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
@@ -308,37 +298,31 @@ def test_threshold_leaves_lines_out_and_numbers_alone(
     )
 
 
-@pytest.mark.parametrize(
-    ("label", "field", "strength"),
-    [
-        ("Logarithmic", "scale=log", lambda row, most: np.maximum(0, 1 + np.log10(row / most) / 4)),
-        ("Row's", "largest=own", lambda row, _: row / row.max()),
-        ("1", "largest=one", lambda row, _: row),
-    ],
-)
 def test_other_scales_change_bars_and_not_numbers(
-    open_page: OpenPage,
-    path: Path,
-    record: AttentionRecord,
-    label: str,
-    field: str,
-    strength: Callable[[Any, float], Any],
+    open_page: OpenPage, path: Path, record: AttentionRecord
 ) -> None:
     page = open_page(path, "#layer=0&head=1&pin=query-2")
     page.locator(".strength summary").click()
     before = _ink(page, ".overview")
-    bar = "e => parseFloat(e.style.backgroundSize) / 100"
-    row = _weights(record, 0, 1)[2]
+    row, most = _weights(record, 0, 1)[2], _weights(record, 0, 1).max()
     second = int(np.argsort(row)[-2])
     token = _token(page, "key", second)
-    before_bar = token.evaluate("e => getComputedStyle(e).backgroundSize")
-    page.locator(".strength .menu-body").get_by_label(label, exact=True).check(force=True)
-    assert head_page.address(page).endswith(field)
-    expect(token).not_to_have_css("background-size", before_bar)
-    most = _weights(record, 0, 1).max()
-    assert token.evaluate(bar) == pytest.approx(strength(row, most)[second], abs=2e-3)
-    _close(_numbers(page, "key"), row)
-    assert (_ink(page, ".overview") > before) == (field != "largest=one")
+    scales = (  # each with the linear one before it, to the largest of the head
+        ("Logarithmic", "scale=log", np.maximum(0, 1 + np.log10(row / most) / 4)),
+        ("Row's", "largest=own", row / row.max()),
+        ("1", "largest=one", row),
+    )
+    for label, field, strengths in scales:
+        plain_bar = token.evaluate("e => getComputedStyle(e).backgroundSize")
+        page.locator(".strength .menu-body").get_by_label(label, exact=True).check(force=True)
+        assert head_page.address(page).endswith(field)
+        expect(token).not_to_have_css("background-size", plain_bar)
+        bar = token.evaluate("e => parseFloat(e.style.backgroundSize) / 100")
+        assert bar == pytest.approx(strengths[second], abs=2e-3)
+        _close(_numbers(page, "key"), row)
+        assert (_ink(page, ".overview") > before) == (field != "largest=one")
+        head_page.go(page, "#layer=0&head=1&pin=query-2")
+        expect(token).to_have_css("background-size", plain_bar)
 
 
 def test_the_rest_steps_back_under_the_pointer(
@@ -411,17 +395,24 @@ def _view_after_click(page: BrowserPage, side: str, index: int) -> str:
     return view
 
 
-def test_a_number_leads_to_its_calculation(open_page: OpenPage, path: Path) -> None:
+def test_a_number_leads_to_its_calculation_where_it_is_a_weight(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#view=heads&layer=0&head=1&pin=query-2")
     assert _view_after_click(page, "key", 3) == "neuron"
-
-
-@pytest.mark.parametrize("pin", ["", "&pin=query-1-3", "&pin=key-2"])
-def test_what_is_no_weight_has_no_calculation(open_page: OpenPage, path: Path, pin: str) -> None:
-    """Nothing is pinned, or a span, whose weights are means, or a token of the same side."""
-    page = open_page(path, f"#view=heads&layer=0&head=1{pin}")
-    assert _view_after_click(page, "key", 3) == "heads"
-    assert page.evaluate("regard.state().pin") == {"side": "key", "index": 3}
+    # Nothing is pinned, or a span, whose weights are means, or a token of the same side.
+    for pin in ("", "&pin=query-1-3", "&pin=key-2"):
+        head_page.go(page, f"#view=heads&layer=0&head=1{pin}")
+        assert _view_after_click(page, "key", 3) == "heads"
+        assert _state(page, "pin") == {"side": "key", "index": 3}
+    # An address that pins nothing.
+    head_page.go(page, "#layer=1&head=1&pin=nonsense")
+    assert _state(page, "pin") is None
+    assert head_page.address(page) == "layer=1&head=1"
+    for pin in ("query", "query-", "query--1", "v-1", "key-1-x", "key-12345678"):
+        head_page.go(page, "#layer=1&head=1&pin=query-2")
+        assert page.evaluate("regard.state().pin.index") == 2
+        head_page.go(page, f"#layer=1&head=1&pin={pin}")
+        assert _state(page, "pin") is None, pin
+        assert head_page.address(page) == "layer=1&head=1"
 
 
 def test_another_measure_and_given_weights_have_no_calculation(
@@ -436,19 +427,3 @@ def test_another_measure_and_given_weights_have_no_calculation(
     regard.view(np.full((1, 1, 3, 3), 1 / 3), ["a", "b", "c"]).write(tmp_path / "given.html")
     page = open_page(tmp_path / "given.html", "#view=heads&pin=query-2")
     assert _view_after_click(page, "key", 1) == "heads"
-
-
-def test_an_address_that_pins_nothing(open_page: OpenPage, path: Path) -> None:
-    page = open_page(path, "#layer=1&head=1&pin=nonsense")
-    assert page.evaluate("regard.state().pin") is None
-    assert head_page.address(page) == "layer=1&head=1"
-    there = """address => new Promise(done => {
-        addEventListener("hashchange", () => setTimeout(done), { once: true });
-        location.hash = address;
-    })"""
-    for pin in ("query", "query-", "query--1", "v-1", "key-1-x", "key-12345678"):
-        page.evaluate(there, "layer=1&head=1&pin=query-2&specials=shown")
-        assert page.evaluate("regard.state().pin.index") == 2
-        page.evaluate(there, f"layer=1&head=1&pin={pin}&specials=shown")
-        assert page.evaluate("regard.state().pin") is None, pin
-        assert head_page.address(page) == "layer=1&head=1"

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
+from integration import head_page
 from regard.views import (
     AttentionRecord,
     LayerRecord,
@@ -126,6 +127,8 @@ def test_what_is_held_is_exact(open_page: OpenPage, path: Path, record: Attentio
 
 def test_says_which_it_holds_and_how_to_get_others(open_page: OpenPage, path: Path) -> None:
     browser = open_page(path)
+    expect(browser.locator(".refusal")).to_be_hidden()  # a plain address asks for no other
+    assert _state(browser) == (0, 0)
     for view in ("heads", "model", "neuron"):
         browser.locator(f'[data-view="{view}"]').click()
         line = browser.locator(".held")
@@ -159,15 +162,14 @@ def test_an_address_that_names_another_says_so(open_page: OpenPage, path: Path) 
     expect(said).to_contain_text("Layer 0, head 5 is not in this file, which shows layer 0, head 0")
 
 
-def test_a_plain_address_says_nothing(open_page: OpenPage, path: Path) -> None:
-    browser = open_page(path, "#view=model")
-    expect(browser.locator(".refusal")).to_be_hidden()
-    assert _state(browser) == (0, 0)
+def test_a_head_that_is_not_held_cannot_be_opened(open_page: OpenPage, path: Path) -> None:
+    browser = open_page(path)
+    for view in ("heads", "model"):
+        head_page.go(browser, f"#view={view}&layer=1&head=4")
+        _check_refusal(browser, view)
 
 
-@pytest.mark.parametrize("view", ["heads", "model"])
-def test_a_head_that_is_not_held_cannot_be_opened(open_page: OpenPage, path: Path, view: str) -> None:
-    browser = open_page(path, f"#view={view}&layer=1&head=4")
+def _check_refusal(browser: BrowserPage, view: str) -> None:
     cells = browser.locator(".grid-cell" if view == "heads" else ".wall .grid-cell")
     expect(cells).to_have_count(LAYERS * HEADS)
     shown = [cell.get_attribute("aria-disabled") for cell in cells.all()]
@@ -182,7 +184,7 @@ def test_a_head_that_is_not_held_cannot_be_opened(open_page: OpenPage, path: Pat
     assert _state(browser) == (3, 2)
 
 
-def test_keys_in_the_grid_go_past_them(open_page: OpenPage, path: Path) -> None:
+def test_keys_in_the_grid_and_on_the_wall_go_past_them(open_page: OpenPage, path: Path) -> None:
     browser = open_page(path, "#layer=0&head=0")
     browser.locator('.grid-cell[tabindex="0"]').focus()
     way = [
@@ -202,9 +204,7 @@ def test_keys_in_the_grid_go_past_them(open_page: OpenPage, path: Path) -> None:
     browser.keyboard.press("a")  # all of a layer that are there
     assert browser.evaluate("regard.state().also.map(({ head }) => head)") == [0, 4]
 
-
-def test_keys_on_the_wall_go_past_them(open_page: OpenPage, path: Path) -> None:
-    browser = open_page(path, "#view=model&layer=0&head=0")
+    head_page.go(browser, "#view=model&layer=0&head=0")
     browser.locator('.wall .grid-cell[tabindex="0"]').focus()
     way = [
         ("ArrowRight", (1, 0)),

@@ -13,6 +13,8 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
+from integration import head_page
+from regard.tracing import Trace
 from regard.views import AttentionRecord, LayerRecord, MaskRecord, PageToken, RecordKind, Side, weight_rows
 from unit.views.conftest import write_page
 
@@ -129,16 +131,18 @@ def _check(page: BrowserPage, record: AttentionRecord, kind: RecordKind = "encod
 
 
 # A plain record has its numbers checked where tokens are hidden, and a causal mask where kinds change.
-ODD: dict[str, dict[str, Any]] = {
-    "rows that see nothing": {"mask": MaskRecord(high=-3)},
-    "sinks": {"sinks": np.array([1, -2, 3, 0, 9], dtype=np.float32)},
-    "sinks alone": {"sinks": np.zeros(HEADS, dtype=np.float32), "mask": MaskRecord(high=-3)},
+SINKS = np.array([1, -2, 3, 0, 9], dtype=np.float32)
+ODD: dict[str, tuple[dict[str, Any], ...]] = {
+    "rows that see nothing": ({"mask": MaskRecord(high=-3)},),
+    "sinks, and sinks alone": ({"sinks": SINKS}, {"sinks": 0 * SINKS, "mask": MaskRecord(high=-3)}),
 }
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_every_number_is_pythons(open_page: OpenPage, tmp_path: Path, name: str) -> None:
-    record = _record(**ODD[name])
+    layers = _layers(len(ODD[name]), HEADS, TOKENS, TOKENS)
+    odd = tuple(replace(layer, **fields) for layer, fields in zip(layers, ODD[name], strict=True))
+    record = AttentionRecord(model="random", encoder=_side(TOKENS), layers={"encoder": odd})
     write_page(record, tmp_path / "page.html")
     _check(_open(open_page, tmp_path / "page.html"), record)
 
@@ -166,7 +170,9 @@ def test_kinds_have_their_own_heads_and_statistics(open_page: OpenPage, tmp_path
         assert page.evaluate("regard.state().stat") == "entropy"
 
 
-def test_in_the_order_of_a_statistic(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
+def test_in_the_order_of_a_statistic_that_the_address_keeps(
+    open_page: OpenPage, path: Path, record: AttentionRecord
+) -> None:
     stat = "to_previous"
     page = _open(open_page, path)
     assert _order(page) == [f"{layer}.{head}" for layer in range(LAYERS) for head in range(HEADS)]
@@ -190,24 +196,21 @@ def test_in_the_order_of_a_statistic(open_page: OpenPage, path: Path, record: At
     assert again.get_by_label("The number under each head").input_value() == stat
     again.get_by_label("Layers", exact=True).check()
     assert _order(again) == sorted(wanted)
-
-
-def test_broken_address_falls_back(open_page: OpenPage, path: Path) -> None:
-    page = _open(open_page, path, "&stat=nonsense&by=")
-    there = """address => new Promise(done => {
-        addEventListener("hashchange", () => setTimeout(done), { once: true });
-        location.hash = address;
-    })"""
+    # A broken address falls back.
+    page = again
+    head_page.go(page, "#view=model&stat=nonsense&by=")
     chosen = "[regard.state().stat, regard.state().by]"
     assert page.evaluate(chosen) == ["entropy", "place"]
     for broken in ("stat=to_sink", "by=%00", "stat=__proto__"):
-        page.evaluate(there, "view=model&stat=distance&by=most")
+        head_page.go(page, "#view=model&stat=distance&by=most")
         assert page.evaluate(chosen) == ["distance", "most"]
-        page.evaluate(there, f"view=model&{broken}")
+        head_page.go(page, f"#view=model&{broken}")
         assert page.evaluate(chosen) == ["entropy", "place"], broken
 
 
-def test_a_thumbnail_shows_its_own_head(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
+def test_a_thumbnail_shows_its_own_head_and_its_cell_says_it(
+    open_page: OpenPage, path: Path, record: AttentionRecord
+) -> None:
     page = _open(open_page, path, "&stat=largest&by=most")
     found = page.evaluate(
         """size => [...document.querySelectorAll(".wall .grid-line")].flatMap(line => {
@@ -234,6 +237,15 @@ def test_a_thumbnail_shows_its_own_head(open_page: OpenPage, path: Path, record:
         np.testing.assert_allclose(
             np.array(alphas), np.floor(255 * np.sqrt(weights / weights.max())), rtol=0, atol=2
         )
+    # Screen readers are told.
+    head_page.go(page, "#view=model&stat=to_self")
+    value = _statistics(record, 1, 3)["to_self"]
+    name = page.get_by_role("gridcell", name="Layer 1, head 3").get_attribute("aria-label")
+    assert name is not None
+    assert name.startswith("Layer 1, head 3, To itself ")
+    assert float(name.split()[-1]) == pytest.approx(value, abs=1e-3)
+    page.get_by_label("Largest first").check()
+    expect(page.locator(".model-side [role=status]")).to_have_text("Heads by to itself, largest first.")
 
 
 def test_pointing_shows_one_head_larger(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
@@ -302,17 +314,27 @@ def test_the_first_tap_shows_a_head_and_the_second_opens_it(open_page: OpenPage,
     expect(page.locator(".where")).to_have_text("Layer 2, head 3")
 
 
-def test_a_click_opens_the_head(open_page: OpenPage, path: Path) -> None:
+def test_a_click_and_the_keyboard_open_the_head(open_page: OpenPage, path: Path) -> None:
     page = _open(open_page, path)
     _cell(page, 2, 3).click()
     expect(page.locator(".headview")).to_be_visible()
     expect(page.locator(".where")).to_have_text("Layer 2, head 3")
     page.get_by_role("tab", name="Model").click()
     expect(page.locator('.wall .grid-cell[aria-selected="true"]')).to_contain_text("2.3")
-
-
-def test_keyboard_walks_and_opens(open_page: OpenPage, path: Path) -> None:
-    page = _open(open_page, path)
+    # The wall leaves the browser its keys.
+    press = """(cell, [key, modifier]) => cell.dispatchEvent(
+        new KeyboardEvent("keydown", { key, [modifier]: true, bubbles: true, cancelable: true }))"""
+    head_page.go(page, "#view=model&layer=1&head=2")
+    cell = page.locator('.wall .grid-cell[aria-selected="true"]')
+    expect(cell).to_contain_text("1.2")
+    before = page.evaluate("regard.state()")
+    for modifier in ("altKey", "ctrlKey", "metaKey"):
+        for key in ("ArrowDown", "ArrowLeft", "Home", "Enter", " "):
+            assert cell.evaluate(press, [key, modifier]) is True, (key, modifier)  # nobody took it
+            assert page.evaluate("regard.state()") == before, (key, modifier)
+    assert cell.evaluate(press, ["ArrowDown", "shiftKey"]) is False
+    head_page.go(page, "#view=model")
+    expect(cell).to_contain_text("0.0")
     assert page.locator('.wall .grid-cell[tabindex="0"]').count() == 1
     page.locator('.wall .grid-cell[tabindex="0"]').focus()
     walk = {
@@ -339,17 +361,6 @@ def test_keyboard_walks_and_opens(open_page: OpenPage, path: Path) -> None:
     expect(page.locator(".where")).to_have_text(f"Layer {layer}, head {head}")
 
 
-def test_screen_readers_are_told(open_page: OpenPage, path: Path, record: AttentionRecord) -> None:
-    page = _open(open_page, path, "&stat=to_self")
-    value = _statistics(record, 1, 3)["to_self"]
-    name = page.get_by_role("gridcell", name="Layer 1, head 3").get_attribute("aria-label")
-    assert name is not None
-    assert name.startswith("Layer 1, head 3, To itself ")
-    assert float(name.split()[-1]) == pytest.approx(value, abs=1e-3)
-    page.get_by_label("Largest first").check()
-    expect(page.locator(".model-side [role=status]")).to_have_text("Heads by to itself, largest first.")
-
-
 def test_hidden_tokens_are_hidden_in_the_pictures_only(
     open_page: OpenPage, path: Path, record: AttentionRecord
 ) -> None:
@@ -363,9 +374,8 @@ def test_hidden_tokens_are_hidden_in_the_pictures_only(
     _check(page, record)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_themes_change_the_ink(open_page: OpenPage, path: Path, scheme: str) -> None:
-    page = _open(open_page, path, color_scheme=scheme)
+def test_themes_change_the_ink(open_page: OpenPage, path: Path) -> None:
+    page = _open(open_page, path)
     ink = """() => {
         // Read from a copy: Chromium warns of a canvas that is read twice.
         const copy = new OffscreenCanvas(60, 60).getContext("2d");
@@ -376,12 +386,15 @@ def test_themes_change_the_ink(open_page: OpenPage, path: Path, scheme: str) -> 
         return [...data.slice(at, at + 3)];
     }"""
     inks = {"light": [36, 97, 192], "dark": [127, 178, 255]}
-    np.testing.assert_allclose(page.evaluate(ink), inks[scheme], atol=3)
-    other = "dark" if scheme == "light" else "light"
-    while page.evaluate("regard.state().theme") != other:
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        head_page.drawn(page)
+        page.wait_for_selector(".wall canvas")
+        np.testing.assert_allclose(page.evaluate(ink), inks[scheme], atol=3)
+    while page.evaluate("regard.state().theme") != "dark":  # whatever the system has
         page.locator(".theme").click()
     page.wait_for_selector(".wall canvas")
-    np.testing.assert_allclose(page.evaluate(ink), inks[other], atol=3)
+    np.testing.assert_allclose(page.evaluate(ink), inks["dark"], atol=3)
 
 
 @pytest.mark.parametrize("width", [360, 1440])
@@ -400,12 +413,12 @@ def test_fits_the_width(open_page: OpenPage, tmp_path: Path, width: int) -> None
         assert caption.evaluate("e => parseFloat(getComputedStyle(e).paddingTop)") >= ring
 
 
-def test_only_lines_in_view_are_drawn(open_page: OpenPage, tmp_path: Path) -> None:
-    write_page(_record(layers=48, heads=16), tmp_path / "page.html")
+def test_only_lines_in_view_are_drawn_and_all_are_printed(open_page: OpenPage, tmp_path: Path) -> None:
+    write_page(_record(layers=32, heads=16, tokens=5), tmp_path / "page.html")
     page = _open(open_page, tmp_path / "page.html", viewport={"width": 1440, "height": 900})
     drawn = "[...document.querySelectorAll('.wall .grid-line')].map(e => e.querySelector('canvas') !== null)"
     top = page.evaluate(drawn)
-    assert len(top) == 48
+    assert len(top) == 32
     assert top[0]
     assert 5 <= sum(top) <= 16
     assert not top[-1]
@@ -423,10 +436,14 @@ def test_only_lines_in_view_are_drawn(open_page: OpenPage, tmp_path: Path) -> No
         })"""
     )
     assert all(canvas for canvas, visible in zip(bottom, seen, strict=True) if visible)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert all(page.evaluate(drawn))
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    expect(page.locator(".wall .grid-line canvas")).not_to_have_count(32)
 
 
 def test_lines_come_where_the_whole_page_scrolls(open_page: OpenPage, tmp_path: Path) -> None:
-    write_page(_record(layers=48), tmp_path / "page.html")
+    write_page(_record(layers=32, tokens=5), tmp_path / "page.html")
     page = _open(open_page, tmp_path / "page.html", viewport={"width": 390, "height": 844})
     last = page.locator(".wall .grid-line").last
     expect(last.locator("canvas")).to_have_count(0)
@@ -434,28 +451,6 @@ def test_lines_come_where_the_whole_page_scrolls(open_page: OpenPage, tmp_path: 
     assert page.locator(".wall-scroll").evaluate("e => e.scrollTop") == 0
     last.scroll_into_view_if_needed()
     expect(last.locator("canvas")).to_be_attached()
-
-
-def test_the_wall_leaves_the_browser_its_keys(open_page: OpenPage, path: Path) -> None:
-    page = _open(open_page, path, "&layer=1&head=2")
-    press = """(cell, [key, modifier]) => cell.dispatchEvent(
-        new KeyboardEvent("keydown", { key, [modifier]: true, bubbles: true, cancelable: true }))"""
-    cell = page.locator('.wall .grid-cell[aria-selected="true"]')
-    before = page.evaluate("regard.state()")
-    for modifier in ("altKey", "ctrlKey", "metaKey"):
-        for key in ("ArrowDown", "ArrowLeft", "Home", "Enter", " "):
-            assert cell.evaluate(press, [key, modifier]) is True, (key, modifier)  # nobody took it
-            assert page.evaluate("regard.state()") == before, (key, modifier)
-    assert cell.evaluate(press, ["ArrowDown", "shiftKey"]) is False
-
-
-def test_prints_every_head(open_page: OpenPage, tmp_path: Path) -> None:
-    write_page(_record(layers=30), tmp_path / "page.html")
-    page = _open(open_page, tmp_path / "page.html", viewport={"width": 1200, "height": 800})
-    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate("document.querySelectorAll('.wall .grid-line canvas').length") == 30
-    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    expect(page.locator(".wall .grid-line canvas")).not_to_have_count(30)
 
 
 def test_numbers_of_a_large_model_are_there_at_once(open_page: OpenPage, tmp_path: Path) -> None:
@@ -520,11 +515,11 @@ def test_the_map_hangs_the_names_in_view_and_no_others(open_page: OpenPage, tmp_
     assert abs(found) < 2
 
 
-def test_the_heads_that_feed_the_opening_head_are_drawn(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = regard.load().trace("Write a poem about a man fishing on a river bank.")
-    trace.write_page(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", "#view=model&layer=5&head=11")
-    found, feeds = trace.why_heads(5, 11), page.locator(".feeds")
+def test_the_heads_that_feed_the_opening_head_are_drawn(
+    open_page: OpenPage, poem: Trace, poem_path: Path
+) -> None:
+    page = open_page(poem_path, "#view=model&layer=5&head=11")
+    found, feeds = poem.why_heads(5, 11), page.locator(".feeds")
     for side, name in (("key", "keys"), ("query", "queries")):
         heads = [
             each

@@ -10,6 +10,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
+from integration import head_page
 from integration.head_page import address
 from regard.tracing import Trace, comparison_page, movement
 from regard.tracing.comparison import Movement
@@ -138,7 +139,7 @@ def test_steps_by_keyboard_by_pointer_and_by_address(
     page.get_by_role("button", name="Play").click()
     expect(current).to_have_attribute("data-step", "3")
     page.get_by_role("button", name="Pause").click()
-    page = open_page(path, "#step=1&way=vectors")
+    head_page.go(page, "#step=1&way=vectors")
     expect(page.locator(".between tr[aria-current]")).to_have_attribute("data-step", "1")
     page = open_page(path, "#step=999&couple=77&run=12")
     expect(page.locator(".between tr[aria-current]")).to_have_attribute("data-step", str(last))
@@ -164,9 +165,8 @@ def test_each_sentence_has_its_attention(open_page: OpenPage, path: Path, traces
     expect(page.get_by_role("tab", selected=True)).to_have_text("Heads")
 
 
-def test_other_pages_have_no_movement(open_page: OpenPage, traces: list[Trace], tmp_path: Path) -> None:
-    traces[0].write_page(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", "#view=movement&run=1")
+def test_other_pages_have_no_movement(open_page: OpenPage, tiny_page: Callable[[str], Path]) -> None:
+    page = open_page(tiny_page("bert"), "#view=movement&run=1")
     expect(page.locator(".headview")).to_be_visible()
     assert page.get_by_role("tab", name="Movement").count() == 0
 

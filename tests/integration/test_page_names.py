@@ -9,6 +9,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
+from integration import tiny
 from regard.tracing import Trace
 
 OpenPage = Callable[..., BrowserPage]
@@ -101,7 +102,7 @@ def test_a_name_stands_by_title_and_thumbnail(open_page: OpenPage, path: Path, t
 
 
 def test_a_text_too_short_for_names_says_so(open_page: OpenPage, tmp_path: Path) -> None:
-    regard.load().trace("a river bank").write_page(tmp_path / "page.html")
+    tiny.model("bert").trace("w3 w5 w7").write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=heads")
     expect(page.locator(".names")).to_contain_text("too few words")
     expect(page.locator(".name-chips, .names .slider")).to_have_count(2)

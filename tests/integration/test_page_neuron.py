@@ -13,7 +13,6 @@ import torch
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
-import regard
 from integration import head_page, tiny
 from integration.tiny import TOKENS
 from regard.core import Additive, Causal, Cosine, Padding, Scorer, reference_attention
@@ -23,6 +22,7 @@ from regard.views import AttentionRecord, LayerRecord, PageToken, Side, value_co
 from unit.views.conftest import write_page
 
 OpenPage = Callable[..., BrowserPage]
+TinyPage = Callable[[str], Path]
 
 
 def _value(text: str) -> float:
@@ -82,29 +82,23 @@ def _check(page: BrowserPage, trace: Trace, kind: Any, layer: int, head: int, qu
 
 
 @pytest.mark.parametrize("family", ["bert", "gemma2", "t5"])
-def test_every_number_is_the_traces(open_page: OpenPage, tmp_path: Path, family: str) -> None:
-    trace = tiny.trace(tmp_path, family)
-    written = trace.write_page(tmp_path / "page.html")
-    assert written.values == "all"
-    for kind in trace.kinds:
-        head = trace.attention(kind)[1].inputs.num_heads - 1
-        page = open_page(
-            tmp_path / "page.html", f"#view=neuron&kind={kind}&layer=1&head={head}&pin=query-4&key=3"
-        )
-        _check(page, trace, kind, 1, head, 4, 3)
-
-
-def test_context_of_every_head_on_the_page(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "t5")
-    trace.write_page(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html")
+def test_every_number_is_the_traces(open_page: OpenPage, tiny_page: TinyPage, family: str) -> None:
+    trace = tiny.trace(family)
+    assert tiny.page(family).values == "all"
+    page = open_page(tiny_page(family))
     stated = page.evaluate("regard.facts.values.difference")
     assert 0 < stated < 1e-3
     for kind in trace.kinds:
+        head = trace.attention(kind)[1].inputs.num_heads - 1
+        head_page.go(page, f"#view=neuron&kind={kind}&layer=1&head={head}&pin=query-4&key=3")
+        _check(page, trace, kind, 1, head, 4, 3)
+        note = page.locator(".step-product .note", has_text="after rotation: each was turned by its position")
+        expect(note).to_have_count(1 if family == "gemma2" else 0)
         for layer in range(len(trace.attention(kind))):
             wanted = trace.context(layer, kind=kind).double().numpy()
             shown = page.evaluate(_CONTEXTS, [kind, layer, *wanted.shape[:2]])
             assert np.abs(np.array(shown) - wanted).max() <= stated + 1e-5 * np.abs(wanted).max()
+    _check_equations(page, trace.kinds[0])
 
 
 _CONTEXTS = """([kind, layer, heads, queries]) => {
@@ -138,7 +132,7 @@ def _with(trace: Trace, **fields: Any) -> Trace:
 def test_the_formula_of_another_scorer(
     open_page: OpenPage, tmp_path: Path, scorer: Scorer, score: str, factors: tuple[str, str]
 ) -> None:
-    trace = _with(tiny.trace(tmp_path, "bert"), scorer=scorer)
+    trace = _with(tiny.trace("bert"), scorer=scorer)
     trace.write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=neuron&layer=1&head=2&pin=query-5&key=3")
     weights = trace.weights(1, 2)[5].numpy()
@@ -160,7 +154,7 @@ def test_the_formula_of_another_scorer(
 
 def test_cap_bias_mask_and_sink_are_steps(open_page: OpenPage, tmp_path: Path) -> None:
     trace = _with(
-        tiny.trace(tmp_path, "bert"),
+        tiny.trace("bert"),
         mask=Causal() & Padding(torch.arange(TOKENS)[None] < 8),
         bias=Alibi(3),
         softcap=0.5,
@@ -201,19 +195,14 @@ def test_cap_bias_mask_and_sink_are_steps(open_page: OpenPage, tmp_path: Path) -
 
 
 def test_a_query_that_sees_nothing(open_page: OpenPage, tmp_path: Path) -> None:
-    _with(tiny.trace(tmp_path, "bert"), mask=Causal(-3)).write_page(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-1")
+    _with(tiny.trace("bert"), mask=Causal(-3)).write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", "#view=heads&pin=query-1")
+    expect(page.locator(".sum")).to_have_text("This query may attend to nothing: the mask hides every key.")
+    assert set(head_page.numbers(page, "key")) == {""}
+    head_page.go(page, "#view=neuron&pin=query-1")
     expect(page.locator(".step-softmax")).to_contain_text("forbids every key")
     expect(page.locator(".neuron-weight").first).to_be_attached()
     assert set(page.locator(".neuron-weight").all_inner_texts()) == {"0.0000"}
-
-
-def test_rotation_is_said(open_page: OpenPage, tmp_path: Path) -> None:
-    tiny.trace(tmp_path, "mistral").write_page(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-5&key=3")
-    expect(page.locator(".step-product .note")).to_contain_text(
-        "after rotation: each was turned by its position"
-    )
 
 
 _STEPS = """async ([kind, queries, keys]) => {
@@ -256,14 +245,13 @@ def _rounded(shown: str, worked_out: float) -> bool:
     return abs(_value(shown) - worked_out) <= unit * 0.5 + 1e-12
 
 
-@pytest.mark.parametrize("family", ["bert", "gemma2", "t5", "odd"])
-def test_equations_hold_as_printed(open_page: OpenPage, tmp_path: Path, family: str) -> None:
-    if family == "odd":  # a scale that is no root, and numbers far apart
-        write_page(_record(), tmp_path / "page.html")
-    else:
-        tiny.trace(tmp_path, family).write_page(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", "#view=neuron")
-    found = page.evaluate(_STEPS, ["encoder" if family != "gemma2" else "decoder", 3, 7])
+def test_equations_of_an_odd_scale_hold_as_printed(open_page: OpenPage, path: Path) -> None:
+    """One that is no root, and numbers far apart."""
+    _check_equations(open_page(path), "encoder")
+
+
+def _check_equations(page: BrowserPage, kind: str) -> None:
+    found = page.evaluate(_STEPS, [kind, 3, 7])
     assert len(found["equations"]) >= 3 * 21
     wrong = [
         text
@@ -300,32 +288,35 @@ def test_values_of_chosen_heads_alone(
     monkeypatch.setattr("regard.views._page.MOST_BYTES", 0)
     record = _record()
     assert write_page(record, tmp_path / "none.html").values == "none"
-    page = write_page(record, tmp_path / "some.html", values=[("encoder", 1, 5)])
-    assert page.values == "some"
-    shown = open_page(tmp_path / "some.html", "#view=neuron&layer=1&head=4&pin=query-2")  # shares v with 5
-    dim = shown.evaluate("Number(document.querySelector('[data-field=vdim]').value)")
+    written = write_page(record, tmp_path / "some.html", values=[("encoder", 1, 5)])
+    assert written.values == "some"
+    page = open_page(tmp_path / "some.html", "#view=neuron&layer=1&head=4&pin=query-2")  # shares v with 5
+    dim = page.evaluate("Number(document.querySelector('[data-field=vdim]').value)")
     layer = record.layers["encoder"][1]
     assert layer.v is not None
     wanted = value_contexts(layer, layer.v, 4, np.array([2]))[0]
-    assert abs(_figure(shown, "result") - wanted[dim]) < 1e-3
-    expect(shown.locator(".step-values")).to_contain_text("values of some heads")
-    for path, fragment in (("some", "layer=0&head=4"), ("none", "layer=1&head=4")):
-        other = open_page(tmp_path / f"{path}.html", f"#view=neuron&{fragment}&pin=query-2")
-        name = fragment.replace("layer=", "").replace("&head=", ".")
-        expect(other.locator(".step-missing")).to_contain_text(f"--values {name}")
-        expect(other.locator('[data-figure="result"]')).to_have_count(0)
-        expect(other.locator(".strip-weighted")).to_have_count(0)
+    assert abs(_figure(page, "result") - wanted[dim]) < 1e-3
+    expect(page.locator(".step-values")).to_contain_text("values of some heads")
+    head_page.go(page, "#view=neuron&layer=0&head=4&pin=query-2")
+    _check_missing(page, "0.4")
+    _check_missing(open_page(tmp_path / "none.html", "#view=neuron&layer=1&head=4&pin=query-2"), "1.4")
+
+
+def _check_missing(page: BrowserPage, head: str) -> None:
+    expect(page.locator(".step-missing")).to_contain_text(f"--values {head}")
+    expect(page.locator('[data-figure="result"]')).to_have_count(0)
+    expect(page.locator(".strip-weighted")).to_have_count(0)
 
 
 def test_a_layer_whose_values_do_not_give_the_contexts_has_none(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "bert")
+    trace = tiny.trace("bert")
     first, second = trace.attention()
     wrong = replace(second, context=second.context + 0.1)
     replace(trace, encoder=replace(trace.source, attention=(first, wrong))).write_page(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=neuron&layer=1&head=0&pin=query-2")
     expect(page.locator(".step-missing")).to_contain_text("do not give what the model itself computed")
-    again = open_page(tmp_path / "page.html", "#view=neuron&layer=0&head=0&pin=query-2")
-    expect(again.locator('[data-figure="result"]')).to_have_count(1)
+    head_page.go(page, "#view=neuron&layer=0&head=0&pin=query-2")
+    expect(page.locator('[data-figure="result"]')).to_have_count(1)
 
 
 # --- the ways in, and around
@@ -337,7 +328,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "page.html"
 
 
-def test_why_from_the_strongest_weights(open_page: OpenPage, path: Path) -> None:
+def test_why_from_the_list_a_row_and_a_column(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#layer=1&head=2")
     item = page.locator(".top li").first
     weight = item.locator(".top-number").inner_text()
@@ -349,29 +340,23 @@ def test_why_from_the_strongest_weights(open_page: OpenPage, path: Path) -> None
     expect(page.get_by_role("tab", selected=True)).to_have_text("Calculation")
     page.get_by_role("button", name="Show in the head view").click()
     expect(page.locator(".headview")).to_be_visible()
+    chosen = "[regard.state().view, regard.state().pin.index, regard.state().key]"
+
+    head_page.go(page, "#view=heads&layer=1&head=2&pin=query-3")
+    row = [float(text) for text in head_page.numbers(page, "key")]
+    key = int(np.argmax(row))
+    head_page.token(page, "key", key).locator(".number").click()
+    assert page.evaluate(chosen) == ["neuron", 3, key]
+    expect(worked).to_have_text(f"{row[key]:.4f}")
+
+    head_page.go(page, "#view=heads&layer=0&head=1&pin=key-3")
+    weight = head_page.numbers(page, "query")[5]
+    head_page.token(page, "query", 5).locator(".number").click()
+    assert page.evaluate(chosen) == ["neuron", 5, 3]
+    expect(worked).to_have_text(weight)
 
 
-def test_why_from_the_pinned_row(open_page: OpenPage, path: Path) -> None:
-    page = open_page(path, "#layer=1&head=2&pin=query-3")
-    numbers = page.locator('.token[data-side="key"] .number')
-    weights = [float(text) for text in numbers.all_inner_texts()]
-    key = int(np.argmax(weights))
-    numbers.nth(key).click()
-    assert page.evaluate("regard.state().view") == "neuron"
-    assert page.evaluate("[regard.state().pin.index, regard.state().key]") == [3, key]
-    expect(page.locator(".worked-number")).to_have_text(f"{weights[key]:.4f}")
-
-
-def test_why_from_a_column(open_page: OpenPage, path: Path) -> None:
-    page = open_page(path, "#layer=0&head=1&pin=key-3")
-    number = page.locator('.token[data-side="query"][data-token="5"] .number')
-    weight = number.inner_text()
-    number.click()
-    assert page.evaluate("[regard.state().pin.index, regard.state().key]") == [5, 3]
-    expect(page.locator(".worked-number")).to_have_text(weight)
-
-
-def test_by_keyboard(open_page: OpenPage, path: Path) -> None:
+def test_by_keyboard_and_pointer(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#view=neuron&layer=1&head=2&pin=query-3&key=4&dim=2")
     page.get_by_role("listbox", name="Keys").focus()
     for key in ("ArrowDown", "ArrowRight"):
@@ -391,9 +376,7 @@ def test_by_keyboard(open_page: OpenPage, path: Path) -> None:
     assert page.evaluate("regard.state().dim") == 2
     expect(page.get_by_label("Dimension of q and k")).to_be_focused()
 
-
-def test_numbers_under_the_pointer(open_page: OpenPage, path: Path) -> None:
-    page = open_page(path, "#view=neuron&layer=1&head=2&pin=query-3&key=4")
+    head_page.go(page, "#view=neuron&layer=1&head=2&pin=query-3&key=4")
     steps = page.evaluate(
         "(s => ({ q: Array.from(s.q), k: Array.from(s.k), v: Array.from(s.v), c: Array.from(s.context) }))"
         "(regard.source.steps('encoder', 1, 2, 3))"
@@ -409,10 +392,8 @@ def test_numbers_under_the_pointer(open_page: OpenPage, path: Path) -> None:
     page.locator(".strip-context").hover(position={"x": 2, "y": 5})
     expect(readout).to_contain_text("Result, dimension 0")
     _close(_value(readout.inner_text().rstrip(".").split()[-1]), steps["c"][0])
-
-
-def test_addresses_that_name_nothing(open_page: OpenPage, path: Path) -> None:
-    page = open_page(path, "#view=neuron&layer=1&head=2&pin=query-99&key=99&dim=77&vdim=x")
+    # An address that names nothing.
+    head_page.go(page, "#view=neuron&layer=1&head=2&pin=query-99&key=99&dim=77&vdim=x")
     row = page.evaluate("Array.from(regard.weightsRow(1, 2, 0))")
     expect(page.locator(".worked-number")).to_have_text(f"{max(row):.4f}")
 
@@ -443,19 +424,6 @@ def test_hostile_and_right_to_left_tokens_are_text(open_page: OpenPage, tmp_path
     assert page.locator("#regard-key-1 bdi").get_attribute("dir") == "auto"
 
 
-def test_a_long_text_has_the_rows_in_view_only(open_page: OpenPage, tmp_path: Path) -> None:
-    rng = np.random.default_rng(31)
-    q, k = rng.standard_normal((2, 1, 1009, 3), dtype=np.float32)
-    layer = LayerRecord(layer=0, q=q, k=k, v=k, scale=1.0)
-    side = Side(text="long", tokens=tuple(PageToken(text=f"t{i}", sequence=0) for i in range(1009)))
-    write_page(AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)}), tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-5&key=900")
-    expect(page.locator("#regard-key-900")).to_be_visible()
-    assert page.locator(".neuron-row").count() < 80
-    weight = page.evaluate("regard.weightsRow(0, 0, 5)[900]")
-    assert _value(page.locator(".worked-number").inner_text()) == pytest.approx(weight, rel=0.01, abs=5e-5)
-
-
 def test_numbers_that_come_later(open_page: OpenPage, path: Path) -> None:
     page = open_page(path, "#layer=1&head=2&pin=query-3")
     page.evaluate(
@@ -482,7 +450,11 @@ def test_no_overflow_in_any_theme_or_width(open_page: OpenPage, path: Path, them
 
 
 def test_rows_in_view_are_kept_and_others_go(open_page: OpenPage, tmp_path: Path) -> None:
-    write_page(head_page.record(tokens=211), tmp_path / "page.html")
+    rng = np.random.default_rng(31)
+    q, k = rng.standard_normal((2, 1, 1009, 3), dtype=np.float32)
+    layer = LayerRecord(layer=0, q=q, k=k, v=k, scale=1.0)
+    side = Side(text="long", tokens=tuple(PageToken(text=f"t{i}", sequence=0) for i in range(1009)))
+    write_page(AttentionRecord(model="m", encoder=side, layers={"encoder": (layer,)}), tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#view=neuron&pin=query-3&key=0")
     rows = page.locator(".neuron-row")
     expect(rows.first).to_be_attached()
@@ -496,19 +468,24 @@ def test_rows_in_view_are_kept_and_others_go(open_page: OpenPage, tmp_path: Path
     # Two rows on, the first ones are near enough to stay: the same elements.
     assert rows.evaluate_all("all => all.filter(e => e.kept).map(e => e.id)") == first
     listed.evaluate("e => (e.scrollTop = e.scrollHeight)")
-    expect(page.locator("#regard-key-210")).to_be_attached()
+    expect(page.locator("#regard-key-1008")).to_be_attached()
     expect(page.locator("#regard-key-0")).not_to_be_attached()
     assert rows.count() < 100
     listed.evaluate("e => (e.scrollTop = 0)")
-    expect(page.locator("#regard-key-210")).not_to_be_attached()
+    expect(page.locator("#regard-key-1008")).not_to_be_attached()
     assert rows.evaluate_all("all => all.map(e => e.id).sort()") == sorted(first)
+    head_page.go(page, "#view=neuron&pin=query-5&key=900")
+    expect(page.locator("#regard-key-900")).to_be_visible()
+    assert rows.count() < 80
+    weight = page.evaluate("regard.weightsRow(0, 0, 5)[900]")
+    assert _value(page.locator(".worked-number").inner_text()) == pytest.approx(weight, rel=0.01, abs=5e-5)
 
 
-def test_what_wrote_the_key_is_told_where_the_page_knows_it(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = regard.load().trace("Write a poem about a man fishing on a river bank.")
-    trace.write_page(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", "#view=neuron&layer=5&head=11&pin=query-1&key=3")
-    found = trace.why(5, 11, 1, 3)
+def test_what_wrote_the_key_is_told_where_the_page_knows_it(
+    open_page: OpenPage, poem: Trace, poem_path: Path
+) -> None:
+    page = open_page(poem_path, "#view=neuron&layer=5&head=11&pin=query-1&key=3")
+    found = poem.why(5, 11, 1, 3)
     best = sorted(found.key_parts, key=lambda part: -part.value)[:3]
     told = page.locator(".step-reasons")
     expect(told.locator("li")).to_have_text([f"{part} +{part.value:.2f}" for part in best])

@@ -13,7 +13,7 @@ from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
 import regard
-from integration import tiny
+from integration import head_page, tiny
 from integration.tiny import TOKENS
 from regard.core import Bias
 from regard.models import Transformer
@@ -22,11 +22,12 @@ from regard.views import AttentionRecord, LayerRecord, PageToken, PositionsRecor
 from unit.views.conftest import write_page
 
 OpenPage = Callable[..., BrowserPage]
+TinyPage = Callable[[str], Path]
 
 
-def _open(open_page: OpenPage, trace: Trace, folder: Path, fragment: str = "") -> BrowserPage:
+def _open(open_page: OpenPage, trace: Trace, folder: Path) -> BrowserPage:
     trace.write_page(folder / "page.html")
-    return open_page(folder / "page.html", f"#view=positions{fragment}")
+    return open_page(folder / "page.html", "#view=positions")
 
 
 def _last(page: BrowserPage, name: str) -> float:
@@ -51,12 +52,12 @@ def _table(page: BrowserPage, summary: str) -> Any:
 
 
 @pytest.mark.parametrize("family", ["bert", "marian", "roberta"])
-def test_added_vectors_are_the_models(open_page: OpenPage, tmp_path: Path, family: str) -> None:
-    trace = tiny.trace(tmp_path, family)
+def test_added_vectors_are_the_models(open_page: OpenPage, tiny_page: TinyPage, family: str) -> None:
+    trace = tiny.trace(family)
     table = trace.source.positions
     assert table is not None
     added = table.double().numpy()
-    page = _open(open_page, trace, tmp_path)
+    page = open_page(tiny_page(family), "#view=positions")
     expect(page.locator(".position-said")).to_contain_text("sinusoidal" if family == "marian" else "learned")
     _slide(page, "Position", 4)
     _slide(page, "Dimension", 3)
@@ -73,9 +74,11 @@ def test_added_vectors_are_the_models(open_page: OpenPage, tmp_path: Path, famil
     np.testing.assert_allclose(np.array(matrix).reshape(added.shape), added, atol=1e-3)
 
 
-def test_pointing_at_the_matrix_reads_a_number(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "bert")
-    page = _open(open_page, trace, tmp_path)
+def test_the_matrix_has_its_numbers_as_colours_and_under_the_pointer(
+    open_page: OpenPage, tiny_page: TinyPage
+) -> None:
+    trace = tiny.trace("bert")
+    page = open_page(tiny_page("bert"), "#view=positions&theme=light")
     table = trace.source.positions
     assert table is not None
     box = page.locator(".heat-canvas >> visible=true").first.bounding_box()
@@ -87,35 +90,6 @@ def test_pointing_at_the_matrix_reads_a_number(open_page: OpenPage, tmp_path: Pa
     page.mouse.click(box["x"] + box["width"] * 5.5 / columns, box["y"] + box["height"] * 2.5 / rows)
     page.locator(".brand").hover()
     expect(page.locator(".added-entry >> visible=true")).to_contain_text("Position 2 (w7), dimension 5")
-
-
-@pytest.mark.parametrize("family", ["bert", "marian"])
-def test_all_positions_go_on_where_the_text_ends(open_page: OpenPage, tmp_path: Path, family: str) -> None:
-    trace = tiny.trace(tmp_path, family)
-    network = trace.require_model().network
-    [kind, *_] = trace.kinds
-    stack = network.stack(kind)  # type: ignore[arg-type]
-    assert stack is not None
-    table = np.asarray(stack.embeddings.positions.table)  # type: ignore[union-attr]
-    count = min(512, len(table))
-    trace.write_page(tmp_path / "page.html", all_positions=True)
-    page = open_page(tmp_path / "page.html", "#view=positions")
-    note = page.locator(".note >> visible=true").first
-    expect(note).to_contain_text(f"{count} positions × {table.shape[1]} dimensions")
-    expect(note).to_contain_text(f"at each place; this text has the first {len(trace.tokens)}.")
-    slider = page.get_by_label("Position", exact=True).locator("visible=true")
-    slider.focus()
-    page.keyboard.press("End")
-    said = page.locator(".added-entry >> visible=true")
-    expect(said).to_contain_text(f"Position {count - 1}, dimension 0:")
-    assert _last(page, "added-entry") == pytest.approx(float(table[count - 1, 0]), abs=5e-4)
-
-
-def test_colours_of_the_matrix_are_its_numbers(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "bert")
-    page = _open(open_page, trace, tmp_path, "&theme=light")
-    table = trace.source.positions
-    assert table is not None
     pixels = page.locator(".heat-canvas >> visible=true").first.evaluate(
         "c => Array.from(c.getContext('2d').getImageData(0, 0, c.width, c.height).data)"
     )
@@ -138,10 +112,33 @@ def test_colours_of_the_matrix_are_its_numbers(open_page: OpenPage, tmp_path: Pa
     assert np.abs(image[..., :3] - wanted).max() <= 1.5
 
 
-def test_bias_by_distance_is_the_models(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "t5")
+@pytest.mark.parametrize("family", ["bert", "marian"])
+def test_all_positions_go_on_where_the_text_ends(open_page: OpenPage, tmp_path: Path, family: str) -> None:
+    trace = tiny.trace(family)
+    network = trace.require_model().network
+    [kind, *_] = trace.kinds
+    stack = network.stack(kind)  # type: ignore[arg-type]
+    assert stack is not None
+    table = np.asarray(stack.embeddings.positions.table)  # type: ignore[union-attr]
+    count = min(512, len(table))
+    trace.write_page(tmp_path / "page.html", all_positions=True)
+    page = open_page(tmp_path / "page.html", "#view=positions")
+    note = page.locator(".note >> visible=true").first
+    expect(note).to_contain_text(f"{count} positions × {table.shape[1]} dimensions")
+    expect(note).to_contain_text(f"at each place; this text has the first {len(trace.tokens)}.")
+    slider = page.get_by_label("Position", exact=True).locator("visible=true")
+    slider.focus()
+    page.keyboard.press("End")
+    said = page.locator(".added-entry >> visible=true")
+    expect(said).to_contain_text(f"Position {count - 1}, dimension 0:")
+    assert _last(page, "added-entry") == pytest.approx(float(table[count - 1, 0]), abs=5e-4)
+
+
+def test_bias_by_distance_is_the_models(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    trace = tiny.trace("t5")
+    page = open_page(tiny_page("t5"), "#view=positions")
     for kind in ("encoder", "decoder"):
-        page = _open(open_page, trace, tmp_path, f"&kind={kind}&layer=1&head=2")
+        head_page.go(page, f"#view=positions&kind={kind}&layer=1&head=2")
         inputs = trace.attention_of(1, kind).inputs  # type: ignore[arg-type]
         assert isinstance(inputs.bias, Bias)
         size = inputs.q_len
@@ -156,21 +153,22 @@ def test_bias_by_distance_is_the_models(open_page: OpenPage, tmp_path: Path) -> 
         for row in numbers:
             query = max(0, -int(row[0]))
             np.testing.assert_allclose(row[1:], bias[:, query, query + int(row[0])], atol=1e-3)
+        page.get_by_text("Bias of every distance").locator("visible=true").click()  # shut again
         _slide(page, "Head", 1)
         assert page.evaluate("regard.state().head") == 1
         assert page.locator(".added-entry >> visible=true").count() == 0
 
 
 @pytest.mark.parametrize("family", ["llama", "modernbert"])
-def test_rotary_angles_are_the_models(open_page: OpenPage, tmp_path: Path, family: str) -> None:
-    trace = tiny.trace(tmp_path, family)
+def test_rotary_angles_are_the_models(open_page: OpenPage, tiny_page: TinyPage, family: str) -> None:
+    trace = tiny.trace(family)
     assert trace.loaded is not None
     network = trace.loaded.network
     assert isinstance(network, Transformer)
     rotary = network.stack(trace.kinds[0]).patterns[1].rotary  # type: ignore[arg-type]
     assert rotary is not None
     rotation = rotary.rotation(torch.arange(TOKENS)[None], dtype=torch.float32)
-    page = _open(open_page, trace, tmp_path, "&layer=1")
+    page = open_page(tiny_page(family), "#view=positions&layer=1")
     _slide(page, "Pair", 3)
     _slide(page, "Distance", 4)
     assert abs(_last(page, "rotary-entry") - float(rotation.cos[0, 0, 4, 3])) < 1e-3
@@ -182,17 +180,17 @@ def test_rotary_angles_are_the_models(open_page: OpenPage, tmp_path: Path, famil
     assert page.locator(".added-entry >> visible=true").count() == 0
 
 
-def test_refused_where_there_is_nothing(open_page: OpenPage, tmp_path: Path) -> None:
-    page_of = _open(open_page, tiny.trace(tmp_path, "t5"), tmp_path, "&kind=cross")
+def test_refused_where_there_is_nothing(open_page: OpenPage, tmp_path: Path, tiny_page: TinyPage) -> None:
+    page_of = open_page(tiny_page("t5"), "#view=positions&kind=cross")
     expect(page_of.locator(".position-none")).to_contain_text("knows no distance")
-    trace = tiny.trace(tmp_path, "bert")
+    trace = tiny.trace("bert")
     lost = replace(trace, encoder=replace(trace.source, positions=None))
     page_of = _open(open_page, lost, tmp_path)
     expect(page_of.locator(".position-none")).to_contain_text("is not recorded in this page")
     expect(page_of.locator(".heat-canvas >> visible=true")).to_have_count(0)
     page_of = _open(open_page, replace(lost, loaded=None), tmp_path)
     expect(page_of.locator(".position-none")).to_contain_text("cannot be seen from here")
-    page_of = _open(open_page, tiny.trace(tmp_path, "deberta-v2"), tmp_path)
+    page_of = open_page(tiny_page("deberta-v2"), "#view=positions")
     expect(page_of.locator(".position-none")).to_contain_text("more than the distance")
 
 
@@ -206,8 +204,8 @@ def test_says_that_there_is_nothing(open_page: OpenPage, tmp_path: Path) -> None
     expect(page.locator(".position-none")).to_contain_text("there is nothing to draw")
 
 
-def test_both_stacks_of_cross_attention(open_page: OpenPage, tmp_path: Path) -> None:
-    page = _open(open_page, tiny.trace(tmp_path, "bart"), tmp_path, "&kind=cross")
+def test_both_stacks_of_cross_attention(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    page = open_page(tiny_page("bart"), "#view=positions&kind=cross")
     expect(page.locator(".added-entry >> visible=true")).to_have_count(2)
 
 
@@ -225,16 +223,13 @@ def test_large_and_long_tables(open_page: OpenPage, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.array(shown, np.float32), table[:512].ravel())  # 16 bits would not do
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 1366)])
-def test_no_overflow_in_any_theme_or_width(
-    open_page: OpenPage, tmp_path: Path, theme: str, width: int
-) -> None:
-    tiny.trace(tmp_path, "bert").write_page(tmp_path / "page.html")
-    page = open_page(
-        tmp_path / "page.html", f"#view=positions&theme={theme}", viewport={"width": width, "height": 800}
-    )
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator(".heat-canvas >> visible=true").count() == 2
+def test_no_overflow_in_any_theme_or_width(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    page = open_page(tiny_page("bert"))
+    for theme, width in (("light", 390), ("dark", 1366)):
+        page.set_viewport_size({"width": width, "height": 800})
+        head_page.go(page, f"#view=positions&theme={theme}")
+        expect(page.locator(".heat-canvas >> visible=true")).to_have_count(2)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_positions_begin_with_two_words_in_squares(open_page: OpenPage, tmp_path: Path) -> None:

@@ -71,10 +71,12 @@ def test_of_a_pinned_token_its_row_of_several_heads_all(
     open_page: OpenPage, path: Path, tmp_path: Path
 ) -> None:
     weights = np.load(tmp_path / "w.npy")
-    _, svg = _saved(open_page(path, "#layer=0&head=1&pin=key-0"), "SVG", tmp_path / "a.svg")
+    page = open_page(path, "#layer=0&head=1&pin=key-0")
+    _, svg = _saved(page, "SVG", tmp_path / "a.svg")
     assert all(title.partition(" → ")[2].startswith("river: ") for title in _lines(svg))
     assert len(_lines(svg)) == (weights[0, 1, :, 0] >= 0.002).sum()
-    name, svg = _saved(open_page(path, "#layer=0&head=1&also=0.1,1.0"), "SVG", tmp_path / "b.svg")
+    head_page.go(page, "#layer=0&head=1&also=0.1,1.0")
+    name, svg = _saved(page, "SVG", tmp_path / "b.svg")
     assert name == "heads.svg"
     titles = list(_lines(svg))
     assert {title[:4] for title in titles} == {"0.1 ", "1.0 "}
@@ -114,39 +116,38 @@ def test_a_title_is_whole_however_short_the_words(open_page: OpenPage, tmp_path:
     assert title.evaluate("e => e.getBBox().x + e.getBBox().width <= e.ownerSVGElement.width.baseVal.value")
 
 
-@pytest.mark.parametrize(
-    ("page_name", "view", "words", "shapes"),
-    [
-        ("movement", "movement", "Distances between the sentences", "circle"),
-        ("movement", "neuron", "weight", "image"),
-        ("movement", "positions", "positions", "image"),
-        ("movement", "model", "0.0", "image"),
-        ("text", "story", "The text is cut into tokens", "rect"),
-        ("difference", "difference", "Likeness", "rect"),
-    ],
-)
+# Of each page: the views, words in their pictures, and the shapes that these have several of.
+PICTURES = {
+    "movement": (
+        ("movement", "Distances between the sentences", "circle"),
+        ("neuron", "weight", "image"),
+        ("positions", "positions", "image"),
+        ("model", "0.0", "image"),
+    ),
+    "text": (("story", "The text is cut into tokens", "rect"),),
+    "difference": (("difference", "Likeness", "rect"),),
+}
+
+
+@pytest.mark.parametrize("page_name", PICTURES)
 def test_every_view_saves_what_it_would_print(
-    open_page: OpenPage,
-    compared_pages: dict[str, Path],
-    tmp_path: Path,
-    page_name: str,
-    view: str,
-    words: str,
-    shapes: str,
+    open_page: OpenPage, compared_pages: dict[str, Path], tmp_path: Path, page_name: str
 ) -> None:
-    page = open_page(compared_pages[page_name], f"#view={view}&theme=dark")
-    name, svg = _saved(page, "SVG", tmp_path / "a.svg")
-    assert name == f"{view}.svg"
-    root = ElementTree.fromstring(svg)
-    texts = " ".join(each.text or "" for each in root.iter(f"{NS}text"))
-    assert words in texts
-    assert len(list(root.iter(f"{NS}{shapes}"))) > 1
-    if view == "movement":  # the PNG is made of the SVG
-        name, png = _saved(page, "PNG", tmp_path / "a.png")
-        assert name == f"{view}.png"
-        size = 2 * int(root.get("width", "")), 2 * int(root.get("height", ""))
-        assert struct.unpack(">II", png[16:24]) == size
-    assert "printing" not in str(page.locator(".regard").get_attribute("class"))
+    page = open_page(compared_pages[page_name])
+    for view, words, shapes in PICTURES[page_name]:
+        head_page.go(page, f"#view={view}&theme=dark")
+        name, svg = _saved(page, "SVG", tmp_path / "a.svg")
+        assert name == f"{view}.svg"
+        root = ElementTree.fromstring(svg)
+        texts = " ".join(each.text or "" for each in root.iter(f"{NS}text"))
+        assert words in texts
+        assert len(list(root.iter(f"{NS}{shapes}"))) > 1
+        if view == "movement":  # the PNG is made of the SVG
+            name, png = _saved(page, "PNG", tmp_path / "a.png")
+            assert name == f"{view}.png"
+            size = 2 * int(root.get("width", "")), 2 * int(root.get("height", ""))
+            assert struct.unpack(">II", png[16:24]) == size
+        assert "printing" not in str(page.locator(".regard").get_attribute("class"))
 
 
 def _drawn(svg: str) -> dict[tuple[object, ...], tuple[str, list[float]]]:
@@ -170,17 +171,17 @@ def _drawn(svg: str) -> dict[tuple[object, ...], tuple[str, list[float]]]:
     return shapes
 
 
-@pytest.mark.parametrize("form", ["lines", "map"])
-def test_python_draws_the_same_picture(
-    open_page: OpenPage, tmp_path: Path, form: Literal["lines", "map"]
-) -> None:
+def test_python_draws_the_same_picture(open_page: OpenPage, tmp_path: Path) -> None:
     trace = regard.load().trace("The bank of the river 日本.")
     trace.write_page(tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", f"#view=heads&layer=3&head=5&form={form}&specials=shown")
-    ours = _drawn(_saved(page, "SVG", tmp_path / "a.svg")[1].decode())
-    python = _drawn(trace.plot(3, 5, form=form).svg())
-    assert len(python) > 40
-    assert ours.keys() == python.keys()
-    for place, (said, numbers) in python.items():
-        assert ours[place][0] == said
-        assert ours[place][1] == pytest.approx(numbers, abs=0.02), place
+    page = open_page(tmp_path / "page.html")
+    forms: tuple[Literal["lines", "map"], ...] = ("lines", "map")
+    for form in forms:
+        head_page.go(page, f"#view=heads&layer=3&head=5&form={form}")
+        ours = _drawn(_saved(page, "SVG", tmp_path / "a.svg")[1].decode())
+        python = _drawn(trace.plot(3, 5, form=form).svg())
+        assert len(python) > 40
+        assert ours.keys() == python.keys()
+        for place, (said, numbers) in python.items():
+            assert ours[place][0] == said
+            assert ours[place][1] == pytest.approx(numbers, abs=0.02), place

@@ -5,21 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import expect
 
-import regard
 from integration import head_page, tiny
 from integration.tiny import TOKENS
 from regard.tracing import Trace
 
 OpenPage = Callable[..., BrowserPage]
-
-
-def _page(open_page: OpenPage, trace: Trace, folder: Path, fragment: str = "", **options: Any) -> BrowserPage:
-    trace.write_page(folder / "page.html")
-    return open_page(folder / "page.html", f"#layer=1&head=2{fragment}", **options)
+TinyPage = Callable[[str], Path]
+HEAD = "#layer=1&head=2"
 
 
 def _written(page: BrowserPage) -> Any:
@@ -47,9 +42,9 @@ def _close(shown: Any, wanted: Any) -> None:
     np.testing.assert_allclose(shown, wanted, rtol=0, atol=1e-3)
 
 
-def test_rows_as_they_were_written(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "gpt2")
-    page = _page(open_page, trace, tmp_path)
+def test_rows_as_they_were_written(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    trace = tiny.trace("gpt2")
+    page = open_page(tiny_page("gpt2"), HEAD)
     weights = trace.weights(1, 2).numpy()
     assert _there(page, "query") == list(range(TOKENS))
     page.get_by_role("button", name="Show the rows step by step").click()
@@ -84,8 +79,8 @@ def test_rows_as_they_were_written(open_page: OpenPage, tmp_path: Path) -> None:
     assert "row=" not in page.url
 
 
-def test_keys_go_to_the_first_and_the_last_row(open_page: OpenPage, tmp_path: Path) -> None:
-    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path)
+def test_keys_go_to_the_first_and_the_last_row(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    page = open_page(tiny_page("gpt2"), HEAD)
     page.locator('[role="gridcell"][tabindex="0"]').focus()
     page.keyboard.press("]")
     _row(page, 1)
@@ -108,20 +103,36 @@ def test_keys_go_to_the_first_and_the_last_row(open_page: OpenPage, tmp_path: Pa
     _row(page, TOKENS)
 
 
-@pytest.mark.parametrize(("asked", "wanted"), [("99", TOKENS - 1), ("-1", None)])
-def test_the_address_says_the_row(
-    open_page: OpenPage, tmp_path: Path, asked: str, wanted: int | None
-) -> None:
-    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, f"&row={asked}")
-    assert _written(page) == wanted
-    assert head_page.address(page).endswith("head=2" if wanted is None else f"&row={wanted}")
-    if wanted is not None:
-        _row(page, wanted + 1)
+def test_the_address_says_the_row_whose_lines_are_drawn(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    page = open_page(tiny_page("gpt2"), f"{HEAD}&row=99")
+    assert _written(page) == TOKENS - 1
+    assert head_page.address(page).endswith(f"&row={TOKENS - 1}")
+    _row(page, TOKENS)
+    head_page.go(page, f"{HEAD}&row=-1")
+    assert _written(page) is None
+    assert head_page.address(page).endswith("head=2")
+    head_page.go(page, f"{HEAD}&row=2")
+    _row(page, 3)
+    at_the_left = page.locator(".lines.overview").evaluate(_INK_OF_ROWS)
+    assert [ink > 0 for ink in at_the_left] == [query <= 2 for query in range(TOKENS)]
 
 
-def test_what_is_not_written_cannot_be_reached(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "gpt2")
-    page = _page(open_page, trace, tmp_path, "&row=4&pin=key-6")
+_INK_OF_ROWS = """canvas => {
+    const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+    const rows = Array.from({ length: 10 }, () => 0);
+    data.forEach((value, i) => {
+        const row = Math.floor(Math.floor(i / 4 / canvas.width) / (canvas.height / 10));
+        if (i % 4 === 3 && (i / 4) % canvas.width < 3) rows[row] += value;
+    });
+    return rows;
+}"""
+
+
+def test_what_is_not_written_cannot_be_reached(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    trace = tiny.trace("gpt2")
+    page = open_page(tiny_page("gpt2"), f"{HEAD}&row=4&pin=key-6")
     assert page.evaluate("regard.state().pin") is None
     page.locator('.token[data-side="key"][data-token="1"]').focus()
     for _ in range(9):
@@ -141,27 +152,9 @@ def test_what_is_not_written_cannot_be_reached(open_page: OpenPage, tmp_path: Pa
     assert page.locator("tbody td:last-child").all_inner_texts()[:2] == ["–", "–"]
 
 
-def test_lines_of_rows_that_are_written(open_page: OpenPage, tmp_path: Path) -> None:
-    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, "&row=2")
-    _row(page, 3)
-    ink = """canvas => {
-        const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d");
-        copy.drawImage(canvas, 0, 0);
-        const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
-        const rows = Array.from({ length: 10 }, () => 0);
-        data.forEach((value, i) => {
-            const row = Math.floor(Math.floor(i / 4 / canvas.width) / (canvas.height / 10));
-            if (i % 4 === 3 && (i / 4) % canvas.width < 3) rows[row] += value;
-        });
-        return rows;
-    }"""
-    at_the_left = page.locator(".lines.overview").evaluate(ink)
-    assert [ink > 0 for ink in at_the_left] == [query <= 2 for query in range(TOKENS)]
-
-
-def test_a_decoder_beside_an_encoder(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "bart")
-    page = _page(open_page, trace, tmp_path, "&kind=cross&row=2", viewport={"width": 1280, "height": 900})
+def test_a_decoder_beside_an_encoder(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    trace = tiny.trace("bart")
+    page = open_page(tiny_page("bart"), f"{HEAD}&kind=cross&row=2", viewport={"width": 1280, "height": 900})
     _row(page, 3, of=5)
     assert _there(page, "query") == [0, 1, 2]
     assert _there(page, "key") == list(range(TOKENS))
@@ -177,9 +170,8 @@ def test_a_decoder_beside_an_encoder(open_page: OpenPage, tmp_path: Path) -> Non
     assert _written(page) is None
 
 
-def test_rows_play_to_the_end(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "gpt2")
-    page = _page(open_page, trace, tmp_path, "&row=7", color_scheme="light")  # alone with its clock
+def test_rows_play_to_the_end(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    page = open_page(tiny_page("gpt2"), f"{HEAD}&row=7", color_scheme="light")  # alone with its clock
     page.clock.install()
     page.get_by_role("button", name="Play the rows").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -199,17 +191,17 @@ def test_rows_play_to_the_end(open_page: OpenPage, tmp_path: Path) -> None:
     assert _written(page) == stopped
 
 
-def test_nothing_plays_by_itself_where_motion_is_unwanted(open_page: OpenPage, tmp_path: Path) -> None:
-    page = _page(open_page, tiny.trace(tmp_path, "gpt2"), tmp_path, "&row=7", reduced_motion="reduce")
+def test_nothing_plays_by_itself_where_motion_is_unwanted(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    page = open_page(tiny_page("gpt2"), f"{HEAD}&row=7", reduced_motion="reduce")
     _row(page, 8)
     expect(page.get_by_role("button", name="Play the rows")).to_have_count(0)
     page.get_by_role("button", name="Next row").click()
     _row(page, 9)
 
 
-def test_masked_keys_are_not_listed(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "mistral")  # a window of 3
-    page = _page(open_page, trace, tmp_path, "&pin=query-5")
+def test_masked_keys_are_not_listed(open_page: OpenPage, tiny_page: TinyPage) -> None:
+    trace = tiny.trace("mistral")  # a window of 3
+    page = open_page(tiny_page("mistral"), f"{HEAD}&pin=query-5")
     expect(page.locator(".top li")).to_have_count(3)
     row = trace.weights(1, 2, query=5)[0].tolist()
     listed = _listed(page)
@@ -220,10 +212,14 @@ def test_masked_keys_are_not_listed(open_page: OpenPage, tmp_path: Path) -> None
     expect(page.locator("tbody tr")).to_have_count(TOKENS)
     cells = page.locator("tbody td:last-child").all_inner_texts()
     assert [cell != "–" for cell in cells] == [3 <= key <= 5 for key in range(TOKENS)]
+    # A span has what any of it may look at.
+    head_page.go(page, f"{HEAD}&pin=query-4-6")
+    expect(page.locator(".top li")).to_have_count(5)
+    assert sorted(_listed(page)) == [2, 3, 4, 5, 6]
 
 
 def test_measures_are_not_of_masked_keys_either(open_page: OpenPage, tmp_path: Path) -> None:
-    trace = tiny.trace(tmp_path, "gpt2")
+    trace = tiny.trace("gpt2")
     trace.page(measures=["norm", "value_zeroing", "rollout"]).write(tmp_path / "page.html")
     page = open_page(tmp_path / "page.html", "#layer=1&head=2&pin=query-3")
     for what in ("norm", "value_zeroing", "rollout"):
@@ -235,16 +231,10 @@ def test_measures_are_not_of_masked_keys_either(open_page: OpenPage, tmp_path: P
         assert [text != "" for text in head_page.numbers(page, "key")] == [key < 4 for key in range(TOKENS)]
 
 
-def test_a_span_has_what_any_of_it_may_look_at(open_page: OpenPage, tmp_path: Path) -> None:
-    page = _page(open_page, tiny.trace(tmp_path, "mistral"), tmp_path, "&pin=query-4-6")
-    expect(page.locator(".top li")).to_have_count(5)
-    assert sorted(_listed(page)) == [2, 3, 4, 5, 6]
-
-
 def test_the_strongest_of_a_head_are_no_masked_ones(open_page: OpenPage, tmp_path: Path) -> None:
-    tiny.trace(tmp_path, "gpt2")
-    trace = regard.load(str(tmp_path)).trace("w3 w5 w7")
+    trace = tiny.model("gpt2").trace("w3 w5 w7")
     assert isinstance(trace, Trace)
-    page = _page(open_page, trace, tmp_path)
+    trace.write_page(tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html", HEAD)
     expect(page.locator(".top li")).to_have_count(6)
     assert min(head_page.listed(page)) > 0

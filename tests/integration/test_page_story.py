@@ -1,6 +1,5 @@
 """The story: each step shows what Python's worked calculation has; and the ways through it."""
 
-import functools
 import math
 import re
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from playwright.sync_api import Page as BrowserPage
 from playwright.sync_api import ViewportSize, expect
 
@@ -29,19 +27,10 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 StoryOf = Callable[[str], tuple[Trace, Path]]
 
 
-@pytest.fixture(scope="module")
-def story_of(tmp_path_factory: pytest.TempPathFactory) -> StoryOf:
-    """A function that gives the trace of a family, and its page: one for all tests."""
-
-    @functools.cache
-    def write(family: str) -> tuple[Trace, Path]:
-        folder = tmp_path_factory.mktemp(family)
-        torch.manual_seed(0)
-        trace = tiny.trace(folder, family)
-        trace.write_page(folder / "page.html")
-        return trace, folder / "page.html"
-
-    return write
+@pytest.fixture
+def story_of(tiny_page: Callable[[str], Path]) -> StoryOf:
+    """A function that gives the trace of a family, and its page."""
+    return lambda family: (tiny.trace(family), tiny_page(family))
 
 
 @pytest.fixture

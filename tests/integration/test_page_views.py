@@ -52,7 +52,7 @@ HEADS = 'import { VIEW as HEADS } from "./heads/view.js";\n'
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def record() -> AttentionRecord:
     layers = []
     for layer in range(2):
@@ -62,32 +62,28 @@ def record() -> AttentionRecord:
     return AttentionRecord(model="m", encoder=side, layers={"encoder": tuple(layers)})
 
 
-@pytest.fixture
-def with_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Bundles the page with another list of views, and returns the folder of its sources."""
-
-    def bundle(views: str) -> Path:
-        static = tmp_path / "src/regard/views/static"
-        shutil.copytree(ROOT / "src/regard/views/static", static, dirs_exist_ok=True)
-        (static / "usual.js").write_text(HEADS + views, encoding="utf-8")
-        if "sums" in views:
-            (static / "sums").mkdir()
-            (static / "sums/view.js").write_text(SCRIPT, encoding="utf-8")
-            with (static / "style.css").open("a", encoding="utf-8") as style:
-                style.write(".sums p { color: rgb(1, 2, 3); }")
-        assert node([str(ROOT / "scripts/page.mjs")], cwd=tmp_path) == 0
-        monkeypatch.setattr(_assets, "_root", lambda: static)
-        return static
-
-    return bundle
+def _write_page(record: AttentionRecord, folder: Path, views: str) -> Path:
+    """The page of a record, bundled with another list of views."""
+    static = folder / "src/regard/views/static"
+    shutil.copytree(ROOT / "src/regard/views/static", static)
+    (static / "usual.js").write_text(HEADS + views, encoding="utf-8")
+    if "sums" in views:
+        (static / "sums").mkdir()
+        (static / "sums/view.js").write_text(SCRIPT, encoding="utf-8")
+        with (static / "style.css").open("a", encoding="utf-8") as style:
+            style.write(".sums p { color: rgb(1, 2, 3); }")
+    assert node([str(ROOT / "scripts/page.mjs")], cwd=folder) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_assets, "_root", lambda: static)
+        write_page(record, folder / "page.html")
+    return folder / "page.html"
 
 
-@pytest.fixture
-def path(record: AttentionRecord, tmp_path: Path, with_views: Callable[[str], Path]) -> Path:
+@pytest.fixture(scope="module")
+def path(record: AttentionRecord, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with a view of its own, the second of two."""
-    with_views('import { VIEW as SUMS } from "./sums/view.js";\nexport const USUAL = [HEADS, SUMS];\n')
-    write_page(record, tmp_path / "page.html")
-    return tmp_path / "page.html"
+    views = 'import { VIEW as SUMS } from "./sums/view.js";\nexport const USUAL = [HEADS, SUMS];\n'
+    return _write_page(record, tmp_path_factory.mktemp("views"), views)
 
 
 def _sums(record: AttentionRecord, layer: int, head: int) -> list[str]:
@@ -152,12 +148,8 @@ def _four(record: AttentionRecord) -> str:
     return f"a {weights[:, 0].sum():.4f}"
 
 
-def test_a_view_alone_has_no_tabs(
-    open_page: OpenPage, record: AttentionRecord, tmp_path: Path, with_views: Callable[[str], Path]
-) -> None:
-    with_views("export const USUAL = [HEADS];\n")
-    write_page(record, tmp_path / "page.html")
-    page = open_page(tmp_path / "page.html", "#view=sums")
+def test_a_view_alone_has_no_tabs(open_page: OpenPage, record: AttentionRecord, tmp_path: Path) -> None:
+    page = open_page(_write_page(record, tmp_path, "export const USUAL = [HEADS];\n"), "#view=sums")
     assert page.get_by_role("tab").count() == 0
     expect(page.locator(".headview")).to_be_visible()
     assert address(page) == "layer=0&head=0"
