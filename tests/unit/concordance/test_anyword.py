@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,28 @@ def test_a_reader_sees_what_others_added_and_embedded(found: Concordance, tmp_pa
     after, fresh = reader.find("bank", **asked), Concordance(index, embed).find("bank", **asked)
     assert [line.place.use for line in after] == [line.place.use for line in fresh]
     assert after.total == fresh.total == before.total + 8
+
+
+def test_a_table_without_its_index_is_built_again(
+    found: Concordance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one before was damaged, and the work that mends it is stopped: all of it is still to be done."""
+    concordance = Concordance(make(tmp_path), found.vectors.embed)
+    concordance.embed_all()
+    shutil.rmtree(next((tmp_path / "index" / "any").glob("*.lance")) / "data")
+
+    def stopped(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lancedb.table.LanceTable.create_index", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            concordance.embed_all()
+    with pytest.raises(InputError, match="run `regard index --all` first"):
+        concordance.find("bank", sentence=SENTENCE, any_word=True)
+    concordance.embed_all()
+    indices = anyword.AnyWord(concordance._store)._table.list_indices()
+    assert [each.index_type for each in indices] == ["Bitmap"]
 
 
 def test_without_lancedb_the_package_is_named(found: Concordance, monkeypatch: pytest.MonkeyPatch) -> None:
