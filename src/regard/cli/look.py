@@ -144,7 +144,7 @@ def look(
     pictures = {"--svg": svg, "--png": png, "--pdf": pdf}
     files = {name: file for name, file in pictures.items() if file is not None}
     check_outputs({"--output": output, **files})
-    _check_pictures(files)
+    _check_pictures(files, output)
     name = model or (DEFAULT_DECODER if generate else DEFAULT_MODEL)
     # Which form of look it is: by --generate, by TEXT, by TEXT2.
     of_text = ("live" if live else "text") if other is None else ("beside" if live else "compared")
@@ -210,7 +210,10 @@ def _check_form(form: str, text: str, context: typer.Context) -> None:
             raise InputError(f"{typed} must be left out {_WITHOUT[form].format(text=text)}.")
 
 
-def _check_pictures(files: Mapping[str, Path]) -> None:
+def _check_pictures(files: Mapping[str, Path], page: Path | None) -> None:
+    # A page under the name of a picture opens nowhere.
+    if page is not None and (picture := page.suffix.lower()) in (".svg", ".png", ".pdf"):
+        raise InputError(f"--output writes a page; for a picture of one head give --{picture[1:]} {page}.")
     for name, file in files.items():
         if file.suffix.lower() != f".{name[2:]}":
             raise InputError(f"{name} writes a file that ends in .{name[2:]}; got {str(file)!r}.")

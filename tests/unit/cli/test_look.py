@@ -31,6 +31,7 @@ WRONG = [
         for more in ("--max", "--beams")
     ),
     ("x --png a.svg", "--png writes a file that ends in .png; got 'a.svg'."),
+    ("x -o a.PNG", "--output writes a page; for a picture of one head give --png a.PNG."),
     ("x --svg a.svg -o a.svg", "--output and --svg name the same file"),
     ("x x --live", "TEXT2 must be another text than TEXT"),
     ("x x", "TEXT2 must be another text than TEXT"),
