@@ -54,7 +54,7 @@ def test_it_is_the_model_of_transformers(
     "command",
     [
         ["look", TEXT, "--no-open", "-o", "page.html"],
-        ["look", TEXT, "--no-open", "--heads", "1.2", "-o", "picture.svg"],
+        ["look", TEXT, "--no-open", "--layer", "1", "--head", "2", "--svg", "picture.svg"],
         ["compare", "w3 w5", "w7 w5", "--word", "w5"],
         ["explain", TEXT, "--word", "w7", "-l", "1"],
         ["heads", TEXT],
