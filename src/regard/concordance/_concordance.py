@@ -22,7 +22,7 @@ from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, single, sort_order
 from regard.concordance._vectors import UsageEmbedder, VectorCache, Vectors, span_at
 from regard.concordance._where import save_subcorpus, values_of
-from regard.core.arguments import one_of, whole
+from regard.core.arguments import one_of, several, typed, whole
 from regard.core.errors import InputError
 from regard.core.progress import OnProgress
 
@@ -170,7 +170,7 @@ class Concordance:
         whole("seed", seed, least=0)
         # Numbers of uses must be of this corpus before anything is looked up.
         for name, uses in (("more", more), ("less", less)):
-            for use in uses:
+            for use in several(name, uses, "numbers of uses"):
                 whole(name, use, least=0, most=len(self._store.tokens) - 1)
         # A word in a sentence is found as the corpus cuts words.
         span = None if sentence is None else span_of(sentence, word, partial(words_in, self._store))
@@ -210,7 +210,7 @@ class Concordance:
         if less or why:
             raise InputError("less and why go with a sentence, or with more.")
         # Without keys the order is that of the corpus.
-        order = sort_order(self._store, hits, sort) if sort else np.arange(total)
+        order = sort_order(self._store, hits, several("sort", sort, "keys")) if sort else np.arange(total)
         about = f"sorted by {', '.join(sort)}" if sort else "in the order of the corpus"
         # Forms with an apostrophe are words of their own to some corpora: say so.
         if stands := with_apostrophe(self._store, word):
@@ -316,6 +316,7 @@ class Concordance:
         Raises:
             InputError: as of `count`.
         """
+        span = typed("span", span, tuple[int, int])
         span = whole("span", span[0], least=0, most=50), whole("span", span[1], least=0, most=50)
         hits = select(self._store, word, where, spelling=Spelling(case, diacritics))
         near = f"{span[0]} words" if span[0] == span[1] else f"{span[0]} words before and {span[1]} after"

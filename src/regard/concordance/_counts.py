@@ -14,7 +14,7 @@ from regard.concordance._query import Spelling
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, keys_of, neighbours, select
 from regard.concordance._where import column_of, limits, of_documents, values_of
-from regard.core.arguments import one_of
+from regard.core.arguments import one_of, plain
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.wording import excerpt, printable
@@ -207,7 +207,7 @@ def counted(
     spelling: Spelling,
 ) -> Counts:
     """The counts of `Concordance.count`, but for keywords."""
-    keys = by.split(",")
+    keys = plain("by", by, str).split(",")
     # "L1,R1" groups uses by their neighbours.
     if grouped := all(re.fullmatch("(?i)node|[LR][1-9]", key) for key in keys):
         if word is None:

@@ -14,6 +14,7 @@ from regard.concordance._lines import Line, Lines
 from regard.concordance._uses import Place
 from regard.concordance._values import iso_date
 from regard.concordance._vectors import Vectors
+from regard.core.arguments import several
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 
@@ -125,7 +126,7 @@ def parts_of(values: Sequence[Any], by: str, bins: Sequence[str]) -> tuple[list[
     if by == "date":
         known = sorted(each for each in values if each is not None)
         # Where each period begins, as ISO has it, with how it was typed.
-        begins = {_date(each): each.strip() for each in bins}
+        begins = {_date(each): each.strip() for each in several("bins", bins, "dates")}
         if not bins and known:
             # The date in the middle; where all before it are equal, the next one.
             middle = known[len(known) // 2]

@@ -12,6 +12,7 @@ from regard.concordance._query import Spelling, matches, read_query
 from regard.concordance._store import Store, numbers
 from regard.concordance._tokens import Mask, Numbers
 from regard.concordance._where import limits
+from regard.core.arguments import plain
 from regard.core.errors import InputError
 from regard.core.extras import optional
 
@@ -46,7 +47,7 @@ def select(
     seed: int = 0,
 ) -> Found:
     """The uses of a word or phrase under conditions: all, or a sample in the order of the corpus."""
-    pattern = read_query(store, word, spelling)
+    pattern = read_query(store, plain("word", word, str), spelling)
     uses = Found(*matches(store.tokens, pattern))
     if not len(uses.uses):
         raise InputError(f"the corpus has no use of {word!r}: its words never stand in a row.")

@@ -10,6 +10,7 @@ import regex  # type: ignore[import-untyped, unused-ignore]
 from regard.concordance._store import Store, numbers
 from regard.concordance._tokens import Mask, Numbers
 from regard.concordance._values import iso_date, number
+from regard.core.arguments import plain, several
 from regard.core.errors import InputError
 
 _SIGNS: Final = "!=|>=|<=|!~|=|>|<|~"
@@ -36,13 +37,10 @@ _LACKING: Final = {
 """How it is found out whether an index has some of these at all, and what they are called."""
 
 
-def plain(store: Store, where: Sequence[str]) -> list[str]:
+def resolved(store: Store, where: Sequence[str]) -> list[str]:
     """Conditions with those of saved subcorpora in the place of their names."""
-    # A text would be read letter by letter.
-    if isinstance(where, str):
-        raise InputError(f"where must be several conditions, such as a list; got one: write [{where!r}].")
     conditions = list[str]()
-    for condition in where:
+    for condition in several("where", where, "conditions"):
         if not condition.startswith("@"):
             conditions.append(condition)
             continue
@@ -61,14 +59,14 @@ def save_subcorpus(store: Store, name: str, where: Sequence[str]) -> None:
         raise InputError(f"name must be of letters, digits, _ and -, with conditions; got {name!r}, {where}.")
     _read(store, where)
     with store.writing():
-        values = [name, json.dumps(plain(store, where))]
+        values = [name, json.dumps(resolved(store, where))]
         store.db.execute("INSERT OR REPLACE INTO subcorpus VALUES (?, ?)", values)
 
 
 def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
     """Conditions as name, sign and value, each of which means something."""
     read = []
-    for clause in plain(store, where):
+    for clause in resolved(store, where):
         parts = _CONDITION.fullmatch(clause)
         if parts is None:
             raise InputError(f"where must be NAME=VALUE, with = != < <= > >= ~ or !~; got {clause!r}.")
@@ -173,7 +171,7 @@ def limits(store: Store, where: Sequence[str], *, of_use: bool = True) -> tuple[
 
 def column_of(store: Store, name: str, argument: str) -> str:
     """The SQL of what a name stands for: a field of the corpus, or what every use has."""
-    field = name.removeprefix("meta.")
+    field = plain(argument, name, str).removeprefix("meta.")
     # A field of the corpus goes before the names that regard has, but for a few.
     if field in store.manifest.get("fields", []) and name not in (*_OWN, *OF_USE, "date"):
         path = _path(name)

@@ -36,6 +36,19 @@ def _range(least: int, most: int | None) -> str:
     return f"at least {least}" if most is None else f"from {least} to {most}"
 
 
+def several(name: str, values: Any, what: str) -> list[Any]:
+    """A list of several values; `what` names them in the message.
+
+    >>> several("sort", "L1", "keys")
+    Traceback (most recent call last):
+    regard.core.errors.InputError: sort must be several keys, such as a list; got one: write ['L1'].
+    """
+    # A text would be read letter by letter.
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(f"{name} must be several {what}, such as a list; got one: write [{shown(values)}].")
+    return list(values)
+
+
 def number(name: str, value: object) -> float:
     """Check a finite number; whole and numpy's numbers pass, a bool does not."""
     # NaN until the conversion works: then one check covers all failures.

@@ -201,14 +201,21 @@ def _placed(
     return places if at == len(text) else []
 
 
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, Mapping) or not isinstance(value.get("role"), str):
+        return False
+    content = value.get("content")
+    # Parts of a content are a list; a call of a tool has other fields in place of a content.
+    return isinstance(content, str | list) or (content is None and len(value) > 1 + ("content" in value))
+
+
 def _checked(messages: Any) -> list[dict[str, Any]]:
     """The messages as plain values; what is None counts as left out."""
     listed = [] if isinstance(messages, str) or not isinstance(messages, Iterable) else list(messages)
-    if not listed or not all(
-        isinstance(each, Mapping) and isinstance(each.get("role"), str) for each in listed
-    ):
+    if not listed or not all(map(_is_message, listed)):
         got = printable(repr(messages)[:80])
-        raise InputError(f"messages must be a list of messages, each with a role, {_SUCH_AS}; got {got}.")
+        wanted = f"a list of messages, each with a role and a content, {_SUCH_AS}"
+        raise InputError(f"messages must be {wanted}; got {got}.")
     try:
         # As transformers' own data, None stands for a field that is not there.
         plain = [{name: each for name, each in message.items() if each is not None} for message in listed]

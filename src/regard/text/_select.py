@@ -305,7 +305,7 @@ def _not_in_text(name: str, texts: Sequence[str], words: Sequence[Word]) -> str:
 
 def _no_piece(name: str, tokens: Sequence[Token]) -> str:
     return (
-        f"{shown(name)} is no piece of these tokens, which were given as ids: without a text there "
-        f"are no words; give a position, 0 to {len(tokens) - 1}, or a piece as the vocabulary has it, "
+        f"{shown(name)} is no piece of these tokens: only their ids are known here, and without a text "
+        f"there are no words; give a position, 0 to {len(tokens) - 1}, or a piece as the vocabulary has it, "
         f"such as {shown(tokens[0].text)}"
     )

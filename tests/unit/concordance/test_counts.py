@@ -297,13 +297,19 @@ def test_lemmas_and_parts_of_speech(made: Make) -> None:
         ({"word": "bank", "against": ["rest"]}, "against must be left out with a word"),
         ({"by": "genre", "where": ["genre=news"], "against": ["rest"]}, "by must be one of form, lemma, pos"),
         ({"k": 0}, "k must be a whole number"),
+        ({"by": 3}, "by must be a text; got 3"),
+        ({"where": 3}, r"where must be several conditions, such as a list; got one: write \[3\]"),
     ],
 )
 def test_what_is_refused(small: Concordance, options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         small.count(**options)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="span must be"):
-        small.collocates("bank", span=(-1, 2))
+
+
+def test_a_span_has_two_sides(small: Concordance) -> None:
+    for span in ((-1, 2), 3, (1, 2, 3)):
+        with pytest.raises(InputError, match="span must be"):
+            small.collocates("bank", span=span)  # type: ignore[arg-type]
 
 
 def test_as_it_is_drawn(small: Concordance) -> None:

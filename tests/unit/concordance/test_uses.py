@@ -69,7 +69,7 @@ def test_samples(small: Concordance) -> None:
     assert drawn[0] == drawn[1] != drawn[2]
     assert drawn[0] == sorted(drawn[0])
     assert len(small.find("the", sample=999, k=None)) == 8
-    for options in ({"sample": 0}, {"sample": 2, "seed": -1}, {"k": 0}):
+    for options in ({"sample": 0}, {"sample": 2, "seed": -1}, {"k": 0}, {"sort": "L1"}, {"more": 5}):
         with pytest.raises(InputError):
             small.find("the", **options)  # type: ignore[arg-type]
 

@@ -151,13 +151,16 @@ def test_what_stands_behind_an_answer_ends_one(template: str, ends: tuple[str, .
 
 
 MESSAGES: list[tuple[Any, str]] = [
-    ("Why?", "messages must be a list of messages, each with a role, such as"),
+    ("Why?", "messages must be a list of messages, each with a role and a content, such as"),
     (None, "got None"),
     ([], r"got \[\]"),
     (["Why?"], "got .'Why"),
     ([{"content": "Why?"}], "with a role"),
     ({"role": "user", "content": "Why?"}, "must be a list"),
-    ([{"role": "user", "content": object()}], "must be plain values"),
+    ([{"role": "user"}], "and a content"),
+    ([{"role": "user", "content": 3}], "and a content"),
+    ([{"role": "user", "content": None}], "and a content"),
+    ([{"role": "user", "content": [object()]}], "must be plain values"),
     ([{"role": "user", "content": "\ud800"}], "must be plain values"),
 ]
 

@@ -156,7 +156,7 @@ def test_finding_among_ids(default: Tokenizer) -> None:
     for selector, message in [
         (
             "river",
-            '"river" is no piece of these tokens, which were given as ids: without a text there are no ',
+            '"river" is no piece of these tokens: only their ids are known here, and without a text there ',
         ),
         ("river#1", '"river" is no piece of these tokens'),
         ("bank", '"bank" occurs 2 times: "bank#1" at token 1, "bank#2" at token 3; choose one of these'),

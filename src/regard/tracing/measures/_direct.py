@@ -1,15 +1,16 @@
 """Direct logit attribution: a logit as the sum of what each head and each feed-forward layer wrote to it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
 
 from regard.blocks import PostNorm, PreNorm, Residual, SandwichNorm
 from regard.core import Taps
-from regard.core.displayable import Tabular
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.models import Kind, Network, StackKind, bound_of, relative_error
 from regard.tracing.measures._frozen import frozen
@@ -25,6 +26,12 @@ from regard.tracing.measures._readout import (
 from regard.tracing.record import Selector, Trace, chosen_of
 from regard.tracing.run import rerun
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# Of a large model few parts count: as many as a screen has.
+_SHOWN: Final = 12
+
 Token = int | str
 """A token of the vocabulary: its id, or as the vocabulary writes it."""
 
@@ -33,9 +40,11 @@ Target = Token | tuple[Token, Token] | list[Token] | Tensor
 position, or the dot product of the last hidden state with a direction (d_model,)."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DirectAttribution(Tabular):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DirectAttribution(Displayable):
     """The parts that sum to a logit, in float64 on the CPU: of one position (), of several with an axis (P,).
+
+    `print` shows the largest ones of each position.
 
     Args:
         positions: which tokens' last hidden states the logits are read from.
@@ -107,6 +116,27 @@ class DirectAttribution(Tabular):
             f"heads {sum(float(each.sum()) for each in self.heads):.3g}, "
             f"feed-forward {float(self.ffn.sum()):.3g}, {len(self.heads)} layers; {error})"
         )
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        rows = self.to_rows()
+        for at, position in enumerate(self.positions):
+            if at:
+                yield ""
+            value = float(self.value.reshape(-1)[at])
+            yield f"What adds up to {value:.3f} at position {position}:\n"
+            own = sorted(
+                (row for row in rows if row["position"] == position), key=lambda row: -abs(row["value"])
+            )
+            cells = [(_named(row), f"{row['value']:+.3f}") for row in own[:_SHOWN]]
+            if rest := own[_SHOWN:]:
+                cells.append((f"{len(rest)} others", f"{sum(row['value'] for row in rest):+.3f}"))
+            yield plain_table(["part", "adds"], cells)
+
+
+def _named(row: dict[str, Any]) -> str:
+    """A part as it is written in tables: head 5.11, ffn 4, embedding."""
+    place = ".".join(str(row[axis]) for axis in ("layer", "head") if row[axis] is not None)
+    return f"{row['part'].replace('_', ' ')} {place}".rstrip()
 
 
 @dataclass(eq=False)

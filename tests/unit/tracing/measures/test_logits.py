@@ -361,6 +361,12 @@ def test_the_sum_is_the_model_s_logit(name: str) -> None:
     assert abs(total - float(logits[7])) < FP32_OF_LARGEST * float(logits.abs().max())
     assert "DirectAttribution(" in repr(found)
     assert abs(found.error) < FP32_OF_LARGEST * float(logits.abs().max())
+    # The table has the largest parts, and the sum of all: each number is rounded to three digits.
+    title, _, _, *lines = str(found).splitlines()
+    assert title == f"What adds up to {float(found.value):.3f} at position {found.positions[0]}:"
+    parts = [float(line.split()[-1]) for line in lines]
+    assert sum(parts) == pytest.approx(float(found.total), abs=0.0005 * len(parts) + 1e-9)
+    assert abs(parts[0]) == pytest.approx(max(abs(row["value"]) for row in found.to_rows()), abs=0.0005)
 
 
 def test_a_token_by_its_name() -> None:
