@@ -362,31 +362,46 @@ def test_a_file_beside_has_a_plain_name(model: regard.Model) -> None:
 
 
 CHAT = "{% for each in messages %}<{{ each.role }}>{{ each.content }}|{% endfor %}<assistant>"
-# A worker that is slower than the pause after which all of a text is read.
-LATE = """const post = Worker.prototype.postMessage;
+# A worker that is slower than the pause after which all of a text is read; or quicker, where `late` says so.
+LATE = """window.late = 600;
+const post = Worker.prototype.postMessage;
 Worker.prototype.postMessage = function (message, ...rest) {
-    setTimeout(() => post.call(this, message, ...rest), message.open ? 0 : 600);
+    setTimeout(() => post.call(this, message, ...rest), message.open ? 0 : window.late);
 };"""
 
 
-def test_after_an_answer_a_slow_model_is_asked_again(browser: Browser, tmp_path: Path) -> None:
+def test_a_slow_model_stops_at_once_and_is_asked_again_after_an_answer(
+    browser: Browser, tmp_path: Path
+) -> None:
     """The timer that reads all of the text took the place of the question for its next words."""
     live_model(tmp_path / "model", "llama")
     settings = {"chat_template": CHAT}
     (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
-    regard.load(str(tmp_path / "model")).live_page(OPENING).write(tmp_path / "page.html")
+    model = regard.load(str(tmp_path / "model"))
+    model.live_page(OPENING).write(tmp_path / "page.html")
     context = browser.new_context()
     context.add_init_script(LATE)
     page = context.new_page()
     page.goto((tmp_path / "page.html").as_uri())
     _settle(page)
+    field = page.get_by_label("Type a sentence")
     page.get_by_role("slider", name="Temperature").fill("0")
+    # A word that is on its way when somebody stops is not written any more.
+    rounded = regard.Model(packed(model.loaded).rounded)
+    text = next(letter for letter in "abcdefghijklmnopqrstuvwxyz" if _greedy(rounded, letter))
+    _type(page, text)
+    page.evaluate("window.late = 200")
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Stop").click()
+    _settle(page)
+    expect(field).to_have_value(text)
+    page.evaluate("window.late = 600")
     # So long that the model has few tokens left to read.
     _type(page, f"{OTHER} a river")
     page.get_by_role("button", name="Ask it as a chat").click()
     # The model is at a loss, or at the end of what it reads: the next question follows.
     expect(page.get_by_role("button", name="Ask", exact=True)).to_be_visible(timeout=60_000)
-    assert page.get_by_label("Type a sentence").input_value().endswith("|<user>")
+    assert field.input_value().endswith("|<user>")
     context.close()
 
 

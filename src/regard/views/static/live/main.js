@@ -185,6 +185,10 @@ function askNext(drawn = null) {
 
 function answeredNext(next) {
   isAsked = false;
+  if (writer.isLate(next)) {
+    bar.work();
+    return rest();
+  }
   bar.fields[0].value = next.text;
   // The model is at the next word while this one is drawn.
   if (writer.isGoing && !next.ended) askNext(writer.drawn);

@@ -82,6 +82,11 @@ export class Writer {
     else this.told.stopped();
   }
 
+  /** Whether a word was on its way when somebody stopped: it is not written. @param {Written} written */
+  isLate({ chosen }) {
+    return Boolean(chosen) && !this.isGoing;
+  }
+
   /** Somebody typed. */
   typed() {
     this.count = { words: 0, likeliest: 0 };

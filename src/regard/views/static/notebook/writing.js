@@ -58,6 +58,7 @@ export class Writing {
     // Somebody typed meanwhile: what they wrote stands.
     if (this.waiting !== undefined) return this.ask(this.waiting);
     if (!written) return this.writer.isGoing && this.writer.goOn(false);
+    if (this.writer.isLate(written)) return this.rest();
     this.field.value = written.text;
     const goesOn = this.writer.isGoing && !written.ended;
     if (goesOn) this.ask(this.writer.drawn); // the kernel is at the next word while this one is drawn
