@@ -13,11 +13,13 @@ export function makePost() {
   });
   const button = make("button", { class: "button" }, "Use this key");
   const element = make("form", { class: "live-key", hidden: true }, field, button);
-  /** @type {() => void} */
+  /** @type {Promise<void> | null} until a key is given, for all questions that wait for one */
+  let asking = null;
   let given = () => {};
   element.addEventListener("submit", (event) => {
     event.preventDefault();
     key = field.value;
+    asking = null;
     given();
   });
 
@@ -26,6 +28,7 @@ export function makePost() {
    * @returns {Promise<any>} what is answered, or { refused }
    */
   async function send(path, asked, signal) {
+    const sent = key;
     try {
       const headers = { "content-type": "application/json", ...(key && { authorization: `Bearer ${key}` }) };
       const response = await fetch(path, { method: "POST", headers, body: JSON.stringify(asked), signal });
@@ -33,10 +36,13 @@ export function makePost() {
       element.hidden = response.status !== 401;
       if (response.ok) return told;
       if (response.status === 401) {
-        field.value = "";
-        field.placeholder = key ? "That key is not known" : "API key";
-        field.focus();
-        await new Promise((resolve) => (given = () => resolve(null)));
+        // Where another key was given meanwhile, it is tried; one that is being typed stays.
+        if (sent === key) {
+          if (field.value === sent) field.value = "";
+          field.placeholder = key ? "That key is not known" : "API key";
+          field.focus();
+          await (asking ??= new Promise((resolve) => (given = resolve)));
+        }
         return signal.aborted ? {} : send(path, asked, signal);
       }
       return { refused: told.error.message };
