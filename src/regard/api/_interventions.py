@@ -11,7 +11,7 @@ from regard import tracing
 from regard.api._tracing import Tracing
 from regard.core.arguments import check_function
 from regard.core.errors import InputError
-from regard.core.progress import OnProgress
+from regard.core.progress import Bar, OnProgress
 from regard.models import Heads, OfLayers, Part, save_checkpoint
 from regard.pruning import Importance, PruningCurve, loads_in, prune, pruning_curve, weakest_heads
 
@@ -89,7 +89,9 @@ class Interventions(Tracing):
         Args:
             clean, corrupted: two texts with equally many tokens, or their token ids; or traces, for pairs and
                 targets.
-            metric, site, kind, per, layer, method, batch, progress: see `regard.tracing.patch`.
+            metric, site, kind, per, layer, method, batch: see `regard.tracing.patch`.
+            progress: called with (done, total) after each cell, by activation; by default a bar, which
+                appears after three seconds on a terminal and in a notebook.
 
         Example:
             >>> import regard
@@ -99,19 +101,20 @@ class Interventions(Tracing):
             >>> model.patch("sitting on the river bank", "sitting on the money bank", size).values.shape
             torch.Size([7, 7])
         """
-        return tracing.patch(
-            self.loaded,
-            self._traced("clean", clean),
-            self._traced("corrupted", corrupted),
-            metric,
-            site=site,
-            kind=kind,
-            per=per,
-            layer=layer,
-            method=method,
-            batch=batch,
-            progress=progress,
-        )
+        with Bar("cells", patience=3.0) as bar:
+            return tracing.patch(
+                self.loaded,
+                self._traced("clean", clean),
+                self._traced("corrupted", corrupted),
+                metric,
+                site=site,
+                kind=kind,
+                per=per,
+                layer=layer,
+                method=method,
+                batch=batch,
+                progress=bar if progress is None else progress,
+            )
 
     def head_importance(
         self,
@@ -127,7 +130,9 @@ class Interventions(Tracing):
 
         Args:
             examples: texts, or their token ids; or traces, for pairs and targets.
-            metric, method, kind, batch, progress: see `regard.tracing.head_importance`.
+            metric, method, kind, batch: see `regard.tracing.head_importance`.
+            progress: called with (done, total) after each example, or each head of one; by default a bar, as
+                in `patch`.
 
         Example:
             >>> import regard
@@ -138,9 +143,11 @@ class Interventions(Tracing):
         if not isinstance(examples, Sequence) or isinstance(examples, str):
             raise InputError(f"examples must be a list of texts or traces; got {type(examples).__name__}.")
         traces = [self._traced(f"examples[{number}]", each) for number, each in enumerate(examples)]
-        return tracing.head_importance(
-            self.loaded, traces, metric, method=method, kind=kind, batch=batch, progress=progress
-        )
+        with Bar("examples" if method == "gradient" else "heads", patience=3.0) as bar:
+            told = bar if progress is None else progress
+            return tracing.head_importance(
+                self.loaded, traces, metric, method=method, kind=kind, batch=batch, progress=told
+            )
 
     def prune(self, heads: OfLayers | Mapping[Part, OfLayers]) -> Self:
         """A smaller model without these heads, with weights of its own: see `regard.pruning.prune`.

@@ -117,7 +117,9 @@ class Tabular(ABC):
         if not self.axes:
             raise InputError(f"{type(self).__name__} has no axes; take to_pandas().")
         optional("arrays with named axes need", "xarray", "xarray")
-        return self.to_pandas().set_index(list(self.axes)).to_xarray()
+        frame, axes = self.to_pandas(), list(self.axes)
+        # In the order of the rows: pandas sorts, and would put the layer "input" behind the last.
+        return frame.set_index(axes).to_xarray().reindex({axis: frame[axis].unique() for axis in axes})
 
 
 class Displayable(Tabular):

@@ -1,6 +1,7 @@
 """Results as tables: rows by hand, and what they become."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,8 @@ def test_the_parts_of_a_logit_add_up_in_its_table() -> None:
 
 def test_cells_lie_along_axes() -> None:
     found = PATCHED.to_xarray()
+    ordered = replace(PATCHED, layers=("input", 1)).to_xarray()
+    assert ordered["layer"].values.tolist() == ["input", 1]  # pandas would sort them
     assert found["effect"].sel(layer=3).values.tolist() == [0.0, 2.0]
     assert found["value"].sel(layer="embedding", position=1).item() == 0.5
     assert SCALED.to_xarray()["seconds"].dims == ("attention", "tokens")

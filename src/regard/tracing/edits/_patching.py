@@ -1,16 +1,17 @@
 """Activation patching, and its estimate by one gradient: where the difference of two texts is carried."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core.arguments import check_function, one_of
-from regard.core.displayable import Tabular
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.progress import OnProgress
 from regard.models import Kind, Loaded, StackKind
@@ -30,21 +31,31 @@ from regard.tracing.edits._network import outputs_of
 from regard.tracing.record import Trace
 from regard.tracing.run import Metric, check_mode, gradients_at, number_of, seen_at
 
-Per = Literal["position", "head", "neuron"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Per = Literal["position", "head", "neuron"] | tuple[Literal["head", "neuron"], Literal["position"]]
+"""What a cell is in its layer: a position, a head or a neuron, or one of these at one position."""
 
 PatchingMethod = Literal["activation", "attribution"]
 
+_SHOWN: Final = 12
+"""Cells that are printed."""
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Patching(Tabular):
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Patching(Displayable):
     """The metric of the corrupted text, with one cell at a time as it is in the clean text.
 
+    `print` shows the cells that change it most.
+
     Args:
-        values: float64 (layers, positions, heads or neurons), the metric with that cell patched; by
-            attribution, its first-order estimate.
+        values: float64 (layers, positions, heads or neurons), or (layers, heads or neurons, positions): the
+            metric with that cell patched; by attribution, its first-order estimate.
         clean, corrupted: the metric of the two texts, unpatched.
         layers: the layer of each row, named as in `Edit`.
         site, kind, per, method: what was asked for.
+        tokens: the clean text's at the positions, as people read them; () where they are not known.
 
     Example:
         >>> from regard.tracing import Patching
@@ -63,6 +74,7 @@ class Patching(Tabular):
     kind: Kind
     per: Per
     method: PatchingMethod
+    tokens: tuple[str, ...] = ()
 
     @property
     def effect(self) -> Tensor:
@@ -80,24 +92,48 @@ class Patching(Tabular):
             raise InputError(f"metric must differ between the two texts; it is {self.clean} of both.")
         return self.effect / (self.clean - self.corrupted)
 
-    def to_rows(self) -> list[dict[str, Any]]:
-        """A row a cell: its layer, its position, head or neuron, and the metric with it patched."""
-        return [
-            {"layer": layer, self.per: place, "value": value, "effect": value - self.corrupted}
-            for layer, row in zip(self.layers, self.values.tolist(), strict=True)
-            for place, value in enumerate(row)
-        ]
-
     @property
     def axes(self) -> tuple[str, ...]:
-        return ("layer", self.per)
+        return ("layer", *_several(self.per))
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A row a cell: its layer, its head or neuron and its position, and the metric with it patched."""
+        rows = []
+        for cell in product(*map(range, self.values.shape)):
+            value = float(self.values[cell])
+            row = dict(zip(self.axes, (self.layers[cell[0]], *cell[1:]), strict=True))
+            # Positions are the last axis, where they are one.
+            token = {"token": self.tokens[cell[-1]]} if self.tokens else {}
+            rows.append({**row, **token, "value": value, "effect": value - self.corrupted})
+        return rows
 
     def __repr__(self) -> str:
-        rows, columns = self.values.shape
+        sizes = " x ".join(f"{size} {axis}s" for size, axis in zip(self.values.shape, self.axes, strict=True))
         return (
-            f"Patching({self.method} at {self.kind} {self.site}, {rows} layers x {columns} {self.per}s, "
+            f"Patching({self.method} at {self.kind} {self.site}, {sizes}, "
             f"clean {self.clean:.6g}, corrupted {self.corrupted:.6g})"
         )
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        yield f"{self.method.title()} patching at {self.kind} {self.site}."
+        yield f"The metric is {self.clean:.3f} clean, {self.corrupted:.3f} corrupted. With a cell patched:\n"
+        apart = self.clean - self.corrupted
+        # NaN where a layer has no such head.
+        rows = [row for row in self.to_rows() if not math.isnan(row["value"])]
+        rows.sort(key=lambda row: -abs(row["effect"]))
+        columns = [name for name in rows[0] if name not in ("value", "effect")]
+        cells = [
+            (
+                *(str(row[name]) for name in columns),
+                f"{row['value']:.3f}",
+                f"{row['effect']:+.3f}",
+                f"{row['effect'] / apart:.0%}" if apart else "-",
+            )
+            for row in rows[:_SHOWN]
+        ]
+        yield plain_table([*columns, "value", "effect", "recovered"], cells, left=len(columns))
+        if len(rows) > _SHOWN:
+            yield f"\nand {len(rows) - _SHOWN:,} cells that change less"
 
 
 def patch(
@@ -119,10 +155,10 @@ def patch(
         "activation"   values[l, p] = metric(corrupted text, with the clean text's tensor in layer l at p)
         "attribution"  values[l, p] = metric(corrupted) + sum of (clean - corrupted) * d metric / d corrupted
 
-    A cell is a layer and a position, a head or a neuron; by activation cells run together, as the rows of
-    a batch. The first-order estimate takes two passes forward and one back for all cells. It is exact where
-    the metric is a linear function of the site, such as a readout of the last residual; else as good as the
-    model is linear between the two texts.
+    A cell is a layer and a position, a head or a neuron, or one of these at one position; by activation
+    cells run together, as the rows of a batch. The first-order estimate takes two passes forward and one
+    back for all cells. It is exact where the metric is a linear function of the site, such as a readout of
+    the last residual; else as good as the model is linear between the two texts.
 
     Args:
         loaded: the model.
@@ -131,8 +167,8 @@ def patch(
             differentiable tensor.
         site, kind, layer: as in `Edit`.
         per: "position" (of k and v the key's; of weights and scores the query's row) takes all heads of a
-            position, "head" or "neuron" one of these at all positions; by default "head" where the site has
-            heads.
+            position, "head" or "neuron" one of these at all positions, ("head", "position") one head at one
+            position, and ("neuron", "position") one neuron; by default "head" where the site has heads.
         method: see above.
         batch: how many cells run in one pass; by default as many as have 2,048 tokens, and 2^26 logits.
             Give 1 where the model takes no batches.
@@ -172,10 +208,11 @@ def patch(
     check_mode(network)
     _check_lengths(encodings_of(clean), encodings_of(corrupted))
     taps = taps_of(at, kind, network, layer)
-    per = _per(at, per)
-    # The axis that cells are counted along, and its place.
-    axis = next(each for each in at.axes if each != "head") if per == "position" else per
-    dim, names = at.axes.index(axis), list(taps.values())
+    per, names = _per(at, per), list(taps.values())
+    # The axes that cells are counted along, and their places.
+    positions = next(each for each in at.axes if each != "head")
+    along = [positions if each == "position" else each for each in _several(per)]
+    dims = [at.axes.index(axis) for axis in along]
     with torch.no_grad():
         output, kept = seen_at(names, clean, network, logits=True)
         of_clean = number_of("metric", metric(output))
@@ -187,15 +224,22 @@ def patch(
         activations, moves, of_corrupted = gradients_at(corrupted, network, names, metric, called="metric")
         rows = [
             # (clean - corrupted) . d metric / d activation, on the corrupted text.
-            _summed(_difference(kept[tap], activations[tap], tap) * moves[tap].double(), dim) + of_corrupted
+            _summed(_difference(kept[tap], activations[tap], tap) * moves[tap].double(), dims) + of_corrupted
             for tap in names
         ]
     else:
         # Each cell by itself, as a row of a batch; the corrupted text without a patch is the first row.
+        sizes = [[kept[tap].shape[1 + dim] for dim in dims] for tap in names]
         cells = [
-            Replace(at.name, layer=number, kind=kind, value=part, **{axis: column})
-            for number, tap in taps.items()
-            for column, part in enumerate(torch.split(kept[tap][0], 1, dim))
+            Replace(
+                at.name,
+                layer=number,
+                kind=kind,
+                value=_cell(kept[tap][0], dims, cell),
+                **dict(zip(along, cell, strict=True)),
+            )
+            for (number, tap), size in zip(taps.items(), sizes, strict=True)
+            for cell in product(*map(range, size))
         ]
         outputs = outputs_of(network, corrupted, [None, *cells], batch=batch)
         numbers = []
@@ -206,7 +250,8 @@ def patch(
                 progress(done, len(cells))
         of_corrupted, values = numbers[0], torch.tensor(numbers[1:], dtype=torch.float64)
         # Layers may have different numbers of heads: rows of their own, filled up with NaN.
-        rows = list(torch.split(values, [kept[tap].shape[1 + dim] for tap in names]))
+        parts = torch.split(values, [math.prod(size) for size in sizes])
+        rows = [part.reshape(size) for part, size in zip(parts, sizes, strict=True)]
     return Patching(
         values=pad_sequence(rows, batch_first=True, padding_value=math.nan),
         clean=of_clean,
@@ -216,21 +261,34 @@ def patch(
         kind=kind,
         per=per,
         method=method,
+        tokens=tuple(clean.stack(stack_along(kind, along[-1])).shown) if "position" in _several(per) else (),
     )
 
 
-def _summed(values: Tensor, dim: int) -> Tensor:
-    """The sum over all axes but one, which is counted without the batch; on the CPU."""
-    return values.sum(dim=[each for each in range(values.ndim) if each != 1 + dim]).cpu()
+def _several(per: Per) -> tuple[str, ...]:
+    return per if isinstance(per, tuple) else (per,)
+
+
+def _cell(value: Tensor, dims: list[int], cell: tuple[int, ...]) -> Tensor:
+    """One cell of a tensor without the batch, whose axes stay."""
+    for dim, place in zip(dims, cell, strict=True):
+        value = value.narrow(dim, place, 1)
+    return value
+
+
+def _summed(values: Tensor, dims: list[int]) -> Tensor:
+    """The sum over all axes but these, in their order, counted without the batch; on the CPU."""
+    first = values[0].movedim(dims, list(range(len(dims))))
+    return first.reshape(*first.shape[: len(dims)], -1).sum(dim=-1).cpu()
 
 
 def _per(site: Site, per: Per | None) -> Per:
+    parts = [each for each in ("head", "neuron") if each in site.axes]
     if per is None:
-        return "head" if "head" in site.axes else "position"
-    allowed = [each for each in get_args(Per) if each == "position" or each in site.axes]
-    if per not in allowed:
-        wanted = " or ".join(f'"{each}"' for each in allowed)
-        raise InputError(f"per must be {wanted} at site {site.name!r}; got {per!r}.")
+        return "head" if "head" in parts else "position"
+    if per not in ("position", *parts, *((each, "position") for each in parts)):
+        wanted = "".join(f', "{each}" or ("{each}", "position")' for each in parts)
+        raise InputError(f'per must be "position"{wanted} at site {site.name!r}; got {per!r}.')
     return per
 
 

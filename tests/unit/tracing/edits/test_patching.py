@@ -9,6 +9,7 @@ from torch import Tensor
 import regard
 from regard.core import Taps
 from regard.core.errors import InputError
+from regard.core.progress import Bar
 from regard.models import Output
 from regard.tracing import Patching, patch
 from tolerances import FP64, assert_close_to_largest
@@ -81,7 +82,40 @@ def test_each_cell_is_a_run_with_one_place_patched(
         wanted = measured(model, CORRUPTED, Taps({tap: patch}))
         assert float(table.values[1, column]) == pytest.approx(wanted, rel=1e-9)
     assert table.effect[1].abs().max() > 1e-6
+    assert len(table.to_rows()[0]) == 5 - (per != "position")  # with the token, where there is one
     assert seen == [(done, table.values.numel()) for done in range(1, table.values.numel() + 1)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "site", "per", "tap", "size"),
+    [
+        ("decoder", "head", ("head", "position"), "layers.1.attention.context", (5, 7)),
+        ("encoder", "neuron", ("neuron", "position"), "layers.1.ffn.hidden", (17, 7)),
+    ],
+)
+def test_a_part_at_one_position(models: Any, shape: str, site: Any, per: Any, tap: str, size: Any) -> None:
+    """One head, or one neuron, at one position; all positions of a linear readout sum to the part alone."""
+    model = models[shape]
+    table = model.patch(*traces(model), metric, site=site, per=per, layer=[1])
+    clean = passing(model, CLEAN, tap)
+    assert (table.axes, table.values.shape) == (("layer", *per), (1, *size))
+    for part, position in ((0, 6), (size[0] - 1, 2), (2, 5)):
+
+        def patch(value: Tensor, part: int = part, position: int = position) -> Tensor:
+            patched = value.clone()
+            cell = (0, position, part) if site == "neuron" else (0, part, position)
+            patched[cell] = clean[cell]
+            return patched
+
+        wanted = measured(model, CORRUPTED, Taps({tap: patch}))
+        assert float(table.values[0, part, position]) == pytest.approx(wanted, rel=1e-9)
+    row = next(row for row in table.to_rows() if (row[per[0]], row["position"]) == (2, 3))
+    assert row["token"] == traces(model)[0].stack(shape).shown[3]
+    guess, alone = (
+        model.patch(*traces(model), metric, site=site, per=each, method="attribution")
+        for each in (per, per[0])
+    )
+    assert_close_to_largest(guess.effect.sum(dim=2), alone.effect, FP64)
 
 
 def test_all_of_a_state_patched_is_the_clean_text(models: Any) -> None:
@@ -187,6 +221,14 @@ def test_ids_are_taken_where_texts_are(models: Any) -> None:
         model.patch(3, CORRUPTED, metric)
 
 
+def test_a_bar_is_shown_where_nobody_asks_for_progress(models: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+    monkeypatch.setattr(Bar, "__call__", lambda bar, *done: seen.append(done))
+    models["encoder"].patch(CLEAN, CORRUPTED, metric, layer=1)
+    models["encoder"].head_importance([CLEAN], lambda output, index: metric(output))
+    assert seen == [*((done, 7) for done in range(1, 8)), (1, 1)]
+
+
 LONGER = "the money bank by the river"
 
 
@@ -195,7 +237,10 @@ LONGER = "the money bank by the river"
     [
         ({"site": "pattern"}, "site must be one of"),
         ({"per": "head"}, "per must be \"position\" at site 'residual'; got 'head'"),
-        ({"site": "q", "per": "token"}, "per must be \"position\" or \"head\" at site 'q'; got 'token'"),
+        (
+            {"site": "q", "per": "token"},
+            'per must be "position", "head" or ."head", "position". at site \'q\'; got \'token\'',
+        ),
         ({"layer": 3}, "layer must be from 0 to 2"),
         ({"kind": "decoder"}, 'kind must be "encoder"'),
         ({"method": "path"}, 'method must be "activation" or "attribution"; got \'path\''),
@@ -259,6 +304,23 @@ def test_a_table_tells_itself() -> None:
     assert repr(table) == (
         "Patching(activation at cross context, 2 layers x 3 heads, clean 1, corrupted 0.25)"
     )
+
+
+def test_what_changes_most_is_printed(models: Any) -> None:
+    table = models["encoder"].patch(CLEAN, CORRUPTED, metric)
+    title, _, _, titles, first, *_ = lines = str(table).splitlines()
+    assert title == "Activation patching at encoder residual."
+    assert titles.split() == ["layer", "position", "token", "value", "effect", "recovered"]
+    best = max(table.to_rows(), key=lambda row: abs(row["effect"]))
+    assert first.split()[:4] == [
+        str(best["layer"]),
+        str(best["position"]),
+        best["token"],
+        f"{best['value']:.3f}",
+    ]
+    assert lines[-1] == f"and {table.values.numel() - 12} cells that change less"
+    same = models["encoder"].patch(CLEAN, CORRUPTED, lambda output: 1.0, layer=2)
+    assert str(same).splitlines()[4].split()[-2:] == ["+0.000", "-"]
 
 
 def test_a_sink_stays() -> None:
