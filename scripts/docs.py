@@ -26,7 +26,7 @@ import course
 from reference import Reference
 
 import regard
-from regard.cli.look import OPENING
+from regard.cli.look import BEGINNING, OPENING
 from regard.views import Page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,7 +43,7 @@ def live_page() -> Page:
 
 def page_that_writes() -> Page:
     """The live page of the default decoder, with its weights beside it."""
-    return regard.load("smollm2").live_page("The capital of France is", beside="writes.bin")
+    return regard.load("smollm2").live_page(BEGINNING, beside="writes.bin")
 
 
 def build(

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from integration import test_cli
+from integration.live_models import live_model
 from integration.test_cli import Run, refused
 from unit.models.folders import write, write_tokenizer
 
@@ -40,6 +41,15 @@ def test_a_page_of_one_head_has_nothing_else(run: Run, tmp_path: Path) -> None:
         (("--only", "5.11", "--heads", "1.1"), "--only must be given alone: a page of chosen heads"),
     ):
         assert said in refused(run(*asked, *more), 2)
+
+
+def test_a_live_page_opens_on_a_text_for_its_model(run: Run, tmp_path: Path) -> None:
+    for family, text in (("bert", "The trophy does not fit"), ("gpt2", "The capital of France is")):
+        path = tmp_path / f"{family}.html"
+        live_model(tmp_path / family, family)
+        done = run("look", "--live", "-m", str(tmp_path / family), "--no-open", "-o", str(path))
+        assert done.code == 0, done.err
+        assert f"<title>{text}" in path.read_text(encoding="utf-8")
 
 
 def test_a_live_page_is_refused_in_words(run: Run, tmp_path: Path) -> None:

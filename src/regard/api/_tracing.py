@@ -229,7 +229,7 @@ class Tracing(HasNetwork):
             The page: `model.live_page("...").write("live.html")`. With the default model it takes 33 MB.
 
         Raises:
-            InputError: the model is not a BERT, DistilBERT, GPT-2 or Llama, or has edits; or as `trace`.
+            InputError: the page does not run the model's family, or it has edits; or as `trace`.
 
         Example:
             >>> import regard

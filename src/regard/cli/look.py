@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 
 OPENING = "The trophy does not fit into the suitcase because it is too big."
-"""What a live page opens with where nothing is said."""
+"""What a live page opens with where nothing is said; a decoder's, which writes, with the next one."""
+
+BEGINNING = "The capital of France is"
 
 _OF_A_PICTURE: Final = ("svg", "png", "pdf")
 
@@ -96,7 +98,7 @@ def look(
     ),
     live: bool = flag(
         "--live",
-        "Put the model itself into the page: type any sentence there. BERT, DistilBERT, GPT-2, Llama.",
+        "Put the model itself into the page: type any sentence there. BERT, DistilBERT, GPT-2, Llama, Gemma.",
     ),
     generate: bool = flag(
         "--generate", "Let the model continue TEXT, or translate it, and see it step by step."
@@ -136,6 +138,7 @@ def look(
     For a paper, --svg, --png and --pdf write a picture of the head that --layer and --head choose.
     """
     # Only a live page can do without: it has a text to open with.
+    is_given = text is not None
     if text is None:
         if not live:
             raise UsageError("Missing argument 'TEXT'.", context)
@@ -172,7 +175,7 @@ def look(
     elif form == "run":
         page, facts = _film(text, other, max_mb)
     elif form in ("live", "beside"):
-        page, facts = _live(texts, name, is_of_two)
+        page, facts = _live(texts, name, is_of_two, is_given)
     else:
         loaded = load_model(name)
         traces = loaded.trace(texts) if form == "compared" else [loaded.trace(*texts, target=target)]
@@ -262,9 +265,11 @@ def _film(run: str, text: str | None, max_mb: float) -> "Made":
     return page, {"largest_difference": page.largest_difference}
 
 
-def _live(texts: Sequence[str], model: str, is_of_two: bool) -> "Made":
+def _live(texts: Sequence[str], model: str, is_of_two: bool, is_given: bool) -> "Made":
     """The model itself, which works out any sentence on the page, or what sets two apart."""
     loaded = load_model(model)
+    if not is_given and "encoder" not in loaded.network.prefixes:
+        texts = [BEGINNING, *texts[1:]]
     page = loaded.live_page(texts[0], against=texts[1]) if is_of_two else loaded.live_page(*texts)
     return page, {"largest_difference": page.live_difference}
 

@@ -230,9 +230,10 @@ def _is_typed_for(engine: Engine) -> bool:
 
 
 def _made(model: Model, service: Service, name: str, example: bool) -> str:
-    # A model with few positions gets a shorter sentence.
+    # A model with few positions gets a shorter sentence; a decoder one to go on with.
     limit = model.network.limit(next(iter(model.network.prefixes))) or math.inf
-    fitting = (text for text in _OPENINGS if len(model.tokenizer.encode(text).tokens) <= limit)
+    openings = ("The capital of France is", *_OPENINGS)["encoder" in model.network.prefixes :]
+    fitting = (text for text in openings if len(model.tokenizer.encode(text).tokens) <= limit)
     opening = next(fitting, _OPENINGS[-1])
     if len(model.network.prefixes) == 1:
         return served_page(model.loaded, opening, served=_served(service, name)).html
