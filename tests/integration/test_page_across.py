@@ -118,7 +118,9 @@ def test_why_it_looks_there(open_page: OpenPage, path: Path) -> None:
     expect(answer.locator(".offers .asks")).to_contain_text("und asks")
     # 0.9 beside 0.025: log 0.9 is above the mean by 4/5 of log 36; each key lacks a fifth of each number.
     fit, most = 0.8 * np.log(36), 0.2 * np.log(40)
-    expect(answer).to_contain_text(f"{most:.2f} of the {fit:.2f} by which thirty fits better than the mean.")
+    expect(answer).to_contain_text(
+        f"{most:.2f}; all together give {fit:.2f}, by which thirty fits better than the mean."
+    )
     answer.get_by_role("button", name="Work it out").click()
     expect(answer.locator(".story-worked strong")).to_have_text("90.0 %")
     assert axe(page).violations == []

@@ -266,7 +266,8 @@ def test_three_questions_unfold_in_place(open_page: OpenPage, bank: tuple[Path, 
     found = [int(re.search(r"Head (\d+)", text)[1]) for text in cards.all_inner_texts()]
     assert found[: len(of_words)] == of_words
     assert sorted(found) == looking
-    expect(cards.first).to_contain_text(f"poem {100 * shares[of_words[0]]:.0f}")
+    for at, each in enumerate(of_words):  # and this word is named, though [CLS] or itself may get more
+        expect(cards.nth(at)).to_contain_text(f" {100 * shares[each]:.0f}\N{NO-BREAK SPACE}%")
     expect(page.locator(".answer-others p").first).to_contain_text(
         f"{len(looking)} give a word far more than an even share."
     )

@@ -245,9 +245,9 @@ def test_what_is_asked_for_and_offered(
     np.testing.assert_allclose(
         np.exp(list(fit.values())) / np.exp(list(fit.values())).sum(), weights, atol=1e-6
     )
-    most = f"{gives[key][order[0]]:.2f} of the {fit[key]:.2f}"
+    most = f"{gives[key][order[0]]:.2f}; all together give {fit[key]:.2f}"
     expect(page.locator(".answer-why")).to_contain_text(
-        f"The first gives most: {most} by which poem fits better than the mean."
+        f"The first gives most, {most}, by which poem fits better than the mean."
     )
     shares = page.locator(".offers .offer-share:not(.offer-head)").all_inner_texts()
     assert shares == [f"{100 * weights[i]:.0f} %" for i in shown]
@@ -264,7 +264,8 @@ def test_what_is_asked_for_and_offered(
     page.evaluate("location.hash = '#view=door&layer=5&head=11&pin=query-1&key=9&asks=why'")
     least = min(gives[9])
     expect(page.locator(".answer-why")).to_contain_text(
-        f"The first takes most: {-least:.2f} of the {-fit[9]:.2f} by which a fits worse than the mean."
+        f"The first takes most, {-least:.2f}; all together take {-fit[9]:.2f}, "
+        "by which a fits worse than the mean."
     )
 
 
@@ -301,7 +302,14 @@ def test_a_decoder_ends_with_what_comes_next(open_page: OpenPage, tmp_path: Path
     page.evaluate("location.hash = '#walk=7'")
     assert f"{len(model.loaded.network.stack('decoder').layers)} layers" in _said(page)
     page.set_viewport_size(PHONE)
-    expect(page.locator(".story-state")).to_have_count(31)
+    # Of 31 lists so many as can be read from afar, with the first and the last.
+    lists = page.locator(".story-state .story-name")
+    assert [lists.nth(at).inner_text() for at in (0, 1, -1)] == [
+        "learned embedding",
+        "after layer 2",
+        "after layer 28: contextual",
+    ]
+    expect(lists).to_have_count(9)
     assert page.evaluate("document.documentElement.scrollHeight") == PHONE["height"]
     page.evaluate("location.hash = '#walk=8'")
     with torch.no_grad():

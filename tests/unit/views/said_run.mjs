@@ -15,6 +15,8 @@ const { apartOf } = await import(pathToFileURL(`${folder}/live/moved.js`).href);
 const { texts, moves, nexts, words: lists, boths, more } = JSON.parse(readFileSync(file, "utf8"));
 const joined = (parts) => [parts].flat().map((part) => (typeof part === "string" ? part : part.text)).join("");
 
+const shownOf = (rows) => rows.filter(({ does }) => does === "looks").length;
+
 function told({ kind, tokens, words, layers }) {
   const units = new Units(tokens, words, true);
   const row = (_, layer, head, query) => Float64Array.from(layers[layer][head][query]);
@@ -25,7 +27,7 @@ function told({ kind, tokens, words, layers }) {
     heads.map((_, head) => {
       const rows = from.map((first) => rowOf(page, { kind, layer, head }, first));
       return {
-        others: othersSaid(rows),
+        others: othersSaid(rows, shownOf(rows)),
         said: rows.map((each, at) => joined(remark(page, { kind, layer, head }, from[at], each))),
         does: rows.map(({ does }) => does),
         shared: rows.map((each) => sharedBy(page, { kind, layer, head }, each)),

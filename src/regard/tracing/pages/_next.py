@@ -13,7 +13,7 @@ from regard.tracing.pages._reads import Reads
 
 _BEST = 5
 _LONGEST = 8  # tokens of one character
-_THE_END = {"text": "(the end)", "isText": False}
+THE_END = {"text": "(the end)", "isText": False}
 _LOSS = "What comes next is no character: the model is at a loss."
 _REPLACED = "\N{REPLACEMENT CHARACTER}"
 
@@ -54,7 +54,7 @@ def next_of(loaded: Loaded, text: str, asked: WriteRequest, reads: Reads) -> dic
     shares, tempered = logits.softmax(dim=0), _tempered(logits, asked.temperature)
     best = [
         {
-            **(_THE_END if id in tokenizer.end_ids else spelled(tokenizer, list(ids[-1:]), id)),
+            **(THE_END if id in tokenizer.end_ids else spelled(tokenizer, list(ids[-1:]), id)),
             "probability": float(shares[id]),
             "tempered": float(tempered[id]),
         }

@@ -148,7 +148,6 @@ def _without(trace: Trace, start: _Start, with_edits: bool) -> dict[str, Any]:
     if with_edits:
         # The text once more without this head.
         without.append(here | left_by(trace, Zero("head", layer=layer, head=head, kind=kind)))
-    if with_edits and apart is not None:
         with suppress(InputError):  # of a model whose scores cannot be written
             without.append({"kind": kind, "unseen": key} | left_by(trace, unseen_word(trace, key)))
     with suppress(InputError):  # of a model whose scores are no sums

@@ -17,6 +17,7 @@ from regard.text import Encoding
 from regard.tracing.comparison import movement_of
 from regard.tracing.measures import logits_of_layers
 from regard.tracing.pages._explain import Sublayer, sublayers
+from regard.tracing.pages._next import THE_END
 from regard.tracing.pages._page_measures import as_array
 from regard.tracing.record import KeepPolicy, Trace, TracedStack
 from regard.tracing.run import TraceOfRun
@@ -165,11 +166,11 @@ def next_tokens(trace: Trace) -> list[dict[str, Any]]:
     (logits,) = logits_of_layers(trace, [len(traced.hidden) - 1], [len(traced.encoding.tokens) - 1])
     # The likeliest first.
     likeliest = logits[0].double().softmax(dim=0).topk(min(_NEXT, logits.shape[1]))
-    tokens = Encoding.from_ids(likeliest.indices.tolist(), trace.loaded.tokenizer).tokens
-    return [
-        {"text": token.shown, "probability": float(f"{probability:.4g}")}
-        for token, probability in zip(tokens, likeliest.values.tolist(), strict=True)
-    ]
+    tokenizer, shares = trace.loaded.tokenizer, likeliest.values.tolist()
+    tokens = Encoding.from_ids(likeliest.indices.tolist(), tokenizer).tokens
+    ends = [] if tokenizer is None else tokenizer.end_ids
+    names = [str(THE_END["text"]) if token.id in ends else token.shown for token in tokens]
+    return [{"text": text, "probability": float(f"{p:.4g}")} for text, p in zip(names, shares, strict=True)]
 
 
 def _beside(trace: Trace, loaded: Loaded, words: list[PlacedWord]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import torch
 import regard
 from regard.tracing import Zero
 from regard.tracing.pages._instead import left_by
+from regard.tracing.pages._page import page_record
 
 TEXT = "When Mary and John went to the store, John gave a drink to"
 
@@ -32,6 +33,18 @@ def test_a_decoder_goes_on_with_another_word() -> None:
                 shares = [each["probability"] for each in found["next"][name]]
                 assert shares == pytest.approx(share.tolist(), rel=1e-3)
     assert found["next"]["before"][0]["text"] == "␣Mary" != found["next"]["after"][0]["text"]
+
+
+def test_the_end_of_a_text_is_called_so() -> None:
+    trace = regard.load("smollm2").trace("The trophy does not fit into the suitcase because it is too big.")
+    found = left_by(trace, Zero("head", layer=18, head=7))["next"]["before"]
+    assert "(the end)" in [each["text"] for each in found]
+    assert not any("<|" in each["text"] for each in found)
+
+
+def test_a_page_knows_a_text_without_a_word_that_is_like_all_others() -> None:
+    record = page_record(regard.load().trace("the the the the"), story=True)
+    assert [each.get("unseen") for each in record.without] == [None, record.start and record.start["key"]]
 
 
 def test_of_an_encoder_there_is_no_next_word() -> None:

@@ -62,7 +62,7 @@ export function rowOf(page, head, from) {
 }
 
 const isFirstWord = ({ isFirst, special, text }) => isFirst && !special && isRead(text);
-const quoted = ({ text, special }) => (special || isRead(text) ? text : `“${readable(text)}”`);
+export const quoted = ({ text, special }) => (special || isRead(text) ? text : `“${readable(text)}”`);
 const restOf = (unit) => (isFirstWord(unit) ? `the first word (${unit.text})` : quoted(unit));
 const toWord = (unit) => ({ text: quoted(unit), side: "to" });
 
@@ -106,22 +106,23 @@ export function remark({ source, state }, { kind }, from, { units, evens, shares
   return [...begins, ...told.flatMap((each, at) => (at > 0 ? [", and", ...each] : each)), "."];
 }
 
-// What gets most in a row that claims something: [word, " 50 %"].
-export function targetOf([{ of, units, share }]) {
+// The word that gets most in a row that claims something, or what else does: [word, " 50 %"].
+export function targetOf(claims) {
+  const { of, units, share } = claims.find((each) => each.of === "word") ?? claims[0];
   return [of === "word" ? toWord(units[0]) : of === "itself" ? of : namesOf(units), ` ${wholePercent(share)}`];
 }
 
-// "7 other heads: at rest on [CLS] and [SEP], or spread over many words"
-export function othersSaid(rows) {
+// "7 other heads: at rest on [CLS] and [SEP], or spread over many words"; shown: how many heads stand above.
+export function othersSaid(rows, shown) {
   const marks = namesOf(rows.flatMap(({ does, claims }) => (does === "rests" ? claims[0].units : [])));
   const spread = rows.some(({ does }) => does === "spreads") ? "spread over many words" : "";
   const does = [marks && `at rest on ${marks}`, spread].filter(Boolean).join(", or ");
-  return `${rows.length} other ${rows.length === 1 ? "head" : "heads"}: ${does}`;
+  return `${rows.length}${shown > 0 ? " other" : ""} ${rows.length === 1 ? "head" : "heads"}: ${does}`;
 }
 
 // Shares that have a name; a larger one is "mostly".
 const SHARES = {
-  "a small part": 1 / 30,
+  "many small parts, the largest": 1 / 30, // never told of a second part
   "a tenth": 1 / 10,
   "a fifth": 1 / 5,
   "a quarter": 1 / 4,
@@ -321,7 +322,8 @@ export function writtenSaid({ text, probability }, place, sources) {
     return [...begins, ": it is read from ", from, ` more than from any other word (${beside}).`];
   }
   const told = claims.flatMap((each, at) => [at > 0 ? " and " : "", toWord(each), ` (${wholePercent(each.share)})`]);
-  return [...begins, ": it is read mostly from ", ...told, "."];
+  const isMost = claims.reduce((sum, { share }) => sum + share, 0) > HALF;
+  return [...begins, `: it is read ${isMost ? "mostly" : "most"} from `, ...told, "."];
 }
 
 /** What a temperature does to the likeliest word. @param {number} temperature @param {{ probability: number, tempered: number }} best */

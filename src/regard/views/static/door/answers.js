@@ -4,7 +4,7 @@ import { makeButton, makeChoice, makeSelect } from "../base/controls.js";
 import { make } from "../base/dom.js";
 import { allHeads, heldOf } from "../base/held.js";
 import { nameOf, saidOf } from "../base/names.js";
-import { deepest, movedSaid, nextSaid, othersSaid, rowOf, targetOf } from "../base/said.js";
+import { deepest, movedSaid, nextSaid, othersSaid, quoted, rowOf, targetOf } from "../base/said.js";
 import { isRead, wordsOf } from "../base/shares.js";
 import { bold, line, note, waiting, written } from "./attention.js";
 import { Sentence } from "./sentence.js";
@@ -145,11 +145,22 @@ const OTHERS = {
     const [looking, others] = [true, false].map((is) => rows.filter(({ row }) => (row.does === "looks") === is));
     const largest = ({ row }) => row.claims.find(({ of }) => of === "word")?.share ?? 0;
     looking.sort((a, b) => largest(b) - largest(a));
-    const word = bold(wordsOf(state, kind).at(from).text, "from");
-    const some = looking.length === 0 ? "None gives" : looking.length === 1 ? "One gives" : `${looking.length} give`;
-    const said = `. ${some} a word far more than an even share.`;
+    const word = bold(quoted(wordsOf(state, kind).at(from)), "from");
+    const some = looking.length === 0 ? "none gives" : looking.length === 1 ? "one gives" : `${looking.length} give`;
+    const said = `: ${some} a word far more than an even share.`;
     const folded = make("details", { open: others.some(({ of }) => of === head) });
-    folded.append(make("summary", {}, othersSaid(others.map(({ row }) => row))), note(REST), list(others));
+    folded.append(
+      make(
+        "summary",
+        {},
+        othersSaid(
+          others.map(({ row }) => row),
+          looking.length,
+        ),
+      ),
+      note(REST),
+      list(others),
+    );
     return [
       line(word, ` in the ${rows.length} heads of `, pick.element, said),
       ...(looking.length > 0 ? [list(looking)] : []),

@@ -57,9 +57,12 @@ const OTHERS = {
       const button = makeButton(label, () => state.set({ layer, head }), looks);
       return make("li", {}, button);
     };
-    const told = ` looks at another word in ${arcs.length} of ${all.length} heads. In ${arcs.length - others.length} of these the arc stays.`;
+    const none = (count) => count || "none";
+    const told = [` looks at another word in ${none(arcs.length)} of ${all.length} heads`];
+    if (arcs.length > 0) told.push(`: the arc stays in ${none(arcs.length - others.length)} of these`);
+    if (others.length > MOST_HEADS) told.push(`, and below are ${MOST_HEADS} of the others`);
     const cards = others.slice(0, MOST_HEADS).map(card);
-    return [line(bold(pair[0].text, "from"), told), make("ul", { class: "door-cards" }, ...cards)];
+    return [line(bold(pair[0].text, "from"), ...told, "."), make("ul", { class: "door-cards" }, ...cards)];
   },
 };
 

@@ -15,7 +15,7 @@ export function drawInstead({ page, head, from }, to, share) {
   const { source, state } = page;
   const { guessed } = state.values;
   const words = source.instead?.(head, from, to.first, guessed);
-  if (words === undefined) return [];
+  if (words === undefined || words?.length === 0) return [];
   const begins = line(
     "Would the same head give as much to another word in the place of ",
     bold(to.text, "to"),

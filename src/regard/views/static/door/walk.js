@@ -15,6 +15,7 @@ import { termsOf } from "./terms.js";
 import { drawOffers } from "./why.js";
 
 const LISTED = 4; // words that are drawn one by one
+const LAYERS = 9; // that are, so that they can be read from afar
 
 // What a card says and draws. light: what of the sentence is lit, see walk.css; ofStory: it draws what is in the model
 // beside attention, which not every page holds.
@@ -91,7 +92,7 @@ const CARDS = [
     ofStory: true,
     said: ({ terms }) => [terms.layers],
     draw: ({ followed }) => [
-      waysOf(followed),
+      waysOf(followed, LAYERS),
       note("Beside each list: how alike it still is to the first (1 is the same direction)."),
     ],
   },

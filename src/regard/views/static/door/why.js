@@ -111,13 +111,13 @@ function partSaid(chosen) {
   const gives = given(key);
   const best = gives.reduce((one, value, d) => (value * total > gives[one] * total ? d : one), 0);
   const name = bold(chosen.nameOf("key", key), "to");
-  const [does, by] = total < 0 ? ["takes", "worse"] : ["gives", "better"];
+  const [does, by] = total < 0 ? ["take", "worse"] : ["give", "better"];
   const size = (value) => Math.abs(value).toFixed(2);
   const also = steps.bias || steps.capped ? " What the layer adds for places, or cuts off, comes on top." : "";
   return [
     line(
       `Each bar is one of ${steps.dim} numbers: up, where a word has more than the others of what is asked for; down, where it has less. `,
-      `The first ${does} most: ${size(gives[best])} of the ${size(total)} by which `,
+      `The first ${does}s most, ${size(gives[best])}; all together ${does} ${size(total)}, by which `,
       name,
       ` fits ${by} than the mean.${also}`,
     ),

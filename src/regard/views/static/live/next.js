@@ -81,7 +81,7 @@ export class Writing {
       }
     }
     const best = tempered(said.logits, temperature, likeliest(said.logits, BEST)).map(({ id, ...shares }) => ({
-      ...(model.description.ends.includes(id) ? { text: END, isText: false } : tokenizer.read(id)),
+      ...readNext(model, tokenizer, id),
       ...shares,
     }));
     const { words, wordSpans } = encoded;
@@ -99,6 +99,14 @@ export class Writing {
     };
   }
 }
+
+/**
+ * What stands for a token that comes next.
+ * @param {Pick<import("./model.js").LiveModel, "description">} model
+ * @param {import("./tokenizer.js").LiveTokenizer} tokenizer @param {number} id
+ */
+export const readNext = ({ description: { head, ends } }, tokenizer, id) =>
+  head === "next" && ends.includes(id) ? { text: END, isText: false } : tokenizer.read(id);
 
 /** A special token that the text spells out is no word. @param {import("./tokenizer.js").Encoded} encoded */
 const spansOf = ({ tokens }) => tokens.map(({ span, special }) => (special ? null : span));

@@ -14,7 +14,7 @@ import { between, factsOf } from "./facts.js";
 import { LiveModel } from "./model.js";
 import { punctuation } from "./naming.js";
 import { nearWords } from "./near.js";
-import { Writing } from "./next.js";
+import { readNext, Writing } from "./next.js";
 import { ranked } from "./ranks.js";
 import { pairsOf } from "./reasons.js";
 import { makeTokenizer } from "./tokenizer.js";
@@ -149,7 +149,7 @@ class Session {
     const contextual = run.hidden[run.hidden.length - 1];
     const predicted = run.predicted.map(({ at, best }) => ({
       at,
-      best: best.map(({ id, probability }) => ({ ...this.tokenizer.read(id), probability })),
+      best: best.map(({ id, probability }) => ({ ...readNext(this.model, this.tokenizer, id), probability })),
     }));
     const { facts, blocks } = factsOf(description, encoded, run);
     return {

@@ -81,10 +81,12 @@ export const JOURNEY = {
   },
 };
 
-// The word after each layer, and how alike it still is to the learned embedding.
-export function waysOf(at) {
+// The word after each layer, or after so many, evenly apart, and how alike it still is to the learned embedding.
+export function waysOf(at, most = Number.POSITIVE_INFINITY) {
   const { story, place } = at;
-  const rows = [0, ...stateRows(at).filter((row) => row !== 0)];
+  const all = [0, ...stateRows(at).filter((row) => row !== 0)];
+  const evenly = (_, each) => all[Math.round((each * (all.length - 1)) / (most - 1))];
+  const rows = all.length <= most ? all : Array.from({ length: most }, evenly);
   const ways = rows.map((row) => {
     const { hidden } = story.rows[row];
     const moved = hidden === undefined ? { cosine: 1, distance: 0 } : story.moved(hidden, place);
