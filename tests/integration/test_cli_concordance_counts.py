@@ -47,9 +47,20 @@ def test_index(run: Run, tmp_path: Path) -> None:
     assert (done.code, done.out[:21]) == (0, "6 texts, 53 words in ")
     told = done.err.splitlines()
     assert told[0].startswith("regard: line 7 of rows.jsonl is put aside: the line is not valid JSON")
-    assert (len(told), told[-1]) == (11, "regard: 2 more rows are put aside, 12 in all")
+    assert (len(told), told[-1]) == (11, "regard: 2 more are put aside, 12 in all")
     done = run(*command, "--json")
-    assert json.loads(done.out) == {"texts": 6, "words": 53, "put_aside": [], "undated": []}
+    nothing = {name: [] for name in ("put_aside", "undated", "left_out")}
+    assert json.loads(done.out) == {"texts": 6, "words": 53, "fields": ["genre"], **nothing}
+    # Without --meta all columns are kept, and what is not is said.
+    table = tmp_path / "table.csv"
+    table.write_text("text,source,html\na bank,x," + 1001 * "x" + "\n")
+    done = run("index", str(table), "-o", str(tmp_path / "all"))
+    assert done.out.endswith("; fields: meta.source\n")
+    assert done.err.splitlines()[-1] == (
+        "regard: column 'html' of table.csv is not kept as a whole: without 1 value of more than 1,000 "
+        "characters, unless --meta names it"
+    )
+    assert "fields" not in run("index", str(table), "-o", str(tmp_path / "none"), "--no-meta").out
     vertical = run(
         "index",
         "-",

@@ -62,7 +62,10 @@ def index(
     date_order: str | None = option(
         "--date-order ORDER", "With --date-column: dmy or mdy, where dates are as 31/12/1999.", None
     ),
-    meta: list[str] | None = option("--meta NAME", "A column to know of each text; give it again for more."),
+    meta: list[str] | None = option(
+        "--meta NAME", "Keep this column of each text, given again for more, and no others; by default all."
+    ),
+    no_meta: bool = flag("--no-meta", "Instead of --meta: keep no columns but the text and its date."),
     document: str | None = option("--document NAME", "The column that says which rows are of one document."),
     unit: str = option("--unit WHAT", "A text of plain text: line, paragraph or file.", "line"),
     format: str | None = option(
@@ -87,7 +90,8 @@ def index(
 
     It takes no model: vectors come when `regard find` is asked for a word, or with --all now. Run the same
     command again after an interruption, of any kind: it goes on. With more files it adds them. Rows without a
-    text are put aside and named. CoNLL-U and VRT keep their words, lemmas, parts of speech and attributes.
+    text are put aside and named. Tables keep their other columns, but for values of more than 1,000
+    characters; CoNLL-U and VRT keep their words, lemmas, parts of speech and attributes.
     """
     begun = time.monotonic()
     # Importing and opening may take a moment.
@@ -100,7 +104,7 @@ def index(
             text=text,
             date=date,
             date_order=date_order,
-            meta=tuple(meta or ()),
+            meta=() if no_meta else tuple(meta) if meta else None,
             document=document,
             unit=cast("Unit", unit),
             format=format,
@@ -123,19 +127,21 @@ def index(
     for name, rows, what in (
         ("put_aside", built.put_aside, "put aside"),
         ("undated", built.undated, "without a date"),
+        ("left_out", built.left_out, "not kept as a whole"),
     ):
         for place, why in rows[:_NAMED]:
             say(f"{place} is {what}: {why}")
         if more := rows[_NAMED:]:
-            say(f"{len(more):,} more rows are {what}, {len(rows):,} in all")
+            say(f"{len(more):,} more are {what}, {len(rows):,} in all")
         facts[name] = [{"place": place, "reason": why} for place, why in rows]
     if as_json:
-        print_json(facts)
+        print_json(facts | {"fields": built.fields})
         return
     texts, words = (
         f"{n:,} {what}{'s' * (n != 1)}" for n, what in ((built.texts, "text"), (built.words, "word"))
     )
-    typer.echo(f"{texts}, {words} in {duration(time.monotonic() - begun)}")
+    fields = f"; fields: {', '.join(built.fields)}" if built.fields else ""
+    typer.echo(printable(f"{texts}, {words} in {duration(time.monotonic() - begun)}{fields}"))
 
 
 def find(

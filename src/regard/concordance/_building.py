@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
@@ -15,6 +16,7 @@ import regex  # type: ignore[import-untyped, unused-ignore]
 from regard.concordance._store import Store, writer
 from regard.concordance._tokens import COLUMNS, packed
 from regard.concordance._values import ORDERS, SENTENCE_ENDS, iso_date
+from regard.concordance._where import fields_of
 from regard.core.arguments import check_fields, names
 from regard.core.errors import InputError
 from regard.core.extras import optional
@@ -61,7 +63,9 @@ class Reading:
     """How the files of a corpus are read.
 
     Args:
-        text, date, meta: the columns of the text, of its date, and of what else is kept.
+        text, date: the columns of the text and of its date.
+        meta: the columns that are kept beside them. None keeps all, but for values of more than 1,000
+            characters; added to an index that has chosen some, these.
         unit: what is a text of plain text: "line", "paragraph" or "file".
         format: of all files; None goes by their names. "conllu" and "vrt" beside those of `regard.data`.
         date_order: "dmy" or "mdy" where dates are as 31/12/1999 or 12/31/1999.
@@ -75,7 +79,7 @@ class Reading:
     text: str = "text"
     date: str | None = None
     date_order: Annotated[str, names(ORDERS)] | None = None
-    meta: tuple[str, ...] = ()
+    meta: tuple[str, ...] | None = None
     document: str | None = None
     unit: Unit = "line"
     format: Annotated[str, names((*FORMATS, *dict.fromkeys(ANNOTATED.values())))] | None = None
@@ -133,8 +137,8 @@ class Reading:
 
     @property
     def _names(self) -> list[str]:
-        document = [self.document] if self.document and self.document not in self.meta else []
-        return [self.text, *([self.date] if self.date else []), *self.meta, *document]
+        columns = (self.text, self.date, *(self.meta or ()), self.document)
+        return [*dict.fromkeys(name for name in columns if name)]
 
     def entries(self, source: Source, kind: str, put_aside: Callable[[str, str], object]) -> Iterator[Tagged]:
         """The texts of a file; rows that are none go to `put_aside`, with their place and the reason."""
@@ -144,7 +148,7 @@ class Reading:
             yield from conllu(lines, date) if kind == "conllu" else vrt(lines, self.columns, date)
             return
         names = self._names
-        for record in source.records((self.text,), names[1:]):
+        for record in source.records((self.text,), names[1:], rest=self.meta is None):
             place = f"{source.unit} {record.line}"
             reason = record.reason or no_text(f"column {self.text!r}", record.values[0])
             body = str(record.values[0])
@@ -153,7 +157,7 @@ class Reading:
                 put_aside(*(("all", f"{place}: {reason}") if whole else (place, reason)))
             elif body.strip():
                 # The first value is the text; the others are known of it.
-                known = dict(zip(names[1:], record.values[1:], strict=True))
+                known = {**record.rest, **dict(zip(names[1:], record.values[1:], strict=True))}
                 when = known.pop(self.date, None) if self.date else None
                 yield Tagged(body, None, place, None if when is None else str(when), known)
 
@@ -214,12 +218,16 @@ class Indexed:
         words: how many words, without punctuation.
         put_aside: the rows that are no text: where, and why.
         undated: the rows whose date has no form that is known, and so are without one: where, and why.
+        left_out: the columns of which not all is kept: which, and why.
+        fields: what is known of texts, beside their dates, by the names that conditions have.
     """
 
     texts: int = 0
     words: int = 0
     put_aside: list[tuple[str, str]] = field(default_factory=list)
     undated: list[tuple[str, str]] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    fields: list[str] = field(default_factory=list)
 
 
 def build_index(
@@ -253,14 +261,15 @@ def build_index(
         >>> folder = Path(tempfile.mkdtemp())
         >>> _ = (folder / "a.txt").write_text("She sat on the bank of the river.\\nThe bank lent money.\\n")
         >>> build_index([folder / "a.txt"], folder / "index")
-        Indexed(texts=2, words=12, put_aside=[], undated=[])
+        Indexed(texts=2, words=12, put_aside=[], undated=[], left_out=[], fields=[])
     """
     reading = Reading() if reading is None else reading
     tally = Indexed()
     # Each file by the hash of what it holds: a changed file is another one.
     sources = _identified(reading.sources(paths, lambda *why: tally.put_aside.append(why)))
+    shortened = Counter[tuple[str, str]]()
     with writer(Path(folder)) as store:
-        known = _check_same(store, reading, sources)
+        reading, known = _check_same(store, reading, sources)
         for mark, (label, source, kind) in sources.items():
             state = known.setdefault(mark, {"name": label, "sha256": mark, "entries": 0, "whole": False})
             # Read to its end before: nothing to do.
@@ -274,7 +283,10 @@ def build_index(
             def put_aside(place: str, why: str, file: str = label) -> None:
                 tally.put_aside.append((f"{place} of {file}", why))
 
-            read = (_dated(each, reading, label, tally) for each in reading.entries(source, kind, put_aside))
+            read = (
+                _dated(each, reading, label, tally, shortened)
+                for each in reading.entries(source, kind, put_aside)
+            )
             # What an earlier run has read is skipped, not kept.
             entries = islice(read, state["entries"], None)
             for texts in _added(store, entries, reading, state, known):
@@ -285,17 +297,34 @@ def build_index(
             store.finish()
         tally.texts = store.one("SELECT count(*) FROM text")
         tally.words = store.one("SELECT coalesce(sum(words), 0) FROM doc")
+        tally.fields = fields_of(store)
+        for (name, file), count in sorted(shortened.items()):
+            many = f"{count:,} value{'s' * (count != 1)} of more than {LONGEST:,} characters"
+            tally.left_out.append((f"column {name!r} of {file}", f"without {many}, unless --meta names it"))
         if not tally.words:
             why = "".join(f" {place} is put aside: {reason}." for place, reason in tally.put_aside[:1])
             raise InputError(f"corpus must have a word; these files have none.{why}")
     return tally
 
 
-def _dated(entry: Tagged, reading: Reading, file: str, found: Indexed) -> Tagged:
+def _dated(
+    entry: Tagged, reading: Reading, file: str, found: Indexed, shortened: Counter[tuple[str, str]]
+) -> Tagged:
     """A text with its date in the one form, its fields as JSON has them, and without what is blank."""
     # Parquet has dates, decimals and bytes, which become texts. NaN and infinite numbers are no JSON: None.
-    known = json.loads(json.dumps(entry.meta, default=str), parse_constant=lambda name: None)
+    # Half of a surrogate pair, which JSON can escape and SQLite cannot hold, becomes a question mark.
+    written = json.dumps(entry.meta, default=str, ensure_ascii=False).encode("utf-8", "replace")
+    known = json.loads(written, parse_constant=lambda name: None)
     meta = {name: value for name, value in known.items() if value is not None and str(value).strip()}
+    # Of a table whose columns nobody chose: one that holds a page, or a vector, is hardly asked for.
+    if reading.meta is None and entry.words is None:
+        for name in [name for name, value in meta.items() if len(str(value)) > LONGEST]:
+            del meta[name]
+            shortened[name, file] += 1
+    # Of these the date is the one of that name, as of the formats that have words.
+    named = reading.meta is None and entry.words is None and reading.date is None and "date" in meta
+    if named:
+        entry = replace(entry, date=str(meta["date"]))
     date = (entry.date or "").strip()
     iso = iso_date(date, reading.date_order) if date else None
     if date and iso is None:
@@ -303,6 +332,9 @@ def _dated(entry: Tagged, reading: Reading, file: str, found: Indexed) -> Tagged
         numbers = re.fullmatch(r"\d\d?([-/.])\d\d?\1\d{4}", date)
         way = "; say what comes first by --date-order" if numbers and reading.date_order is None else ""
         found.undated.append((f"{entry.place} of {file}", f"{date!r} is in no form that is known{way}"))
+    # Once is enough.
+    if named and iso == meta["date"]:
+        del meta["date"]
     return replace(entry, date=iso, meta=meta)
 
 
@@ -327,19 +359,28 @@ def _identified(sources: Sequence[tuple[Source, str]]) -> dict[str, tuple[str, S
 
 def _check_same(
     store: Store, reading: Reading, sources: dict[str, tuple[str, Source, str]]
-) -> dict[str, dict[str, Any]]:
-    """The files that the index knows, by what they hold."""
+) -> tuple[Reading, dict[str, dict[str, Any]]]:
+    """How the files are read, and those that the index knows, by what they hold."""
+    earlier, begun = store.manifest.get("reading", {}), store.one("SELECT 1 FROM text LIMIT 1")
+    # Who names no columns goes on with those that the index has.
+    if begun and reading.meta is None and earlier["meta"] is not None:
+        reading = replace(reading, meta=tuple(earlier["meta"]))
+        for _, source, kind in sources.values():
+            if kind in FORMATS:
+                source.check(reading._names)
     # As JSON has it: tuples become lists there, and the two must be comparable.
     settings = json.loads(json.dumps(asdict(reading)))
-    earlier = store.manifest.get("reading", {})
     # A new index, or one of which nothing could be read.
-    if not store.one("SELECT 1 FROM text LIMIT 1"):
+    if not begun:
         with store.writing():
             store.note(reading=settings, finished=False, sources=[])
     # Read otherwise, the same file would have other words.
     elif odd := [name for name in settings if settings[name] != earlier.get(name)]:
-        was, now = earlier.get(odd[0]), settings[odd[0]]
-        raise InputError(f"{odd[0]} must be what the index was made with, {was!r}; got {now!r}.")
+        was, now = (
+            ("all columns" if each is None and odd[0] == "meta" else repr(each))
+            for each in (earlier.get(odd[0]), settings[odd[0]])
+        )
+        raise InputError(f"{odd[0]} must be what the index was made with, {was}; got {now}.")
     known = {each["sha256"]: each for each in store.manifest["sources"]}
     names = {each["name"] for each in known.values()}
     # A file of a known name with another content is a changed one.
@@ -348,7 +389,7 @@ def _check_same(
             f"corpus must be what it was when the index was begun; {changed[0]!r} has changed. "
             "Make a new index."
         )
-    return known
+    return reading, known
 
 
 class _Forms(dict[tuple[str, str, str, Parts], tuple[int, bool]]):

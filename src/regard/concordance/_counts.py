@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.concordance._query import Spelling
-from regard.concordance._store import Store
+from regard.concordance._store import Store, numbers
 from regard.concordance._uses import Found, keys_of, neighbours, select
-from regard.concordance._where import column_of, limits, of_documents, values_of
+from regard.concordance._where import each_of, limits, of_documents
 from regard.core.arguments import one_of, plain
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
@@ -251,7 +251,7 @@ def by_field(
 ) -> Counts:
     """How often a word is used in the texts with each value of a field; without one, their words."""
     sizes = _sizes(store, by, where)
-    size = sum(sizes.values())
+    size = size_of(store, where)
     # A field with the name of a column of the table gets a prefix.
     name = f"meta.{by}" if by in ("count", "words", "per_million", "share") else by
     if word is None:
@@ -261,17 +261,20 @@ def by_field(
     # Uses of each document, then of each value.
     docs, uses = np.unique(store.tokens.doc_of(chosen), return_counts=True)
     counts = Counter[Any]()
-    for value, n in zip(values_of(store, docs, by), uses.tolist(), strict=True):
-        counts[value] += n
+    value, table = each_of(store, by)
+    every = f"json_each(?) w CROSS JOIN doc d ON d.id = w.value{table}"
+    for at, own in store.rows(f"SELECT DISTINCT w.key, {value} FROM {every}", [numbers(docs)]):
+        counts[own] += int(uses[at])
     rows = [
         {name: value, "count": counts[value], "words": n, "per_million": 1e6 * counts[value] / n}
         for value, n in sizes.items()
     ]
     if plot:
         _plotted(store, chosen, by, where, rows, name)
-    # Unevenness needs two parts at least.
-    spread = dispersion([row["count"] for row in rows], list(sizes.values())) if len(rows) > 1 else None
-    about = _told(word, counts.total(), size, where)
+    # Unevenness needs two parts at least, which share no texts, as those of a field with lists do.
+    apart = len(rows) > 1 and sum(sizes.values()) == size
+    spread = dispersion([row["count"] for row in rows], list(sizes.values())) if apart else None
+    about = _told(word, len(chosen), size, where)
     about += "" if spread is None else f"; dispersion over {by} {spread:.2f}"
     bar = None if plot else "per_million"
     return Counts(_ordered(rows, "per_million")[:k], len(rows), about, spread, bar)
@@ -283,12 +286,12 @@ def _plotted(
     """Into each row a strip of its words, the first at the left, higher where more of them are the uses."""
     # Documents follow each other in the strip of their value.
     condition, values = of_documents(store, where)
-    column = column_of(store, by, "by")
-    query = f"SELECT d.id, {column}, d.words FROM doc d WHERE {condition} ORDER BY d.id"
-    begins, sizes = dict[int, tuple[Any, int]](), Counter[Any]()
+    column, table = each_of(store, by)
+    query = f"SELECT DISTINCT d.id, {column}, d.words FROM doc d{table} WHERE {condition} ORDER BY d.id"
+    begins, sizes = defaultdict[int, list[tuple[Any, int]]](list), Counter[Any]()
     for doc, value, words in store.rows(query, values):
         # Where each document begins within the strip of its value, in words.
-        begins[doc] = value, sizes[value]
+        begins[doc].append((value, sizes[value]))
         sizes[value] += words
     tokens = store.tokens
     docs = tokens.doc_of(uses)
@@ -296,9 +299,9 @@ def _plotted(
     within = np.searchsorted(tokens.words, uses) - np.searchsorted(tokens.words, tokens.doc_first[docs - 1])
     cells: dict[Any, Counter[int]] = {value: Counter() for value in sizes}
     for doc, at in zip(docs.tolist(), within.tolist(), strict=True):
-        value, begin = begins[doc]
-        # One of 40 cells along the strip.
-        cells[value][min(_CELLS - 1, _CELLS * (begin + at) // sizes[value])] += 1
+        for value, begin in begins[doc]:
+            # One of 40 cells along the strip.
+            cells[value][min(_CELLS - 1, _CELLS * (begin + at) // sizes[value])] += 1
     for row in rows:
         own = cells[row[name]]
         most = max(own.values(), default=1)
@@ -431,9 +434,10 @@ def groups(store: Store, found: Found, keys: Sequence[str], *, k: int | None, ab
 def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]:
     """The words of the texts with each value of a field."""
     condition, values = of_documents(store, where)
-    column = "1" if by is None else column_of(store, by, "by")
+    column, table = ("1", "") if by is None else each_of(store, by)
+    each = f"SELECT DISTINCT d.id, {column} name, d.words FROM doc d{table} WHERE {condition}"
     # Values without words (only marks) have no rate.
-    query = f"SELECT {column} name, sum(d.words) n FROM doc d WHERE {condition} GROUP BY 1 HAVING n > 0"
+    query = f"SELECT name, sum(words) n FROM ({each}) GROUP BY 1 HAVING n > 0"
     # Also the text that CSV has for numbers in their order; the number that a date begins with is its year.
     return dict(store.rows(f"{query} ORDER BY name IS NULL, CAST(name AS REAL), name", values))
 

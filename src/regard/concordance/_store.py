@@ -10,13 +10,14 @@ import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from regard.concordance._tokens import Tokens
-from regard.concordance._values import bare, fits, holds
+from regard.concordance._values import bare, fits, holds, iso_date
 from regard.core.errors import InputError, OutputError
 from regard.core.files import locked
 from regard.text import fold
@@ -200,6 +201,11 @@ def numbers(ids: Iterable[int]) -> str:
     return json.dumps([int(each) for each in ids])
 
 
+@lru_cache(1 << 16)
+def _iso(value: Any) -> str | None:
+    return None if value is None else iso_date(str(value))
+
+
 @contextmanager
 def writer(folder: Path) -> Iterator[Store]:
     """The index to write to, made where it is not there; nobody else writes texts to it meanwhile."""
@@ -253,7 +259,7 @@ def _connected(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
         db.close()
         raise
     # What SQL lacks: regular expressions, conditions, and spellings made equal.
-    functions: tuple[Callable[..., Any], ...] = (fits, holds, holds.__wrapped__, bare, fold)
-    for name, function in zip(("regexp", "holds", "says", "bare", "fold"), functions, strict=True):
+    functions: tuple[Callable[..., Any], ...] = (fits, holds, holds.__wrapped__, bare, fold, _iso)
+    for name, function in zip(("regexp", "holds", "says", "bare", "fold", "iso"), functions, strict=True):
         db.create_function(name, -1, function, deterministic=True)
     return db

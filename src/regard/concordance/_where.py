@@ -30,9 +30,16 @@ _DATED: Final = {
 }
 _OWN: Final = {"source": "d.source"}
 _LACKING: Final = {
-    "lemma": ("SELECT 1 FROM form WHERE lemma != '' LIMIT 1", "lemmas"),
-    "pos": ("SELECT 1 FROM form WHERE pos != '' LIMIT 1", "parts of speech"),
-    **dict.fromkeys(_DATED.values(), ("SELECT 1 FROM doc WHERE date IS NOT NULL LIMIT 1", "dates")),
+    "lemma": ("SELECT 1 FROM form WHERE lemma != '' LIMIT 1", "lemmas", ""),
+    "pos": ("SELECT 1 FROM form WHERE pos != '' LIMIT 1", "parts of speech", ""),
+    **dict.fromkeys(
+        _DATED.values(),
+        (
+            _HAS_DATES := "SELECT 1 FROM doc WHERE date IS NOT NULL LIMIT 1",
+            "dates",
+            " Make it anew with the column that has them (--date-column).",
+        ),
+    ),
 }
 """How it is found out whether an index has some of these at all, and what they are called."""
 
@@ -63,8 +70,8 @@ def save_subcorpus(store: Store, name: str, where: Sequence[str]) -> None:
         store.db.execute("INSERT OR REPLACE INTO subcorpus VALUES (?, ?)", values)
 
 
-def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Conditions as name, sign and value, each of which means something."""
+def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str, bool]]:
+    """Conditions as name, sign and value, each of which means something; and whether they are about dates."""
     read = []
     for clause in resolved(store, where):
         parts = _CONDITION.fullmatch(clause)
@@ -72,10 +79,12 @@ def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
             raise InputError(f"where must be NAME=VALUE, with = != < <= > >= ~ or !~; got {clause!r}.")
         name, sign, value = parts.groups()
         column = column_of(store, name, "where")
-        lacking = _LACKING.get(column)
+        lacking, dated = _LACKING.get(column), column in _DATED.values()
         # A condition on what the index does not have at all would fit nothing in silence.
         if lacking is not None and not store.one(lacking[0]):
-            raise InputError(f"where must not ask for {name}: the index has no {lacking[1]}; got {clause!r}.")
+            raise InputError(
+                f"where must not ask for {name}: the index has no {lacking[1]}; got {clause!r}.{lacking[2]}"
+            )
         if sign in ("~", "!~"):
             check_expression("where", value)
         elif value.startswith("="):
@@ -85,33 +94,40 @@ def _read(store: Store, where: Sequence[str]) -> list[tuple[str, str, str]]:
             either = joined[1].upper() in ("OR", "||")
             way = "one of several values is NAME~^(A|B)$" if either else "all that are given hold"
             raise InputError(f"where must be one condition, and may be given again: {way}; got {clause!r}.")
-        elif name in _DATED and column == _DATED[name]:
-            value = _begins(name, value, clause)
-        elif sign not in ("=", "!=") and name not in OF_USE:
-            # Numbers are compared with numbers: "10" would be before "9" as a word.
-            each = f"json_each(doc.meta, {_path(name)}) WHERE type IN ('integer', 'real', 'text')"
-            rows = store.rows(f"SELECT DISTINCT value FROM doc, {each}")
-            are = [number(own) is not None for (own,) in rows]
-            # Among words may be numbers, as the title "1984", and among numbers words: "n/a".
-            if 2 * sum(are) > len(are) if number(value) is None else not any(are):
+        elif dated:
+            value = _begins(name, name, value, clause)
+        elif (path := _path(store, name)) and (sign not in ("=", "!=") or iso_date(value)):
+            each = f"json_each(doc.meta, {path}) WHERE type IN ('integer', 'real', 'text')"
+            values = [own for (own,) in store.rows(f"SELECT DISTINCT value FROM doc, {each}")]
+            are = [number(own) is not None for own in values]
+            # Dates, of which some may be a year alone.
+            dates = [iso_date(str(own)) is not None for own in values]
+            lists = f"SELECT 1 FROM doc WHERE json_type(doc.meta, {path}) = 'array' LIMIT 1"
+            if 2 * sum(dates) > len(dates) and sum(dates) > sum(are) and not store.one(lists):
+                value, dated = _begins("date", name, value, clause), True
+            # Numbers are compared with numbers: "10" would be before "9" as a word. Among words may be
+            # numbers, as the title "1984", and among numbers words: "n/a".
+            elif sign in ("=", "!="):
+                pass
+            elif 2 * sum(are) > len(are) if number(value) is None else not any(are):
                 what = "a number, as its values are" if any(are) else "a word: it has no numbers"
                 raise InputError(f"where must compare {name} with {what}; got {clause!r}.")
-        read.append((name, sign, value))
+        read.append((name, sign, value, dated and sign not in ("~", "!~")))
     return read
 
 
-def _begins(name: str, value: str, condition: str) -> str:
+def _begins(kind: str, name: str, value: str, condition: str) -> str:
     """What the dates begin with that a condition is about."""
-    if name == "decade":
+    if kind == "decade":
         # "1990s" or "1990": the first three digits.
         decade = regex.fullmatch(r"(\d{2,3})0s?", value.strip())
         begin = decade and decade[1].zfill(3)
     else:
         begin = iso_date(value)
     # A year is not compared with a day.
-    if begin is None or (name, len(begin)) in (("year", 7), ("year", 10), ("month", 10)):
+    if begin is None or (kind, len(begin)) in (("year", 7), ("year", 10), ("month", 10)):
         wanted = {"decade": "1990", "year": "1999", "month": "1999-12"}.get(
-            name, "1999, 1999-12 or 1999-12-31"
+            kind, "1999, 1999-12 or 1999-12-31"
         )
         raise InputError(f"where must compare {name} with one such as {wanted}; got {condition!r}.")
     return str(begin)
@@ -120,14 +136,13 @@ def _begins(name: str, value: str, condition: str) -> str:
 def of_documents(store: Store, where: Sequence[str]) -> tuple[str, list[Any]]:
     """The SQL of the conditions on documents (`doc d`), and its values; those on single uses are left out."""
     parts, values = ["1"], list[Any]()
-    for name, sign, value in _read(store, where):
+    for name, sign, value, dated in _read(store, where):
         if name in OF_USE:
             continue
-        column = column_of(store, name, "where")
-        # Dates are compared by their beginning (`holds`).
-        kind = "'date'" if column in _DATED.values() else "NULL"
-        if column.startswith("CASE"):
-            kind = f"json_type(d.meta, {_path(name)})"
+        column, path = column_of(store, name, "where"), _path(store, name)
+        # Dates are compared by their beginning (`holds`), those of a field in the one form.
+        kind = "'date'" if dated else f"json_type(d.meta, {path})" if path else "NULL"
+        column = f"iso({column})" if dated and path else column
         parts.append(f"holds({column}, {kind}, ?, ?)")
         values += sign, value
     return " AND ".join(parts), values
@@ -147,7 +162,7 @@ def limits(store: Store, where: Sequence[str], *, of_use: bool = True) -> tuple[
         docs = np.zeros(len(tokens.doc_text), np.bool_)
         docs[[id for (id,) in store.rows(f"SELECT id FROM doc d WHERE {condition}", values)]] = True
         texts = np.append(False, np.repeat(docs[1:], np.diff(tokens.doc_text)))
-    for name, sign, value in read:
+    for name, sign, value, _ in read:
         # Conditions on the text itself.
         if name == "text":
             own = np.zeros(len(tokens.text_first), np.bool_)
@@ -169,12 +184,17 @@ def limits(store: Store, where: Sequence[str], *, of_use: bool = True) -> tuple[
     return texts, forms
 
 
+def fields_of(store: Store) -> list[str]:
+    """The fields of the corpus, by the names that conditions have."""
+    # A field goes before the names that regard has, but for a few.
+    own = {*_OWN, *OF_USE, *(["date"] if store.one(_HAS_DATES) else [])}
+    return [f"meta.{name}" if name in own else name for name in store.manifest.get("fields", [])]
+
+
 def column_of(store: Store, name: str, argument: str) -> str:
     """The SQL of what a name stands for: a field of the corpus, or what every use has."""
-    field = plain(argument, name, str).removeprefix("meta.")
-    # A field of the corpus goes before the names that regard has, but for a few.
-    if field in store.manifest.get("fields", []) and name not in (*_OWN, *OF_USE, "date"):
-        path = _path(name)
+    path = _path(store, plain(argument, name, str))
+    if path is not None:
         return (
             # SQLite has 1 and 0 for true and false: they are put back into words.
             f"CASE json_type(d.meta, {path}) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' "
@@ -184,8 +204,11 @@ def column_of(store: Store, name: str, argument: str) -> str:
         return OF_USE[name]
     column = (_OWN | _DATED).get(name)
     if column is None:
-        known = ", ".join([*_names(argument), *store.manifest.get("fields", [])])
-        raise InputError(f"{argument} must name a field that the corpus has: {known}; got {name!r}.")
+        known = ", ".join([*_names(argument), *fields_of(store)])
+        # Older indexes kept no column that was not named.
+        chosen = store.manifest["reading"]["meta"] is not None
+        way = " An index that is made anew without --meta has all columns of a table." if chosen else ""
+        raise InputError(f"{argument} must name a field that the corpus has: {known}; got {name!r}.{way}")
     return column
 
 
@@ -196,13 +219,30 @@ def values_of(store: Store, docs: Numbers, by: str) -> list[Any]:
     return [value for (value,) in rows]
 
 
+def each_of(store: Store, by: str) -> tuple[str, str]:
+    """The SQL of the single values that `doc d` has of a field, and of the table of them.
+
+    A list has several, and one of a kind may be there twice.
+    """
+    column, path = column_of(store, by, "by"), _path(store, by)
+    if path is None:
+        return column, ""
+    many = f"json_type(d.meta, {path}) = 'array' AND json_array_length(d.meta, {path}) > 0"
+    one = f"json_array(nullif({column}, '[]'))"
+    return "v.value", f", json_each(CASE WHEN {many} THEN json_extract(d.meta, {path}) ELSE {one} END) v"
+
+
 def _names(argument: str) -> list[str]:
     return [*(OF_USE if argument == "where" else ()), *_OWN, *_DATED]
 
 
-def _path(name: str) -> str:
-    field = name.removeprefix("meta.").replace("'", "''")
-    return f"'$.\"{field}\"'"
+def _path(store: Store, name: str) -> str | None:
+    """The JSON path of a field, whose name may stand behind `meta.`; None of what is no field."""
+    fields, known = store.manifest.get("fields", []), fields_of(store)
+    field = next(
+        (own for own, typed in zip(fields, known, strict=True) if name in (typed, f"meta.{own}")), None
+    )
+    return None if field is None else "'$.\"{}\"'".format(field.replace("'", "''"))
 
 
 def check_expression(argument: str, value: str) -> None:

@@ -67,10 +67,21 @@ class CsvSource:
                 f"({_told(error) or 'it is blank'})."
             ) from error
 
-    def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
-        """All records but a header; an empty field is an empty text."""
+    def records(
+        self, names: Sequence[str], also: Sequence[str] = (), *, rest: bool = False
+    ) -> Iterator[Record]:
+        """All records but a header; an empty field is an empty text.
+
+        Of the rest, a column without a name is called by its number, and one of several with the same name
+        by both.
+        """
         # Columns by number, looked up once.
         places = [self._header.index(name) for name in (*names, *also)]
+        asked, others, bare = len(places), list[str](), [name.strip() for name in self._header]
+        for number, name in enumerate(bare if rest else (), 1):
+            if self._header[number - 1] not in (*names, *also):
+                places.append(number - 1)
+                others.append(f"{name}_{number}" if name and bare.count(name) > 1 else name or str(number))
         with self.opened.reading() as file:
             feed = _Feed(lines(file), self.opened.files.encoding)
             read = self._records(feed)
@@ -87,7 +98,8 @@ class CsvSource:
                     values = [
                         None if each == null or ("\ufffd" in each and reason) else each for each in texts
                     ]
-                yield Record(values, reason, feed.line)
+                rest_of = dict(zip(others, values[asked:], strict=True))
+                yield Record(values[:asked], reason, feed.line, rest_of)
 
     def _records(self, feed: "_Feed") -> Iterator[tuple[list[str], str | None]]:
         """Each record, the header too, and why it is rejected."""

@@ -6,7 +6,7 @@ from typing import Any
 from regard.core.errors import InputError
 from regard.core.extras import pyarrow
 from regard.data._opening import Opened
-from regard.data._records import Record, check_columns, names_in, path_to
+from regard.data._records import Record, check_columns, leaves, names_in, path_to
 
 ROWS = 1024
 """Rows of a batch."""
@@ -64,16 +64,22 @@ class ParquetSource:
         assert path is not None, "checked"
         return path
 
-    def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
+    def records(
+        self, names: Sequence[str], also: Sequence[str] = (), *, rest: bool = False
+    ) -> Iterator[Record]:
         """All rows."""
-        first, wanted = 1, (*names, *also)
+        first, asked = 1, len(names) + len(also)
+        others = [name for name, _ in leaves(self._tree, (*names, *also))] if rest else []
+        wanted = (*names, *also, *others)
         for batch in self.batches(wanted):
             columns = [column_values(batch[name]) for name in wanted]
             for line, row in enumerate(zip(*columns, strict=True), first):
                 # Bytes in a column of texts: not UTF-8.
                 bad = [place for place, value in enumerate(row) if _broken(value, batch[wanted[place]])]
                 values = [None if place in bad else value for place, value in enumerate(row)]
-                yield Record(values, f"column {wanted[bad[0]]!r} is not UTF-8" if bad else None, line)
+                bad = [place for place in bad if place < asked]
+                reason = f"column {wanted[bad[0]]!r} is not UTF-8" if bad else None
+                yield Record(values[:asked], reason, line, dict(zip(others, values[asked:], strict=True)))
             first += len(columns[0])
 
 

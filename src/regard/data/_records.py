@@ -1,7 +1,7 @@
 """What sources of all formats share (records, columns, what is text), and sources of lines: text and JSON."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import IO, Any, NamedTuple
 
@@ -43,6 +43,17 @@ def names_in(record: Mapping[str, Any], above: str = "") -> Iterator[str]:
             yield from names_in(value, f"{above}{name}.")
 
 
+def leaves(record: Mapping[str, Any], asked: Sequence[str], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The columns of a row that are not asked for, by their paths, each with what it holds."""
+    for name, value in record.items():
+        if above + name in asked:
+            continue
+        if isinstance(value, Mapping):
+            yield from leaves(value, asked, f"{above}{name}.")
+        else:
+            yield above + name, value
+
+
 def check_columns(name: str, there: Sequence[str], wanted: Sequence[str], hint: str) -> None:
     """Refuse an input that lacks a column, or has it twice; the error lists the columns that are there."""
     for each in wanted:
@@ -66,11 +77,13 @@ class Record(NamedTuple):
         values: of the columns asked for, in their order; None where there is none.
         reason: why it is no good; else None.
         line: where it begins, from 1; in a Parquet file its row.
+        rest: all other columns by name, where they are asked for; those within a column by their paths.
     """
 
     values: list[object]
     reason: str | None
     line: int
+    rest: Mapping[str, object] = {}
 
 
 def lines(file: IO[bytes]) -> Iterator[bytes]:
@@ -163,7 +176,9 @@ class TextSource:
         if other is not None:
             raise InputError(f"{self.opened.name} is plain text, which has no columns, and so no {other!r}.")
 
-    def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
+    def records(
+        self, names: Sequence[str], also: Sequence[str] = (), *, rest: bool = False
+    ) -> Iterator[Record]:
         """All rows: lines, paragraphs, or the whole of it, as `Files.unit` says."""
         # The three units of plain text.
         read = {"line": self.lines, "paragraph": self._paragraphs, "file": self._whole}
@@ -222,52 +237,61 @@ class JsonSource:
         self.sample = list(_first_objects(opened))
 
     def check(self, names: Sequence[str], hint: str = "") -> None:
-        """Refuse columns that none of the first objects has.
+        """Refuse columns that no object has.
 
         Raises:
-            InputError: one has no such column.
+            InputError: one is nowhere.
         """
         if self.sample or tuple(names) != (TEXT,):
-            # The first objects tell the columns; a later one may have more.
-            there = list(dict.fromkeys(name for each in self.sample for name in names_in(each)))
-            check_columns(self.opened.name, there, names, hint)
+            there = dict.fromkeys(name for each in self.sample for name in names_in(each))
+            # The first objects tell the columns. A later one may have more: then all are looked through.
+            if self.sample and not there.keys() >= {*names}:
+                with self.opened.reading() as file:
+                    for each in _objects(lines(file), self.opened):
+                        there |= dict.fromkeys(names_in(each))
+            check_columns(self.opened.name, [*there], names, hint)
 
     def values(self, name: str) -> Iterator[Any]:
         """What a column holds in the first objects."""
         return (value_at(name, each) for each in self.sample)
 
-    def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
+    def records(
+        self, names: Sequence[str], also: Sequence[str] = (), *, rest: bool = False
+    ) -> Iterator[Record]:
         """All lines."""
         with self.opened.reading() as file:
             for number, line in enumerate(lines(file), 1):
-                yield Record(*self._values(line, names, also), number)
+                values, reason, value = self._values(line, names, also)
+                yield Record(
+                    values, reason, number, dict(leaves(value, (*names, *also))) if rest and value else {}
+                )
 
     def _values(
         self, line: bytes, names: Sequence[str], also: Sequence[str]
-    ) -> tuple[list[object], str | None]:
+    ) -> tuple[list[object], str | None, dict[str, Any] | None]:
         none: list[object] = [None] * (len(names) + len(also))
         text, reason = decoded(line, self.opened.files.encoding)
         if text is None:
-            return none, reason
+            return none, reason, None
         if not text.strip():
-            return none, "the line is empty"
+            return none, "the line is empty", None
         try:
             value = json.loads(text)
         except json.JSONDecodeError as error:
-            return none, f"the line is not valid JSON ({error.msg} at character {error.pos})"
+            return none, f"the line is not valid JSON ({error.msg} at character {error.pos})", None
         except (ValueError, RecursionError) as error:
-            return none, f"the line is not valid JSON ({error})"
+            return none, f"the line is not valid JSON ({error})", None
         # A string is the text itself.
         if isinstance(value, str) and tuple(names) == (TEXT,) and not also:
-            return [value], None
+            return [value], None, None
         if not isinstance(value, dict):
-            return none, "the line is JSON but not an object"
+            return none, "the line is JSON but not an object", None
         absent = next((name for name in names if path_to(name, value) is None), None)
         values = {name: value_at(name, value) for name in (*names, *also)}
         # JSON can escape half of a pair, which no file of ours can hold.
         halves = (no_text(f"column {name!r}", each) for name, each in values.items() if isinstance(each, str))
         reason = next(filter(None, halves), None) if absent is None else f"there is no column {absent!r}"
-        return [values[name] for name in (*names, *also)], reason
+        return [values[name] for name in (*names, *also)], reason, value
 
 
 def _first_objects(opened: Opened) -> Iterator[dict[str, Any]]:
@@ -275,7 +299,11 @@ def _first_objects(opened: Opened) -> Iterator[dict[str, Any]]:
     # The sample ended within a line.
     if not opened.whole and len(head) <= _SAMPLE:
         del head[-1]  # cut off
-    for line in head[:_SAMPLE]:
+    return _objects(head[:_SAMPLE], opened)
+
+
+def _objects(lines: Iterable[bytes], opened: Opened) -> Iterator[dict[str, Any]]:
+    for line in lines:
         try:
             value = json.loads(line.decode(opened.files.encoding))
         except (ValueError, RecursionError):

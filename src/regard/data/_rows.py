@@ -22,8 +22,13 @@ class Source(Protocol):
     def check(self, names: Sequence[str], hint: str = "") -> None:
         """Raise an `InputError` that ends with the hint where a column is not there."""
 
-    def records(self, names: Sequence[str], also: Sequence[str] = ()) -> Iterator[Record]:
-        """All rows: the values of the columns in `names`, and of those in `also`, which a row may lack."""
+    def records(
+        self, names: Sequence[str], also: Sequence[str] = (), *, rest: bool = False
+    ) -> Iterator[Record]:
+        """All rows: the values of the columns in `names`, and of those in `also`, which a row may lack.
+
+        With `rest` they have all other columns too.
+        """
         ...
 
 

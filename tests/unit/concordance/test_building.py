@@ -1,11 +1,14 @@
 """Indexes: whole, stopped anywhere, added to, refused."""
 
 import gzip
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from regard.concordance import Concordance, Reading, _building, build_index
@@ -151,6 +154,79 @@ def test_case_of_lemmas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
+TABLE = (
+    "text,,genre,genre, year,long\na bank,1,news,x,1990," + "-" * 1001 + "\na bank,2,fiction,y,1991,short\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields"),
+    [
+        ("a.csv", TABLE, {"2": "2", "genre_3": "fiction", "genre_4": "y", "year": "1991", "long": "short"}),
+        ("a.tsv", "text\tgenre\nriver\t\na bank\tnews\n", {"genre": "news"}),
+        (
+            "a.jsonl",
+            '{"text": "a"}\n' * 1200
+            + '{"text": "a bank", "meta": {"by": {"name": "B"}, "n": 1}, "t": ["x"]}',
+            {"meta.by.name": "B", "meta.n": 1, "t": ["x"]},
+        ),
+        ("a.txt", "a bank\n", {}),
+    ],
+)
+def test_all_columns_are_kept(tmp_path: Path, name: str, content: str, fields: dict[str, object]) -> None:
+    (tmp_path / name).write_text(content)
+    done = build_index([tmp_path / name], tmp_path / "index")
+    found = Concordance(tmp_path / "index").find("bank", k=None)
+    assert json.loads(found[-1].place.meta) == fields
+    assert done.fields == sorted(fields)
+    assert done.left_out == (
+        []
+        if "long" not in fields
+        else [
+            (
+                "column 'long' of a.csv",
+                "without 1 value of more than 1,000 characters, unless --meta names it",
+            )
+        ]
+    )
+    assert build_index([tmp_path / name], tmp_path / "none", Reading(meta=())).fields == []
+    conditions = [f"{field}={value}" for field, value in fields.items() if not isinstance(value, list)]
+    assert len(Concordance(tmp_path / "index").find("bank", where=conditions)) == 1
+
+
+def test_all_columns_of_parquet_are_kept(tmp_path: Path) -> None:
+    inner = [{"n": 1, "page": "x" * 1001}, None]
+    columns = {"text": ["a bank", "a bank"], "genre": ["news", None], "inner": inner, "v": [[1.0] * 400] * 2}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    done = build_index([tmp_path / "a.parquet"], tmp_path / "index")
+    assert done.fields == ["genre", "inner.n"]
+    assert [place for place, _ in done.left_out] == [
+        f"column {name!r} of a.parquet" for name in ("inner.page", "v")
+    ]
+    found = Concordance(tmp_path / "index").find("bank", where=["inner.n=1"])
+    assert [json.loads(line.place.meta) for line in found] == [{"genre": "news", "inner.n": 1}]
+
+
+def test_an_index_that_has_chosen_columns_goes_on_with_them(rows: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    build_index([rows], index, READING)
+    more, less = tmp_path / "more.csv", tmp_path / "less.csv"
+    more.write_text("text,date,genre,year\na bank,1999,news,1999\n")
+    less.write_text("text,date\na bank,1999\n")
+    before = content(index)
+    with pytest.raises(InputError, match=r"less.csv has no column 'genre'"):
+        build_index([rows, less], index, Reading(date="date"))
+    assert content(index) == before
+    assert build_index([rows, more], index, Reading(date="date")).fields == ["genre"]
+    with pytest.raises(
+        InputError, match=r"genre; got 'year2'\. An index that is made anew without --meta has"
+    ):
+        Concordance(index).find("bank", where=["year2=1999"])
+    build_index([more], tmp_path / "all")
+    with pytest.raises(InputError, match=r"meta must be what the index was made with, all columns; got \['"):
+        build_index([more], tmp_path / "all", Reading(meta=("genre",)))
+
+
 def test_what_is_refused_leaves_the_index_as_it_was(rows: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     build_index([rows], index, READING)
@@ -162,7 +238,7 @@ def test_what_is_refused_leaves_the_index_as_it_was(rows: Path, tmp_path: Path) 
         with pytest.raises((InputError, OutputError), match=match):
             build_index(paths, folder, reading)
 
-    refused("meta must be what the index was made with", [rows], Reading(date="date"))
+    refused("meta must be what the index was made with", [rows], Reading(date="date", meta=()))
     refused("cannot be read", [tmp_path / "missing.jsonl"])
     refused("name a file once; 'copy.jsonl' and 'rows.jsonl' hold the same", [rows, copy])
     refused("cannot be read", [tmp_path / "missing.jsonl"], folder=tmp_path / "new")

@@ -75,6 +75,24 @@ def test_numbers_of_a_table_are_in_their_order(made: Make) -> None:
     assert [row["chapter"] for row in chapters.count("bank", by="chapter").rows] == ["-1", "2.5", "9", "10"]
 
 
+def test_each_value_of_a_list_is_counted(made: Make) -> None:
+    tags: list[object] = [["x", "y", "x"], ["y"], [], "y", None, ["[]", 2]]
+    rows = [{"text": f"bank {'and ' * n}", "tags": each} for n, each in enumerate(tags)]
+    index = made("\n".join(map(json.dumps, rows)), "a.jsonl")
+    counted = index.count("bank", by="tags", plot=True)
+    assert {row["tags"]: (row["count"], row["words"]) for row in counted.rows} == {
+        "x": (1, 1),
+        "y": (3, 1 + 2 + 4),
+        "[]": (1, 6),
+        2: (1, 6),
+        None: (2, 3 + 5),
+    }
+    # The parts overlap: the sizes are no partition.
+    assert (counted.dispersion, counted.about) == (None, "bank: 6 of 21 words, 285,714.3 per million")
+    assert [row["plot"][0] for row in counted.rows] == ["█"] * 5
+    assert {row["tags"]: row["words"] for row in index.count(by="tags").rows}["y"] == 7
+
+
 @pytest.mark.parametrize(
     ("counts", "sizes", "wanted"),
     [

@@ -97,6 +97,36 @@ def test_dates_are_parsed_when_they_are_read(tmp_path: Path) -> None:
     assert found(Concordance(tmp_path / "told"), "date=1999-12-31") == [3, 4]
 
 
+def test_a_column_of_this_name_is_the_date(made: Make, tmp_path: Path) -> None:
+    index = made(rows_of(DATES), "a.jsonl")
+    assert found(index, "date>=1980") == [3, 5]
+    assert found(index, "meta.date=nineteen") == [10]
+    # What is written as dates are kept is kept once.
+    assert [json.loads(line.place.meta) for line in index.find("bank", where=["date=1950-06-20"])] == [{}]
+    (tmp_path / "never.jsonl").write_text('{"text": "bank 1", "date": "never"}')
+    build_index([tmp_path / "never.jsonl"], tmp_path / "never")
+    assert found(Concordance(tmp_path / "never"), "date=never") == [1]
+
+
+def test_a_field_of_dates_is_compared_as_dates_are(made: Make) -> None:
+    days = ["2019-12-31", "2020-05-03", "2020", "3 June 2020", "2020-06-30T10:00", "n/a", None, "2021-01"]
+    rows = [{"text": "bank", "day": day, "id": f"{n}-5-1"} for n, day in enumerate(days)]
+    index = made("\n".join(map(json.dumps, rows)), "a.jsonl")
+    assert found(index, "day>=2020") == [2, 3, 4, 5, 8]
+    assert found(index, "day=2020") == [2, 3, 4, 5]
+    assert found(index, "day=2020-06") == [4, 5]
+    assert found(index, "day=2020-06-03") == [4]
+    assert found(index, "day!=2020") == [1, 6, 7, 8]
+    assert found(index, "day>2020-05", "day<2021") == [4, 5]
+    assert found(index, "day=n/a") == [6]
+    assert found(index, "day~^3 June") == [4]
+    assert found(index, "id=3-5-1") == [4]
+    with pytest.raises(
+        InputError, match=r"compare day with one such as 1999, 1999-12 or 1999-12-31; got 'day<x"
+    ):
+        found(index, "day<x")
+
+
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
@@ -130,7 +160,7 @@ def test_one_condition_is_given_in_a_list(small: Concordance) -> None:
     [
         ("lemma=bank", "lemmas"),
         ("pos!=NOUN", "parts of speech"),
-        ("date!=1999", "dates"),
+        ("date!=1999", r"dates; .*Make it anew with the column that has them \(--date-column\)"),
         ("decade=1990", "dates"),
     ],
 )
@@ -178,6 +208,10 @@ def test_values_that_json_lacks(made: Make, tmp_path: Path) -> None:
     assert len(index.find("bank", where=["price>6", "score=2", "list>=2"])) == 1
     lines = made('{"text": "bank", "n": NaN}\n{"text": "bank", "n": -Infinity}\n', "a.jsonl", meta=("n",))
     assert [json.loads(line.place.meta) for line in lines.find("bank")] == [{}, {}]
+    halves = tmp_path / "halves.jsonl"
+    halves.write_text('{"text": "bank", "a": "\\ud800", "b": ["\\udc00é"]}')
+    build_index([halves], tmp_path / "halves")
+    assert found(Concordance(tmp_path / "halves"), "a=?", "b=?é") == [1]
 
 
 def test_values_of_json(made: Make) -> None:

@@ -133,6 +133,14 @@ def test_a_value_of_another_type_than_the_first_rows(tmp_path: Path) -> None:
     assert found[1002] == [3, "column 'good' holds 1, not bool as in the first rows"]
 
 
+def test_a_column_that_comes_after_the_first_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "x"}\n' * 1000 + '{"text": "y", "in": {"late": 7}}\n')
+    assert rows(path, Columns(keep=("in.late",)))[1000] == ("y", "7")
+    with pytest.raises(InputError, match=r"no column 'later'; it has 'text', 'in', 'in.late'\."):
+        rows(path, Columns(keep=("later",)))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "columns", "found"),
     [
