@@ -447,13 +447,22 @@ def test_the_default_decoder_writes_and_chats(open_page: Callable[..., BrowserPa
         "of all attention rests on the first word, as in"
     )
 
+    # What only repeats itself ends.
+    page.get_by_role("slider", name="Temperature").fill("0")
+    _type(page, " ".join(["one two three four five six"] * 6))
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator(".writer > .door-note")).to_contain_text("it only repeats itself")
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+
     # A chat is one text, laid out as its template does, up to the end that the model gives it.
     question = "What is the capital of France?"
     _type(page, question)
     page.get_by_role("button", name="Ask it as a chat").click()
     chat = model.tokenizer.chat([{"role": "user", "content": question}])
     answer = model.generate(chat, max_length=60).text
+    expect(page.get_by_role("button", name="Stop")).to_be_focused()
     expect(page.get_by_role("button", name="Ask", exact=True)).to_be_visible(timeout=60_000)
+    expect(page.get_by_label("Type a sentence")).to_be_focused()
     text = page.get_by_label("Type a sentence").input_value()
     assert text.startswith(f"{chat}{answer}<|im_end|>")
     assert text.endswith("user\n")

@@ -95,6 +95,7 @@ const writer =
           isWhole,
           text: () => bar.texts[0],
           write: (text) => typeOver(bar.fields[0], text),
+          focus: () => bar.fields[0].focus({ preventScroll: true }),
         },
         heads,
         live.chat,
@@ -191,7 +192,7 @@ function answeredNext(next) {
   }
   bar.fields[0].value = next.text;
   // The model is at the next word while this one is drawn.
-  if (writer.isGoing && !next.ended) askNext(writer.drawn);
+  if (writer.goesOn(next)) askNext(writer.drawn);
   root.classList.remove("refused", "arriving");
   unfreeze();
   bar.say(`${next.wordOf.length} tokens, ${Math.round(next.milliseconds)} ms.`);

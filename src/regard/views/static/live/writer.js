@@ -18,6 +18,9 @@ const USUAL = 7;
 const OF_A_CHAT = 0; // where nobody chose one: an answer is to the point
 const SOURCES = 12; // words that are listed
 const MANY = 24; // words
+// Blank lines alone, or a passage over and over: small models come to it where they always take the likeliest word.
+const STUCK = /(?:[^\S\n]*\n){8}[^\S\n]*$|(.{20,}?)\1{3}$/su;
+const LOOKED_AT = 800; // characters
 const READY = [
   ["The capital of France is", "a fact"],
   ["When Mary and John went to the store, John gave a drink to", "a name"],
@@ -28,7 +31,7 @@ const READY = [
 export class Writer {
   /**
    * @param {{ ask: (drawn: number | null) => void, take: (text: string) => void, stopped: () => void,
-   *   isWhole: () => boolean, text: () => string, write: (text: string) => void }} told
+   *   isWhole: () => boolean, text: () => string, write: (text: string) => void, focus: () => void }} told
    * @param {number} heads of the model
    * @param {{ begin: string, answer: string, again: string } | null} chat what stands around questions and answers
    */
@@ -87,6 +90,13 @@ export class Writer {
     return Boolean(chosen) && !this.isGoing;
   }
 
+  /** Whether it goes on with the next word; what only repeats itself ends. @param {Written} written */
+  goesOn(written) {
+    if (this.isGoing && written.chosen && STUCK.test(written.text.slice(-LOOKED_AT)))
+      written.ended ||= "It has stopped, for it only repeats itself.";
+    return this.isGoing && !written.ended;
+  }
+
   /** Somebody typed. */
   typed() {
     this.count = { words: 0, likeliest: 0 };
@@ -116,7 +126,10 @@ export class Writer {
     this.offerChat();
     if (ended && this.isGoing) this.goOn(false);
     // An answer has ended: the next question follows.
-    if (ended && this.turn === "answer") this.told.write(written.text + /** @type {any} */ (this.chat).again);
+    if (ended && this.turn === "answer") {
+      this.told.write(written.text.replace(/\n\s*\n\s*$/u, "") + /** @type {any} */ (this.chat).again);
+      if (this.go.matches(":focus")) this.told.focus();
+    }
     this.changed();
   }
 
@@ -145,6 +158,7 @@ export class Writer {
     const text = this.told.text();
     if (text.endsWith(again)) return; // of no words
     if (this.tenths === USUAL) this.heat(OF_A_CHAT);
+    if (this.ask.matches(":focus")) this.go.focus({ preventScroll: true }); // the other is hidden now
     this.told.write((this.turn ? "" : begin) + text.trimEnd() + answer);
     this.goOn(true);
   }

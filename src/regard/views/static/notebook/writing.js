@@ -27,6 +27,7 @@ export class Writing {
         text: () => field.value,
         isWhole: () => shown() === this.writer.written?.text,
         write: (text) => write(field, text),
+        focus: () => field.focus({ preventScroll: true }),
       },
       heads,
       chat,
@@ -60,7 +61,7 @@ export class Writing {
     if (!written) return this.writer.isGoing && this.writer.goOn(false);
     if (this.writer.isLate(written)) return this.rest();
     this.field.value = written.text;
-    const goesOn = this.writer.isGoing && !written.ended;
+    const goesOn = this.writer.goesOn(written);
     if (goesOn) this.ask(this.writer.drawn); // the kernel is at the next word while this one is drawn
     this.writer.show(written);
     if (!goesOn) this.rest();
