@@ -3,6 +3,7 @@
 import inspect
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,11 +11,17 @@ import transformers
 
 import regard
 from integration.live_models import live_model
+from regard import training
 from regard.api import _embedding
 from regard.api._embedding import OfSentences, OfWords
+from regard.concordance import build_index
 from regard.core.errors import InputError, RegardError
+from regard.data import Rows
 from regard.embedding import Request
+from regard.models import write_checkpoint
+from regard.text import write_tokenizer
 from regard.tracing.pages._page import page_record
+from regard.words import WordVectors
 from tolerances import PARITY_FP32, assert_close_to_largest
 
 TEXTS = ["a river bank", "fish", "time flies like an arrow"] * 7
@@ -26,6 +33,46 @@ MONEY = "Write a poem about a man withdrawing money from a bank."
 def of_bytes(tmp_path_factory: pytest.TempPathFactory) -> regard.Model:
     """A GPT-2 whose tokens are bytes, and a few words."""
     return live_model(tmp_path_factory.mktemp("of-bytes") / "model", "gpt2")
+
+
+def test_what_is_no_path_is_an_error_that_names_the_argument(of_bytes: regard.Model) -> None:
+    trace, settings = of_bytes.trace("a thing"), training.read_settings("clm", data={"train": ["a.txt"]})
+    vectors = WordVectors(words=["a"], vectors=torch.zeros(1, 2).numpy())
+    wrong: Any = 3
+    for name, call in {
+        "path": [
+            *(regard.Concordance, regard.Trace.open, trace.save, trace.write_page),
+            *(trace.table(0, 0).write, WordVectors.open, vectors.save),
+        ],
+        "folders": [lambda path: training.curves([path])],
+        "paths": [lambda path: Rows([path], ("text",))],
+        "corpus": [lambda path: build_index([path], "index")],
+        "run": [training.film],
+        "model": [lambda path: training.score(path, [__file__])],
+        "name": [regard.load],
+        "file": [lambda path: training.read_settings("clm", file=path)],
+        "folder": [
+            of_bytes.save,
+            lambda path: training.train(settings, path),
+            lambda path: write_checkpoint(of_bytes.network, path),
+            lambda path: write_tokenizer(of_bytes.tokenizer, path),
+            lambda path: build_index([__file__], path),
+        ],
+    }.items():
+        for each in call:
+            with pytest.raises(InputError, match=f"^{name} must be a string or a path; got int"):
+                each(wrong)
+
+
+@pytest.mark.parametrize("paths", [3, "ab"])
+def test_one_path_where_several_are_asked_for(paths: Any) -> None:
+    for call in (
+        training.curves,
+        lambda given: build_index(given, "x"),
+        lambda given: training.score("m", given),
+    ):
+        with pytest.raises(InputError, match=r"such as a list; got one: write \["):
+            call(paths)
 
 
 def test_no_result_shows_the_alphabet_of_bytes(of_bytes: regard.Model) -> None:

@@ -11,6 +11,7 @@ from regard.checkpoints._apps import APPS, gguf_in, kept_by_apps, of_app
 from regard.checkpoints._hub import CONFIG, holds_tokenizer, network_folder
 from regard.checkpoints._packages import PACKAGED, fetched, installed, verify_weights
 from regard.checkpoints.gguf import is_gguf
+from regard.core.arguments import path_of
 from regard.core.errors import CheckpointError, InputError, ModelNotFoundError
 from regard.core.wording import joined
 
@@ -85,8 +86,7 @@ def locate(name: str | os.PathLike[str]) -> Source:
     >>> locate("all-MiniLM-L6-v2").kind
     'package'
     """
-    if not isinstance(name, str | os.PathLike):
-        raise InputError(f"name must be a string or a path; got {type(name).__name__}")
+    path_of("name", name)
     # From here on in the order of the docstring; a folder that exists beats every name.
     typed = os.fspath(name)
     if not typed:

@@ -17,7 +17,7 @@ from regard.concordance._store import Store, writer
 from regard.concordance._tokens import COLUMNS, packed
 from regard.concordance._values import ORDERS, SENTENCE_ENDS, iso_date
 from regard.concordance._where import fields_of
-from regard.core.arguments import check_fields, names
+from regard.core.arguments import check_fields, names, path_of, several
 from regard.core.errors import InputError
 from regard.core.extras import optional
 from regard.data import (
@@ -101,7 +101,7 @@ class Reading:
         """The files, each with its format; what a folder has beside its corpus goes to `put_aside`."""
         named = list[Path]()
         # A folder is read as a whole, or file by file where something in it is no corpus.
-        for path in map(Path, paths):
+        for path in [path_of("corpus", each) for each in several("corpus", paths, "files")]:
             here = sorted(path.iterdir()) if path.is_dir() else []
             beside = [each for each in here if _BESIDE.match(each.name)]
             if put_aside is not None:
@@ -268,7 +268,7 @@ def build_index(
     # Each file by the hash of what it holds: a changed file is another one.
     sources = _identified(reading.sources(paths, lambda *why: tally.put_aside.append(why)))
     shortened = Counter[tuple[str, str]]()
-    with writer(Path(folder)) as store:
+    with writer(path_of("folder", folder)) as store:
         reading, known = _check_same(store, reading, sources)
         for mark, (label, source, kind) in sources.items():
             state = known.setdefault(mark, {"name": label, "sha256": mark, "entries": 0, "whole": False})

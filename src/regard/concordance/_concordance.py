@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, single, sort_order
 from regard.concordance._vectors import UsageEmbedder, VectorCache, Vectors, span_at
 from regard.concordance._where import save_subcorpus, values_of
-from regard.core.arguments import one_of, several, typed, whole
+from regard.core.arguments import one_of, path_of, several, typed, whole
 from regard.core.errors import InputError
 from regard.core.progress import OnProgress
 
@@ -62,7 +61,7 @@ class Concordance:
         layers: Sequence[int] | None = None,
         loading: AbstractContextManager[Any] | None = None,
     ) -> None:
-        self._store = Store(Path(path))
+        self._store = Store(path_of("path", path))
         self._store.check_finished()
         self._model, self._layers, self._loading = model, layers, loading or nullcontext()
 
@@ -383,7 +382,7 @@ class Concordance:
         hits = select(self._store, word, where, sample=sample, seed=seed)
         # Uses that the tokenizer drops have no vector to group by.
         hits, vectors, left_out = self.vectors.with_vectors(hits, progress)
-        file = None if file is None else Path(file)
+        file = None if file is None else path_of("file", file)
         return _senses.senses(
             self._store, self.vectors.embed, word, hits, vectors, groups, file, seed, about=left_out
         )
@@ -411,7 +410,9 @@ class Concordance:
             How many lines were labelled. `senses(word, file=file)` then labels all.
         """
         hits, vectors, _ = self.vectors.with_vectors(select(self._store, word, where), progress)
-        return _teach.teach(self.vectors.embed, word, self._lines(hits), vectors, Path(file), ask, most)
+        return _teach.teach(
+            self.vectors.embed, word, self._lines(hits), vectors, path_of("file", file), ask, most
+        )
 
     def drift(
         self,

@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache, partial
+from os import PathLike
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -47,6 +49,18 @@ def several(name: str, values: Any, what: str) -> list[Any]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InputError(f"{name} must be several {what}, such as a list; got one: write [{shown(values)}].")
     return list(values)
+
+
+def path_of(name: str, value: object) -> Path:
+    """Where a file or a folder is.
+
+    >>> path_of("folder", 3)
+    Traceback (most recent call last):
+    regard.core.errors.InputError: folder must be a string or a path; got int.
+    """
+    if not isinstance(value, str | PathLike):
+        raise InputError(f"{name} must be a string or a path; got {type(value).__name__}.")
+    return Path(value)
 
 
 def number(name: str, value: object) -> float:

@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from regard.core.arguments import path_of
 from regard.core.errors import InputError
 from regard.core.extras import optional, pyarrow
 from regard.core.files import write_whole
@@ -61,7 +62,7 @@ class Tabular(ABC):
             OutputError: the file cannot be written.
         """
         # The ending decides the format; an unknown one is refused before anything is written.
-        check_table_file("output", Path(path))
+        check_table_file("output", path_of("path", path))
         ending = Path(path).suffix.lower()
         if ending == ".parquet":
             table, (_, parquet) = self._stored(), pyarrow()

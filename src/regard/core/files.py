@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from regard.core.errors import CheckpointError, InputError, OutputError
+from regard.core.arguments import path_of
+from regard.core.errors import CheckpointError, OutputError
 from regard.core.wording import reason
 
 
@@ -24,11 +25,10 @@ def write_whole(path: str | os.PathLike[str], content: bytes | Callable[[Path], 
     function that writes them to the path it is given. After an OutputError what was there before is still
     there, and nothing else is.
     """
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(f"path must be the path of a file; got {type(path).__name__}.")
+    file = path_of("path", path)
     try:
         # Resolved: a symbolic link keeps pointing at the file that is replaced.
-        _replace(Path(path).resolve(), content)
+        _replace(file.resolve(), content)
     except (OSError, RuntimeError, ValueError) as error:  # resolve(): RuntimeError in a loop, ValueError NUL
         raise OutputError(
             f"{os.fspath(path)!r} cannot be written ({reason(error)}); choose a file in a folder that exists "

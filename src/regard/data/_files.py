@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from regard.core.arguments import one_of
+from regard.core.arguments import one_of, path_of, several
 from regard.core.errors import InputError
 
 FORMATS = ("text", "jsonl", "csv", "tsv", "parquet")
@@ -75,6 +75,9 @@ class Files:
             self.paths = [self.paths]
         if not self.paths:
             raise InputError("no file is given; give at least one, or - for stdin.")
+        self.paths = several("paths", self.paths, "files")
+        for path in self.paths:
+            path_of("paths", path)
         if [str(path) for path in self.paths].count("-") > 1:
             raise InputError("- can stand for one input only: stdin is read once.")
         one_of("unit", self.unit, get_args(Unit))

@@ -21,6 +21,7 @@ from regard.checkpoints import (
     to_hf,
     write_tensors,
 )
+from regard.core.arguments import path_of
 from regard.core.errors import InputError, OutputError
 from regard.core.files import folder_to_disk, read_objects
 from regard.core.wording import reason
@@ -202,7 +203,7 @@ def _write(
 
 def _check_new_folder(folder: str | PathLike[str]) -> Path:
     """A folder that does not exist yet, with `~` spelled out."""
-    target = Path(folder).expanduser()
+    target = path_of("folder", folder).expanduser()
     if target.exists() or target.is_symlink():
         raise OutputError(f"{os.fspath(folder)!r} exists already; choose a new folder, or remove that one.")
     return target

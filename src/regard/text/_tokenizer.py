@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import tokenizers
 
+from regard.core.arguments import path_of
 from regard.core.errors import InputError
 from regard.core.tokenizer_files import TOKENIZER
 from regard.text._bulk import Bulk
@@ -125,10 +126,8 @@ class Tokenizer(Chats):
             >>> none is None, tokenizer.encode("River banks").token_ids, tokenizer.special_ids.mask
             (True, (2, 5, 6, 7, 3), 4)
         """
-        if not isinstance(folder, str | os.PathLike):
-            raise InputError(f"folder must be the path of a model's folder; got {type(folder).__name__}")
         # A link counts that leads nowhere, too: reading then says what is wrong.
-        path = Path(folder) / TOKENIZER
+        path = path_of("folder", folder) / TOKENIZER
         is_there = path.exists()
         built = complete(path, tokenizer_class) if is_there else build(path.parent, tokenizer_class)
         return None if built is None else cls._from_built(built)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from regard.core.arguments import one_of, whole
+from regard.core.arguments import one_of, path_of, whole
 from regard.core.errors import InputError
 from regard.core.tokenizer_files import SETTINGS, TOKENIZER
 from regard.text._library import surrogate
@@ -323,6 +323,6 @@ def write_tokenizer(
         **{f"{role}_token": tokenizer.token_of(id) for role, id in ids.items() if id is not None},
         **({} if tokenizer.chat_template is None else {"chat_template": tokenizer.chat_template}),
     }
-    (Path(folder) / TOKENIZER).write_text(text, encoding="utf-8")
+    (path_of("folder", folder) / TOKENIZER).write_text(text, encoding="utf-8")
     listed = json.dumps(settings, indent=2, sort_keys=True, ensure_ascii=False)
     (Path(folder) / SETTINGS[0]).write_text(listed + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from regard.core.arguments import built
+from regard.core.arguments import built, path_of
 from regard.core.errors import InputError
 from regard.models import load_checkpoint
 from regard.training._settings import WORD_OBJECTIVES, BatchSettings, Settings, WordSettings
@@ -76,7 +76,7 @@ def _fitting(batch: BatchSettings, checkpoint: str) -> BatchSettings:
 def _given(
     objective: str, file: str | PathLike[str] | None, changes: Sequence[str], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    values: dict[str, Any] = {} if file is None else _read(Path(file))
+    values: dict[str, Any] = {} if file is None else _read(path_of("file", file))
     for change in changes:
         # optimiser.lr=1e-3 names a key in a section.
         key, equals, text = change.partition("=")

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from regard.checkpoints import Source
+from regard.core.arguments import path_of, several
 from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.core.tensors import unit
@@ -176,10 +177,11 @@ def curves(folders: Sequence[str | Path]) -> CurvePicture:
         >>> [panel.title for panel in curves([place]).panels]
         ['loss: thin while learning', 'learning rate']
     """
-    if not folders:
+    given = [path_of("folders", each) for each in several("folders", folders, "folders of runs")]
+    if not given:
         raise InputError("RUN... must name at least one folder of a run.")
     # A name for each run, and its reports.
-    runs = {name: list(read_journal(Path(each))) for name, each in _named(folders).items()}
+    runs = {name: list(read_journal(each)) for name, each in _named(given).items()}
     for name, reports in runs.items():
         if not any("loss" in each for each in reports):
             raise InputError(f"{name} has not done a step yet: there is nothing to draw.")
@@ -200,9 +202,9 @@ def curves(folders: Sequence[str | Path]) -> CurvePicture:
     return CurvePicture(title=" and ".join(runs), along="steps", panels=panels)
 
 
-def _named(folders: Sequence[str | Path]) -> dict[str, str | Path]:
+def _named(folders: Sequence[Path]) -> dict[str, Path]:
     """Folders by their last names, or as they were given where these are not all different."""
-    names = [Path(each).resolve().name for each in folders]
+    names = [each.resolve().name for each in folders]
     return dict(zip(names if len(set(names)) == len(names) else map(str, folders), folders, strict=True))
 
 
@@ -343,7 +345,7 @@ def film(run: str | Path, text: int | str = 1, *, max_mb: float = MOST_MB) -> Pa
         regard.core.errors.InputError: run must be the folder of a run with traces of its texts; ...
     """
     # One trace for each step.
-    files = _files(Path(run), text)
+    files = _files(path_of("run", run), text)
     first = Trace.open(files[0])
     each = _bytes(page_record(first))
     # As many steps as the page may hold, evenly chosen.

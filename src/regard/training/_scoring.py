@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.core.arguments import one_of
+from regard.core.arguments import one_of, path_of, several
 from regard.core.errors import InputError, RegardError
 from regard.core.files import read_object
 from regard.data import unreadable
@@ -153,7 +153,8 @@ def score(
         ['accuracy', 'loss', 'macro_f1']
     """
     # Cheap checks first: files, then the model, then its head.
-    files, targets = tuple(map(str, data)), tuple(map(str, target))
+    files = tuple(map(str, several("data", data, "files")))
+    targets = tuple(map(str, several("target", target, "files")))
     _check_there((*files, *targets))
     run, name = _found(model)
     loaded = load_checkpoint(name)
@@ -243,7 +244,7 @@ def _check_there(files: Iterable[str]) -> None:
 
 def _found(model: str | Path) -> tuple[Path | None, str | Path]:
     """The folder of a run, if there is one, and the checkpoint."""
-    folder = Path(model)
+    folder = path_of("model", model)
     if (folder / SETTINGS).is_file():
         if not (folder / MODEL).is_dir():
             raise InputError(f"{folder} must be a run that has a model; it has none yet: train on.")

@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from regard.core.arguments import path_of
 from regard.core.memory import check_room
 from regard.training._batch import Row
 from regard.training._checkpoints import Checkpoints
@@ -79,7 +80,7 @@ def train(
     ranks = Ranks()
     say = on_message if ranks.is_first else lambda _: None
     try:
-        with in_words(choose=ranks.once), prepare(settings, Path(folder), ranks, say) as run:
+        with in_words(choose=ranks.once), prepare(settings, path_of("folder", folder), ranks, say) as run:
             return _train(run, on_report, say)
     finally:
         ranks.end()

@@ -5,9 +5,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
+from regard.core.arguments import path_of
 from regard.core.errors import InputError
 from regard.core.files import write_whole
 from regard.views import _assets
@@ -71,7 +71,7 @@ class Page:
         # First, so that a page that is there has its weights.
         if self.beside is not None:
             name, content = self.beside
-            write_whole(Path(path).parent / name, content)
+            write_whole(path_of("path", path).parent / name, content)
         write_whole(path, self.html.encode("utf-8"))
 
     def widget(self) -> Any:

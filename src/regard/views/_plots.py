@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
+from regard.core.arguments import path_of
 from regard.core.displayable import Tabular
 from regard.views._assets import palette, read
 from regard.views._sheet import FORMATS, Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
@@ -65,7 +65,7 @@ class Picture(ABC):
             MissingExtraError: matplotlib is needed and not installed.
             OutputError: the file cannot be written.
         """
-        save_sheet(self._sheet(), Path(path))
+        save_sheet(self._sheet(), path_of("path", path))
 
     def save(self, path: str | PathLike[str]) -> None:
         """As `write`, its former name."""
@@ -112,7 +112,7 @@ class CurvePicture(Picture, Tabular):
     def write(self, path: str | PathLike[str]) -> None:
         """Write it as a picture or, by another ending, its points as a table: see `Tabular.write`."""
         # The ending says whether it is drawn or listed.
-        kind = Picture if Path(path).suffix.lower() in FORMATS else Tabular
+        kind = Picture if path_of("path", path).suffix.lower() in FORMATS else Tabular
         kind.write(self, path)
 
     def _sheet(self) -> Sheet:

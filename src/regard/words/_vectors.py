@@ -1,6 +1,5 @@
 """Vectors of words: what is near, and what is to one word as others are to each other."""
 
-import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.arguments import whole
+from regard.core.arguments import path_of, whole
 from regard.core.errors import CheckpointError, InputError
 from regard.core.wording import reason
 from regard.words._files import read_file, write_file
@@ -180,7 +179,7 @@ class WordVectors:
             InputError: a word that is empty or holds a blank, CR or LF, which word2vec's formats cannot have.
             OutputError: it cannot be written.
         """
-        write_file(Path(path), self.words, self.vectors, self.parts)
+        write_file(path_of("path", path), self.words, self.vectors, self.parts)
 
     @classmethod
     def open(cls, path: str | Path, *, limit: int | None = None) -> Self:
@@ -212,9 +211,10 @@ class WordVectors:
         """
         if limit is not None:
             whole("limit", limit, least=1)
-        within = (os.path.join(path, *each, "vectors.safetensors") for each in ((), ("model",)))
+        file = path_of("path", path)
+        within = (file.joinpath(*each, "vectors.safetensors") for each in ((), ("model",)))
         try:
-            vectors = cls(**read_file(Path(next(filter(os.path.isfile, within), path)), limit)._asdict())
+            vectors = cls(**read_file(next(filter(Path.is_file, within), file), limit)._asdict())
         except InputError as error:
             raise CheckpointError(f"{path}: {error}") from error
         if vectors.repeated:

@@ -44,7 +44,7 @@ def test_permissions_are_the_users(tmp_path: Path) -> None:
 
 
 def test_what_is_no_path() -> None:
-    with pytest.raises(InputError, match=r"path must be the path of a file; got NoneType\."):
+    with pytest.raises(InputError, match=r"path must be a string or a path; got NoneType\."):
         write_whole(None, b"")  # type: ignore[arg-type]
 
 

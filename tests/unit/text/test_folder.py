@@ -44,7 +44,7 @@ def read(folder: Path, tokenizer_class: str = "BertTokenizer") -> Tokenizer:
 
 def test_a_folder_without_any_is_none(tmp_path: Path) -> None:
     assert Tokenizer.from_folder(put(tmp_path, config__json={}), tokenizer_class="BertTokenizer") is None
-    with pytest.raises(InputError, match=r"^folder must be the path of a model's folder; got NoneType$"):
+    with pytest.raises(InputError, match=r"^folder must be a string or a path; got NoneType\.$"):
         Tokenizer.from_folder(None, tokenizer_class="BertTokenizer")  # type: ignore[arg-type]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.core.arguments import path_of
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.wording import excerpt, printable
@@ -125,7 +126,7 @@ class Comparison(Displayable):
             InputError: another ending.
             OutputError: the file cannot be written.
         """
-        check_format(Path(path))
+        check_format(path_of("path", path))
         figure = new_figure(width=7.0, height=4.5 + 0.12 * len(self.texts))
         axes = figure.subplots()
         layers = np.arange(len(self.similarity))

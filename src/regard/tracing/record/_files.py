@@ -36,6 +36,7 @@ from regard.core import (
     Unexpired,
     Window,
 )
+from regard.core.arguments import path_of
 from regard.core.errors import CheckpointError, InputError, RegardError
 from regard.core.files import write_whole
 from regard.core.wording import DOWNLOAD_AGAIN
@@ -328,7 +329,7 @@ def read_trace(path: str | os.PathLike[str], model: HasLoaded | Loaded | None) -
     loaded = None if model is None else model if isinstance(model, Loaded) else getattr(model, "loaded", None)
     if model is not None and not isinstance(loaded, Loaded):
         raise InputError(f"model must be a regard.Model, or None; got {type(model).__name__}.")
-    file = Path(path)
+    file = path_of("path", path)
     try:
         stored = SafetensorsFile(file)
     except CheckpointError as error:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from regard.checkpoints import SafetensorsFile, write_tensors
-from regard.core.arguments import one_of
+from regard.core.arguments import one_of, path_of
 from regard.core.errors import InputError, TrainingError
 from regard.core.extras import missing
 from regard.core.files import locked
@@ -179,7 +179,7 @@ def train_words(
     Source: Mikolov et al. 2013, arXiv 1310.4546, equation 4, and arXiv 1301.3781, section 3; n-grams:
     Bojanowski et al. 2017, arXiv 1607.04606, section 3.2.
     """
-    folder = Path(folder)
+    folder = path_of("folder", folder)
     _check(settings)
     learner = Learner(settings)
     make_folder(folder)
