@@ -233,7 +233,11 @@ def test_texts_that_are_cut_are_counted(run: Run) -> None:
         (["a.jsonl", "-o", "new", "--batch-tokens", "0"], "--batch-tokens must be a whole number, at least"),
         (["a.jsonl", "-o", "new", "--max-rejected", "1.5"], "--max-rejected must be a whole number, or a"),
         (["a.jsonl", "-o", "new", "--encoding", "x"], "--encoding must be one that Python knows"),
-        (["a.jsonl", "-o", "v.npz"], "--output writes no .npz"),
+        (
+            ["a.jsonl", "-o", "v.npz"],
+            "--output must be a folder, and 'v.npz' is a file's name: leave .npz out, or",
+        ),
+        (["a.jsonl", "-o", "v.NPY"], "leave .NPY out, or give a .npy file"),
         (["a.jsonl", "-o", "new", "--shard", "2/2"], "--shard must be I/N with I from 0 to N - 1"),
         (["a.jsonl", "-o", "v.npy", "--shard", "1/2"], "--shard goes with a folder"),
     ],

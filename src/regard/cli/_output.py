@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -42,6 +43,18 @@ def check_outputs(files: Mapping[str, Path | None]) -> None:
         earlier = asked.setdefault(os.path.realpath(path), option)
         if earlier != option:
             raise InputError(f"{earlier} and {option} name the same file, {str(path)!r}; choose two.")
+
+
+# Not .parquet: a folder of Parquet files is often called so, and is read as one.
+_FILE: Final = re.compile(r"\.(bin|csv|gz|html|jsonl?|np[yz]|pkl|pt|safetensors|tsv|txt|zip)", re.IGNORECASE)
+
+
+def check_folder(path: Path, file: str = "") -> None:
+    """Refuse a new folder that is called as a file is; `file` is the ending of one that may be asked for."""
+    check_outputs({"--output": path})
+    if path.suffix != file and _FILE.fullmatch(path.suffix) and not path.exists():
+        way = f"leave {path.suffix} out" + (f", or give a {file} file" if file else "")
+        raise InputError(f"--output must be a folder, and {path.name!r} is a file's name: {way}.")
 
 
 def check_table(path: Path | None) -> None:

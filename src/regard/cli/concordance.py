@@ -15,6 +15,7 @@ from regard.cli._input import load_model, open_index
 from regard.cli._options import DELIMITER, ESCAPE, JSON, MODEL, NO_HEADER, argument, flag, option
 from regard.cli._output import (
     BarOrLines,
+    check_folder,
     check_outputs,
     check_table,
     console,
@@ -94,6 +95,7 @@ def index(
     characters; CoNLL-U and VRT keep their words, lemmas, parts of speech and attributes.
     """
     begun = time.monotonic()
+    check_folder(output)
     # Importing and opening may take a moment.
     with status("looking at the input"):
         from regard.concordance import Reading, build_index, use_settings

@@ -23,7 +23,7 @@ from regard.cli._options import (
     flag,
     option,
 )
-from regard.cli._output import BarOrLines, PassedOver, check_outputs, print_json, say, size, status, stoppable
+from regard.cli._output import BarOrLines, PassedOver, check_folder, print_json, say, size, status, stoppable
 from regard.cli._usage import Command
 from regard.core.arguments import Count, Natural
 from regard.core.errors import InputError, RegardError
@@ -115,8 +115,6 @@ def embed(
     # What contradicts itself, before anything is imported.
     if output is None and not dry_run:
         raise InputError("--output names where the vectors go: a folder, a .npy file, or -.")
-    if output is not None and output.suffix == ".npz":
-        raise InputError("--output writes no .npz; give a folder, whose files hold the same, or a .npy.")
     if ray is not None and (dry_run or str(output) == "-"):
         raise InputError("--ray writes files: leave it out with --dry-run and -o -.")
     if ray is not None and device not in (None, "cpu"):
@@ -130,7 +128,7 @@ def embed(
     if to_stdout and as_json:
         raise InputError("-o - prints JSON lines by itself; leave --json out.")
     if output is not None and not to_stdout:
-        check_outputs({"--output": output})
+        check_folder(output, ".npy")
     # What is asked of the vectors goes on by its name.
     wanted = dict(ctx.params, layer=_numbers("--layer", layer), mix=_numbers("--mix", mix))
     with status("looking at the input"):

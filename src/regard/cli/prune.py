@@ -8,7 +8,7 @@ import typer
 
 from regard.cli._input import load_model, parse_heads, read_lines
 from regard.cli._options import JSON, MODEL, argument, option
-from regard.cli._output import check_outputs, print_json, status
+from regard.cli._output import check_folder, check_outputs, print_json, status
 from regard.core.displayable import check_table_file
 from regard.core.errors import InputError
 from regard.core.wording import printable
@@ -39,6 +39,7 @@ def prune(
     check_outputs({"--output": output, "--curve": curve})
     if os.path.lexists(output.expanduser()):  # before minutes of work
         raise InputError(f"--output {str(output)!r} exists already; choose a new folder.")
+    check_folder(output)
     # Heads by name, or by measure.
     if heads is None and weakest is None:
         raise InputError("give HEADS or --weakest, to say what is removed.")

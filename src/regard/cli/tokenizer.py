@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from regard.cli._options import DELIMITER, ENCODING, ESCAPE, JSON, NO_HEADER, argument, flag, option
-from regard.cli._output import BarOrLines, check_new, check_outputs, print_json, print_path
+from regard.cli._output import BarOrLines, check_folder, check_new, print_json, print_path
 from regard.cli._usage import Command
 from regard.core.errors import InputError, OutputError
 from regard.core.files import write_whole
@@ -57,7 +57,7 @@ def train(
     as_json: bool = JSON,
 ) -> None:
     """Learn a tokenizer from texts, and write the tokenizer.json that regard and transformers load."""
-    check_outputs({"--output": output})
+    check_folder(output, ".json")
     # A tokenizer that models were trained with must not be lost.
     check_new(output if output.suffix == ".json" else output / "tokenizer.json")
     if not output.absolute().parent.is_dir():

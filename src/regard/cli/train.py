@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from regard.cli._options import JSON, argument, flag, option, read_by_settings
-from regard.cli._output import BarOrLines, check_outputs, console, print_json, print_path, say
+from regard.cli._output import BarOrLines, check_folder, check_outputs, console, print_json, print_path, say
 from regard.cli._usage import Command
 from regard.core.arguments import Count, Natural, Positive
 from regard.core.errors import InputError
@@ -54,7 +54,9 @@ class TrainingBar(BarOrLines):
 
 def check_output(output: Path | None, show: bool) -> None:
     """Refuse a run without a folder."""
-    if output is None and not show:
+    if output is not None:
+        check_folder(output)
+    elif not show:
         raise InputError("--output must name the folder of the run.")
 
 

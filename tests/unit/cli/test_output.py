@@ -5,9 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from regard.cli import _output
-from regard.core.errors import OutputError
+from regard.cli._app import app
+from regard.core.errors import InputError, OutputError
 
 
 def test_a_file_is_not_stdout(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -20,6 +22,39 @@ def test_a_file_is_not_stdout(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     link.symlink_to("/dev/stdout")
     with pytest.raises(OutputError, match="is where stdout goes"):
         _output.check_outputs({"--output": link})
+
+
+@pytest.mark.parametrize("output", ["out.txt", "out.NPZ", "out.gz"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "embed a.txt",
+        "index a.txt",
+        "tokenizer train a.txt",
+        "prune 0.1",
+        "train clm a.txt",
+        "train word2vec a.txt",
+    ],
+)
+def test_a_folder_is_not_called_as_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, output: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("a river\n")
+    done = CliRunner().invoke(app, [*command.split(), "-o", output])
+    assert isinstance(done.exception, InputError), done.output
+    ending = Path(output).suffix
+    assert f"--output must be a folder, and {output!r} is a file's name: leave {ending} out" in str(
+        done.exception
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_folder_may_have_a_dot(tmp_path: Path) -> None:
+    for name in ("out", "model-v1.5", "vectors.parquet", ".txt"):
+        _output.check_folder(tmp_path / name)
+    (tmp_path / "old.txt").mkdir()
+    _output.check_folder(tmp_path / "old.txt")  # an earlier command's, which goes on
 
 
 def test_json_is_strict_and_ascii(capsys: pytest.CaptureFixture[str]) -> None:
