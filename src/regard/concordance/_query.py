@@ -152,14 +152,19 @@ def read_query(store: Store, typed: str, spelling: Spelling | None = None) -> Pa
     if (known := ids(store, typed, spelling)) is not None:
         return One(known)
     # Brackets, or quotation marks at the beginning: CQL.
-    if "[" in typed or ('"' in typed and typed.strip()[0] in '"('):
+    matches = [*_TYPED.finditer(typed)]
+    outside = any("[" in match[0] for match in matches if not match[1])  # /[bc]at/ has its own
+    if outside or ('"' in typed and typed.strip()[0] in '"('):
         return _Cql(store, typed, spelling).read()
     parts = list[Pattern]()
-    for match in _TYPED.finditer(typed):
+    for match in matches:
         expression, word = match.groups()
         if expression:
             # A slash within an expression is written \/.
             parts.append(One(_fitting(store, match[0], expression.replace(r"\/", "/"), spelling)))
+        # In a row any word, whether or not the corpus has this mark.
+        elif word == "*" and len(matches) > 1:
+            parts.append(One(None))
         # Escaped marks stand for themselves.
         elif (known := ids(store, regex.sub(r"\\([*?|])", r"\1", word), spelling)) is not None:
             parts.append(One(known))
