@@ -11,7 +11,7 @@ BUDGET = {
     "blocks": (1_678, 16),
     "checkpoints": (2_020, 0),
     "cli": (2_850, 0),
-    "concordance": (3_166, 12),
+    "concordance": (3_198, 12),
     "core": (2_868, 29),
     "data": (927, 3),
     "decoding": (1_780, 31),

@@ -167,7 +167,9 @@ def find(
     output: Path | None = TABLE,
     width: int = option("--width N", "Cells of a line.", 80, min=40),
     whole: bool = flag("--sentences", "Whole sentences in the place of lines."),
-    save_where: str | None = option("--save-where NAME", "Keep the --where conditions, for --where @NAME."),
+    save_where: str | None = option(
+        "--save-where NAME", "With --where: keep its conditions, for --where @NAME."
+    ),
     case: bool = CASE,
     bare: bool = DIACRITICS,
     model: str | None = INDEX_MODEL,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from regard.concordance._query import Spelling
 from regard.concordance._store import Store, numbers
 from regard.concordance._uses import Found, keys_of, neighbours, select
-from regard.concordance._where import each_of, limits, of_documents
+from regard.concordance._where import each_of, limits, of_documents, unmet
 from regard.core.arguments import one_of, plain
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
@@ -232,7 +232,7 @@ def frequencies(
     else:
         of, names = keys_of(store, select(store, word, where, spelling=spelling), "node", _unit(store, by))
         counts = Counter(dict(zip(names, np.bincount(of, minlength=len(names)).tolist(), strict=True)))
-    size = size_of(store, where)
+    size = _some(store, where)
     # The most first; of equals in the order of the alphabet.
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     rows = tuple({by: name, "count": n, "per_million": 1e6 * n / size} for name, n in ranked[:k])
@@ -251,7 +251,7 @@ def by_field(
 ) -> Counts:
     """How often a word is used in the texts with each value of a field; without one, their words."""
     sizes = _sizes(store, by, where)
-    size = size_of(store, where)
+    size = _some(store, where)
     # A field with the name of a column of the table gets a prefix.
     name = f"meta.{by}" if by in ("count", "words", "per_million", "share") else by
     if word is None:
@@ -317,6 +317,8 @@ def keywords(
     if rest and not where:
         raise InputError("against must be conditions unless where is given; got rest.")
     # "rest" is all other texts: counted by subtraction.
+    for side in (where, () if rest else against):
+        _some(store, side)
     a = _counted(store, by, where) if where else every - _counted(store, by, against)
     b = every - a if rest else _counted(store, by, against)
     # A text on both sides would be compared with itself.
@@ -341,6 +343,8 @@ def collocates(
 ) -> Counts:
     """The words that stand more often around some uses than others, or than elsewhere under `where`."""
     names = dict(store.rows(f"SELECT f.id, {_unit(store, by)} FROM form f"))
+    if not any(span):
+        raise InputError(f"span must have words on one side at least; got {span}.")
 
     def around(uses: Found) -> tuple[Counter[str], Counter[str]]:
         near = neighbours(store, uses, *span)
@@ -445,6 +449,14 @@ def _sizes(store: Store, by: str | None, where: Sequence[str]) -> dict[Any, int]
 def size_of(store: Store, where: Sequence[str]) -> int:
     """The words of the texts that conditions allow."""
     return sum(_sizes(store, None, where).values())
+
+
+def _some(store: Store, where: Sequence[str]) -> int:
+    """As `size_of`, where there are any."""
+    if not (size := size_of(store, where)):
+        why = unmet(store, where) or f" None has all of {', '.join(where)}."
+        raise InputError(f"where and against must leave texts.{why}")
+    return size
 
 
 def _ordered(rows: list[dict[str, Any]], column: str) -> tuple[dict[str, Any], ...]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from regard.concordance._query import Spelling, matches, read_query
 from regard.concordance._store import Store, numbers
 from regard.concordance._tokens import Mask, Numbers
-from regard.concordance._where import limits
+from regard.concordance._where import limits, unmet
 from regard.core.arguments import plain
 from regard.core.errors import InputError
 from regard.core.extras import optional
@@ -53,7 +53,7 @@ def select(
         raise InputError(f"the corpus has no use of {word!r}: its words never stand in a row.")
     uses = uses.at(fitting(store, uses.uses, where))
     if not len(uses.uses):
-        raise InputError(f"the corpus has no use of {word!r} with {', '.join(where)}.")
+        raise InputError(f"the corpus has no use of {word!r} with {', '.join(where)}.{unmet(store, where)}")
     if sample is not None and sample < len(uses.uses):
         uses = uses.at(np.sort(np.random.default_rng(seed).choice(len(uses.uses), sample, replace=False)))
     return uses

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 import numpy as np
@@ -12,11 +13,14 @@ from regard.concordance._tokens import Mask, Numbers
 from regard.concordance._values import iso_date, number
 from regard.core.arguments import plain, several
 from regard.core.errors import InputError
+from regard.core.wording import excerpt
 
 _SIGNS: Final = "!=|>=|<=|!~|=|>|<|~"
 _CONDITION: Final = regex.compile(rf"\s*([^=!<>~@]+?)\s*({_SIGNS})\s*(.*)", regex.DOTALL)
 # "a=1 AND b=2" was meant as two conditions.
 _SEVERAL: Final = regex.compile(rf"\s(AND|OR|&&|\|\|)\s+[\w. ]+?\s*({_SIGNS})", regex.IGNORECASE)
+
+_SHOWN: Final = 8  # values that a message names
 
 OF_USE: Final = {"form": "form", "lemma": "lemma", "pos": "pos", "text": "body"}
 """What is not the same for all of a document."""
@@ -63,7 +67,8 @@ def resolved(store: Store, where: Sequence[str]) -> list[str]:
 def save_subcorpus(store: Store, name: str, where: Sequence[str]) -> None:
     """Keep conditions under a name, for `@NAME` among others; a subcorpus of that name is replaced."""
     if not where or not regex.fullmatch(r"[\w-]+", name):
-        raise InputError(f"name must be of letters, digits, _ and -, with conditions; got {name!r}, {where}.")
+        what = "be of letters, digits, _ and -" if where else "come with conditions (where)"
+        raise InputError(f"name must {what}; got {name!r}.")
     _read(store, where)
     with store.writing():
         values = [name, json.dumps(resolved(store, where))]
@@ -182,6 +187,25 @@ def limits(store: Store, where: Sequence[str], *, of_use: bool = True) -> tuple[
             own = own if sign == positive else ~own
             forms = own if forms is None else forms & own
     return texts, forms
+
+
+def unmet(store: Store, where: Sequence[str]) -> str:
+    """Which condition no text meets by itself, and what the texts have; "" where each is met by some."""
+    for name, sign, value, _ in _read(store, where):
+        # The parts of what is read make the condition again.
+        condition, values = of_documents(store, [f"{name}{sign}{value}"])
+        if name in OF_USE or store.one(f"SELECT 1 FROM doc d WHERE {condition} LIMIT 1", values):
+            continue
+        own, table = each_of(store, name)
+        query = f"SELECT DISTINCT {own} FROM doc d{table} WHERE {own} IS NOT NULL LIMIT 10000"
+        there = [str(each) for (each,) in store.rows(query)]
+        # The nearest first; of many the others are not told.
+        near = dict.fromkeys([*get_close_matches(value, there, 3), *there])
+        shown = ", ".join(excerpt(each, 30) for each in [*near][:_SHOWN])
+        shown += " and others" * (len(near) > _SHOWN)
+        way = f" One of several values is {name}~^({value})$." if sign == "=" and "|" in value else ""
+        return f" No text has {name}{sign}{value}: {name} is {shown or 'nowhere'}.{way}"
+    return ""
 
 
 def fields_of(store: Store) -> list[str]:

@@ -148,7 +148,7 @@ def test_keywords(small: Concordance) -> None:
     for where, against, message in (
         ([], ["rest"], "against must be conditions"),
         (["genre=news"], ["date>=1991"], "against must have no text that where has"),
-        (["genre=news"], ["genre=sports"], "one of them has none"),
+        (["genre=news"], ["genre=sports"], "No text has genre=sports"),
     ):
         with pytest.raises(InputError, match=message):
             small.count(where=where, against=against)
@@ -315,6 +315,11 @@ def test_lemmas_and_parts_of_speech(made: Make) -> None:
         ({"word": "bank", "against": ["rest"]}, "against must be left out with a word"),
         ({"by": "genre", "where": ["genre=news"], "against": ["rest"]}, "by must be one of form, lemma, pos"),
         ({"k": 0}, "k must be a whole number"),
+        ({"where": ["genre=nws"]}, r"must leave texts\. No text has genre=nws: genre is news, fiction\.$"),
+        ({"by": "year", "where": ["genre=nws"]}, "must leave texts"),
+        ({"where": ["genre=nws"], "against": ["rest"]}, "must leave texts"),
+        ({"where": ["genre=news"], "against": ["genre=x"]}, "must leave texts. No text has genre=x"),
+        ({"where": ["genre=news", "year=1990"]}, r"None has all of genre=news, year=1990\.$"),
         ({"by": 3}, "by must be a text; got 3"),
         ({"where": 3}, r"where must be several conditions, such as a list; got one: write \[3\]"),
     ],
@@ -325,8 +330,8 @@ def test_what_is_refused(small: Concordance, options: dict[str, object], message
 
 
 def test_a_span_has_two_sides(small: Concordance) -> None:
-    for span in ((-1, 2), 3, (1, 2, 3)):
-        with pytest.raises(InputError, match="span must be"):
+    for span in ((-1, 2), 3, (1, 2, 3), (0, 0)):
+        with pytest.raises(InputError, match="span must"):
             small.collocates("bank", span=span)  # type: ignore[arg-type]
 
 

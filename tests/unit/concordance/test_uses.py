@@ -269,7 +269,18 @@ def test_words_of_a_corpus_that_has_its_own(made: Make) -> None:
         ("bank", ["genre"], "where must be NAME=VALUE"),
         ("bank", ["genr=news"], "known|genre; got 'genr'"),
         ("bank", ["genre~("], "where must be a regular expression"),
-        ("bank", ["genre=sports"], "no use of 'bank' with genre=sports"),
+        (
+            "bank",
+            ["genre=newz"],
+            r"no use of 'bank' with genre=newz\. No text has genre=newz: genre is news, fiction\.$",
+        ),
+        ("bank", ["genre=x|news"], r"genre=x\|news: .* One of several values is genre~\^\(x\|news\)\$\.$"),
+        (
+            "bank",
+            ["genre=news", "year>2010"],
+            r"year>2010\. No text has year>2010: year is 2004, 2001, 1990, 1991\.$",
+        ),
+        ("reeds", ["genre=news"], r"with genre=news\.$"),
         ("bank", ["@press"], "where must name a subcorpus that is saved before; got '@press'"),
     ],
 )
