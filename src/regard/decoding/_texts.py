@@ -92,8 +92,10 @@ def decode_texts(
     more = 0 if job.two else job.rules.max_length or AFTER_PROMPT
     with at_rest(job.network):
         lengths = {place: len(each.ids) + len(each.begun) + more for place, each in encoded.items()}
-        if not isinstance(prefix, str) and not isinstance(job.network, Transformer):
-            batch_tokens = 1  # one by one: other libraries' decoders count padding as positions
+        # One by one: other libraries' decoders count padding as positions, and so would edits.
+        begun_apart = not isinstance(prefix, str) and not isinstance(job.network, Transformer)
+        if begun_apart or job.network.bound is not None:
+            batch_tokens = 1
         # Each way of a text is a row.
         for batch in _batches(lengths, batch_tokens // job.ways):
             for place, ways in zip(batch, job.run([encoded[place] for place in batch]), strict=True):
@@ -236,6 +238,11 @@ def along(
     if isinstance(choice, Beams | Speculation):
         raise InputError("choice must take one token after another, as Sampling does; use generate.")
     job = Job.planned(model, tokenizer, texts, choice, count, stop, None, rules, "")
+    if len(texts) > 1 and job.network.bound is not None:
+        raise InputError(
+            f"texts must be one where an edit means certain positions or words, as {job.network.bound} does; "
+            f"got {len(texts)}."
+        )
     # Ids are taken as they are, without a frame.
     encoded = [_given(job, text, place) for place, text in enumerate(texts)]
     return [each.ids for each in encoded], _along(job, encoded, top)

@@ -9,9 +9,11 @@ import tokenizers
 import torch
 from tokenizers import models, pre_tokenizers, processors
 
+import regard
 from regard.core.errors import InputError
 from regard.decoding import Beams, Draft, Lookup, Rules, Sampling, along, decode_texts, greedy, stream
 from regard.text import Tokenizer
+from regard.tracing.edits._network import EditedNetwork, targets_of
 from unit.decoding.test_steps import MAKERS
 from unit.decoding.toy import decoder, pair
 
@@ -52,6 +54,33 @@ def test_texts_in_their_order_each_as_if_alone(two: bool, beam: int) -> None:
     assert written == alone
     if beam == 1:
         assert written == [by_hand(text, network, two=two) if text.strip() else "" for text in TEXTS]
+
+
+def test_an_edit_at_positions_or_words_writes_each_text_as_alone() -> None:
+    """The texts of a batch have padding in front, which no edit counts."""
+    network, words = decoder(ROWS), tokenizer(end=True)
+    value = 9 * torch.randn(network.config.d_model, dtype=next(network.parameters()).dtype)
+
+    def edited(query: Any) -> Any:
+        edit = regard.Add("residual", layer=1, query=query, value=value)
+        return EditedNetwork(network, targets_of(network, [edit]), words)
+
+    def written(query: Any, texts: Sequence[str]) -> list[float]:
+        """How likely each token was of all that is written."""
+        ways = decode_texts(edited(query), words, texts, max_length=6)
+        return [each for (way,) in ways for each in way.log_probabilities]
+
+    texts = ["a b", "c d e f a b c d e f", "g", "a b c"]
+    alone = [each for text in texts for each in written(0, [text])]
+    assert written(0, texts) == pytest.approx(alone, abs=1e-9)
+    assert written("a#1", texts[::3]) == pytest.approx(written(0, texts[::3]), abs=1e-9)
+    assert written([(0, 1)], texts[:1]) == pytest.approx(written(0, texts[:1]), abs=1e-9)
+    with pytest.raises(InputError, match='"z" is not a word of the text; the words are "a", "b"'):
+        written("z", texts[:1])
+    with pytest.raises(
+        InputError, match=r"texts must be one where an edit means certain .*query=0\) does; got 2"
+    ):
+        along(edited(0), words, texts[:2])
 
 
 @pytest.mark.parametrize("two", [True, False])

@@ -14,7 +14,7 @@ from regard.core import Mask, Taps
 from regard.core.arguments import whole
 from regard.core.errors import InputError, RegardError
 from regard.models import Change, Loaded, Network, Output, StackKind, as_mask
-from regard.text import Encoding, Tokenizer
+from regard.text import Encoding, Tokenizer, read_back
 from regard.tracing.edits._edit import SITES, Edit, Part, Target, Texts, at_tap, captured, taps_of
 from regard.tracing.record import Trace, numbers_of
 from regard.tracing.run import check_mode, rerun
@@ -216,14 +216,23 @@ class EditedNetwork(Network):
         encodings = self._encodings
         # Words of ids alone can be looked up with the tokenizer, if it is one text.
         if encodings is None and len(token_ids) == 1:
-            encodings = {
-                kind: Encoding.from_ids(ids[0].tolist(), self._tokenizer) for kind, ids in read.items()
-            }
+            encodings = {kind: self._named(ids[0].tolist()) for kind, ids in read.items()}
         return Texts(
             encodings=encodings or {},
             lengths={kind: ids.shape[1] for kind, ids in read.items()},
             masks={kind: as_mask("mask", masks[kind], read[kind]) for kind in read},
         )
+
+    def _named(self, ids: list[int]) -> Encoding:
+        """Tokens by their pieces, as the vocabulary has them; by their words where the edits name others."""
+        plain = Encoding.from_ids(ids, self._tokenizer)
+        asked = [each for target in self._targets for each in (target.edit.query, target.edit.key)]
+        listed = [name for each in asked for name in (each if isinstance(each, list) else [each])]
+        words = {name for name in listed if isinstance(name, str | tuple)}
+        pieces = {name for token in plain.tokens for name in (token.text, token.shown)}
+        if self._tokenizer is None or words <= pieces:
+            return plain
+        return read_back(ids, self._tokenizer)
 
 
 def _written(value: Tensor, targets: Sequence[Target], texts: Texts, changes: list[Change] | None) -> Tensor:
