@@ -191,9 +191,9 @@ def limits(store: Store, where: Sequence[str], *, of_use: bool = True) -> tuple[
 
 def unmet(store: Store, where: Sequence[str]) -> str:
     """Which condition no text meets by itself, and what the texts have; "" where each is met by some."""
-    for name, sign, value, _ in _read(store, where):
-        # The parts of what is read make the condition again.
-        condition, values = of_documents(store, [f"{name}{sign}{value}"])
+    for clause in resolved(store, where):
+        [(name, sign, value, _)] = _read(store, [clause])
+        condition, values = of_documents(store, [clause])
         if name in OF_USE or store.one(f"SELECT 1 FROM doc d WHERE {condition} LIMIT 1", values):
             continue
         own, table = each_of(store, name)
@@ -204,7 +204,7 @@ def unmet(store: Store, where: Sequence[str]) -> str:
         shown = ", ".join(excerpt(each, 30) for each in [*near][:_SHOWN])
         shown += " and others" * (len(near) > _SHOWN)
         way = f" One of several values is {name}~^({value})$." if sign == "=" and "|" in value else ""
-        return f" No text has {name}{sign}{value}: {name} is {shown or 'nowhere'}.{way}"
+        return f" No text has {clause}: {name} is {shown or 'nowhere'}.{way}"
     return ""
 
 

@@ -280,7 +280,8 @@ def test_words_of_a_corpus_that_has_its_own(made: Make) -> None:
             ["genre=news", "year>2010"],
             r"year>2010\. No text has year>2010: year is 2004, 2001, 1990, 1991\.$",
         ),
-        ("reeds", ["genre=news"], r"with genre=news\.$"),
+        ("bank", ["decade=1980s"], r"No text has decade=1980s: decade is 1990s, 2000s\.$"),
+        ("reeds", ["genre=news", "decade=1990s"], r"with genre=news, decade=1990s\.$"),
         ("bank", ["@press"], "where must name a subcorpus that is saved before; got '@press'"),
     ],
 )
