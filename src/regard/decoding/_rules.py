@@ -282,8 +282,8 @@ class Rules:
         if unknown:
             known = ", ".join(each.name for each in fields(cls))
             raise InputError(
-                f"{unknown[0]} is not a rule; the rules are {known}. How tokens are chosen is another "
-                "argument: choice=Sampling(...)."
+                f"{unknown[0]} is not a rule; the rules are {known}. New tokens at most are max_length; how "
+                "tokens are chosen is another argument, choice=Sampling(...)."
             )
         network = model.network if isinstance(model, Loaded) else model
         arguments: dict[str, Any] = {}

@@ -341,7 +341,10 @@ _WHOLE = (torch.int64, torch.int32)
 def check_ids(name: str, ids: Tensor, size: int, limit: int | None) -> None:
     """Raise InputError unless ids are whole numbers (batch, N) below `size`, N within the limit."""
     if not isinstance(ids, Tensor):
-        raise InputError(f"{name} must be a tensor; got {type(ids).__name__}. Make one: torch.tensor(...).")
+        raise InputError(
+            f"{name} must be a tensor; got {type(ids).__name__}. Make one: torch.tensor([ids]), where "
+            "model.trace(text).token_ids are the ids of a text."
+        )
     # From the shape to the values, so that a message is about the first fault.
     if ids.ndim != 2 or not ids.shape[0] or ids.dtype not in _WHOLE:
         raise InputError(

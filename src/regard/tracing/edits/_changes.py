@@ -363,7 +363,7 @@ def _traces(reference: Trace | Sequence[Trace]) -> tuple[Trace, ...]:
     """The traces of a reference; InputError where it is none."""
     listed = [reference] if isinstance(reference, Trace) else reference
     if not isinstance(listed, Sequence) or not listed or not all(isinstance(each, Trace) for each in listed):
-        raise InputError(f"reference must be traces, at least one; got {type(reference).__name__}.")
+        raise InputError(f"reference must be traces (model.trace(texts)), at least one; got {listed!r:.40}.")
     return tuple(listed)
 
 

@@ -31,7 +31,8 @@ def edited(loaded: Loaded, edits: Sequence[Edit]) -> Loaded:
     for edit in edits:
         if not isinstance(edit, Edit):
             raise InputError(
-                "edits must be regard.Write, Zero, Scale, Add, Replace, Mean, Resample; got "
+                "edits must be regard.Write, Zero, Scale, Add, Replace, Mean, Resample, and those of a list "
+                "given one by one, as in model.edited(*edits); got "
                 f"{type(edit).__name__}."
             )
     check_mode(loaded.network)

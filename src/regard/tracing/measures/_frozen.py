@@ -78,10 +78,12 @@ def frozen(norm: nn.Module | None, x: Tensor) -> Frozen | None:
         with torch.no_grad():
             # What it makes of x decides which of the two forms it is.
             normed = norm(x.to(weight.dtype)).double()
+        # Those of transformers compute in float32, in a model of float64 too.
+        bound = max(bound_of(weight.dtype), bound_of(torch.float32))
         # Gemma's weight is an offset from 1.
         for offset in (0.0, 1.0):
             gain = offset + weight.detach().double()
-            if relative_error(x * gain * scale, normed) <= bound_of(weight.dtype):
+            if relative_error(x * gain * scale, normed) <= bound:
                 return Frozen(gain=gain, scale=scale, bias=None, is_centred=False)
     raise InputError(
         f"a sum of parts needs norms that are LayerNorm or RMSNorm; this model has {type(norm).__name__}."

@@ -38,8 +38,13 @@ def wide(*numbers: float) -> torch.Tensor:
         ("Replace", {"site": "ffn", "value": 0.0}, "value must be a tensor or a regard.Trace, .*; got float"),
         ("Replace", {"site": "weights", "value": wide(-INF)}, "value must be finite; got -inf"),
         ("Replace", {"site": "ffn", "value": wide(3), "source": 1}, "source must be None with a tensor"),
-        ("Mean", {"site": "ffn", "reference": []}, "reference must be traces, at least one; got list"),
-        ("Resample", {"site": "ffn", "reference": wide(3)}, "reference must be traces, at least one"),
+        ("Mean", {"site": "ffn", "reference": []}, "reference must be traces .*, at least one; got \\[\\]"),
+        (
+            "Mean",
+            {"site": "ffn", "reference": ["a bank"]},
+            "at least one; got .'a bank'.",
+        ),
+        ("Resample", {"site": "ffn", "reference": wide(3)}, "reference must be traces .*, at least one"),
         ("Resample", {"site": "ffn", "seed": 1.5}, "seed must be a whole number, .*; got 1.5"),
     ],
 )
@@ -65,6 +70,11 @@ def test_when_an_edit_is_made(name: str, arguments: dict[str, Any], message: str
         ("both", regard.Zero("q", layer=0), 'kind must be "encoder" or "decoder" or "cross", .*; got None'),
         ("both", regard.Zero("residual", kind="cross"), 'kind must be "encoder" or "decoder", .*\'cross\''),
         ("encoder", ["weights"], r"edits must be regard.Write, .*; got str"),
+        (
+            "encoder",
+            [[regard.Zero("weights")]],
+            r"given one by one, as in model\.edited\(\*edits\); got list",
+        ),
         ("encoder", [], "edits must be at least one"),
     ],
 )

@@ -421,6 +421,10 @@ def test_through_the_lens_where_sublayers_add_up(family: str, tmp_path: Path) ->
     assert abs(found.error) < FP32_OF_LARGEST * abs(found.value)
     for ours, theirs in zip((*found.heads, found.ffn), (*wanted.heads, wanted.ffn), strict=True):
         assert_close_to_largest(ours, theirs, 10 * FP32_OF_LARGEST)
+    wide = regard.lens(hf_model.double()).trace(token_ids=measured.IDS).direct_attribution(7)
+    assert abs(wide.error) < FP32_OF_LARGEST * abs(wide.value)  # norms of transformers stay in float32
+    for ours, theirs in zip(wide.heads, wanted.heads, strict=True):
+        assert_close_to_largest(ours, theirs, 10 * FP32_OF_LARGEST)
 
 
 @pytest.mark.parametrize("name", ["encoder", "gemma2"])
