@@ -200,7 +200,7 @@ def test_weights_stored_smaller_and_tokens_guessed_ahead(
         ("--lookup", "--beams", "2"): "--lookup writes the greedy text; leave --beams out",
         ("--lookup", "--draft", "gpt2"): "--lookup writes the greedy text; leave --draft out",
         ("--precision", "int4"): "--precision must be one of float32, bfloat16, int8; got 'int4'",
-        ("--draft", models["bart"]): "must be a decoder with the model's",
+        ("--draft", models["bart"]): "--draft must be a decoder with the model's",
     }.items():
         assert told in refused(run(*given, *more), 2)
     file, out = tmp_path / "in", tmp_path / "out"

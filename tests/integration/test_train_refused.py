@@ -109,6 +109,7 @@ def test_parallel_files_of_unequal_length(tmp_path: Path) -> None:
             "average must be left out where data.valid_share is 0: it needs texts to score on.",
         ),
         ({"best": "bleu"}, "best must be loss or perplexity or accuracy or bits_per_byte; got 'bleu'."),
+        ({"family": "bort"}, "family must be one of bahdanau, bart, bert,"),
         ({"task": {"masked": 0.3}}, "task.masked is not a setting; there are none."),
         (
             {"family": "bert"},

@@ -18,6 +18,7 @@ _ALIASES: Final = {
     "texts": "text",
     "count": "best",
     "selector": "word",
+    "guess": "draft",
     "data.train": "data",
     "data.train_target": "target",
     "data.valid": "valid",

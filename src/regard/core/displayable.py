@@ -155,9 +155,13 @@ class Displayable(Tabular):
         return html.rstrip()
 
 
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+"""The endings of files that `Tabular.write` writes."""
+
+
 def check_table_file(name: str, path: Path) -> None:
     """Refuse a file that `Tabular.write` could not write, before the work is done."""
-    if path.suffix.lower() not in (".csv", ".tsv", ".json", ".jsonl", ".parquet"):
+    if path.suffix.lower() not in TABLES:
         raise InputError(f"{name} must end in .csv, .tsv, .json, .jsonl or .parquet; got {path.name!r}.")
     if path.suffix.lower() == ".parquet":
         pyarrow()

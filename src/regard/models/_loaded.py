@@ -355,8 +355,9 @@ def _check_device(device: torch.device | str | None) -> None:
             raise RuntimeError("it holds no numbers")
     # A build of torch without the device raises AssertionError, an unknown name RuntimeError.
     except (AssertionError, RuntimeError) as error:
+        there = "cpu or cuda" if torch.cuda.is_available() else "cpu"
         raise InputError(
-            f"device must be one that torch has here, such as cpu or cuda; got {device!r}."
+            f"device must be one that torch has here, such as {there}; got {device!r}."
         ) from error
 
 

@@ -130,8 +130,12 @@ async def _invalid(request: Request, error: Any) -> Response:
     if first["type"] == "json_invalid":
         return _no_json(first["ctx"]["error"])
     path = [str(part) for part in first["loc"] if part != "body"]
+    # What OpenAI has and this server has not may only be nothing: null, 0, or empty.
+    kind, most = first["type"], first.get("ctx", {})
+    is_absent = kind in ("extra_forbidden", "none_required") or 0 in (most.get("max_length"), most.get("le"))
+    said = "not supported by this server; leave it out" if is_absent else first["msg"]
     # OpenAI's `param` is a field of the body's top.
-    message = f"{'.'.join(path) or 'the body'}: {first['msg']}."
+    message = f"{'.'.join(path) or 'the body'}: {said}."
     return ApiError(400, message, param=path[0] if path else None, code="invalid_body").response()
 
 

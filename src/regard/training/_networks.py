@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import torch
 
 from regard.checkpoints import HeadKind
-from regard.core.arguments import one_of, plain, table
+from regard.core.arguments import plain, table
 from regard.core.errors import InputError
 from regard.core.memory import check_room
 from regard.models import (
@@ -72,7 +72,7 @@ def network_of(spec: NetworkSpec, tokenizer: Tokenizer, *, head: HeadKind, **mor
     if spec.start is not None:
         return _further(spec, spec.start, {"head": head, **more})
     # What the family's config has as fields, and its network uses.
-    kind = family_of(one_of("family", spec.family, FAMILIES)).config
+    kind = family_of(spec.family).config
     known = {each.name for each in fields(kind)} - kind.ABSENT
     if "attention" in spec.sizes and not issubclass(kind, TakesAttention):
         able = [name for name in FAMILIES if issubclass(family_of(name).config, TakesAttention)]

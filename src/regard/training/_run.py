@@ -18,7 +18,7 @@ import torch
 from regard.core.arguments import one_of, table
 from regard.core.errors import TrainingError
 from regard.core.files import locked, read_object
-from regard.models import family_of, load_checkpoint
+from regard.models import FAMILIES, family_of, load_checkpoint
 from regard.text import Tokenizer
 from regard.training._batch import Examples
 from regard.training._checkpoints import RunState, last_checkpoint, what_stays
@@ -272,6 +272,7 @@ def check(settings: Settings) -> type[Task]:
     """The objective, once the settings do not contradict each other."""
     one_of("objective", settings.objective, TASKS)
     kind = TASKS[settings.objective]
+    one_of("family", settings.family or kind.family, FAMILIES)  # before a tokenizer is learned for it
     table("task", settings.task, kind.options())
     check_limits(settings)
     return kind

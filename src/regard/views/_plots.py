@@ -11,9 +11,9 @@ from os import PathLike
 from typing import Any
 
 from regard.core.arguments import path_of
-from regard.core.displayable import Tabular
+from regard.core.displayable import TABLES, Tabular
 from regard.views._assets import palette, read
-from regard.views._sheet import FORMATS, Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
+from regard.views._sheet import Box, Curve, Shape, Sheet, Text, save_sheet, svg_of
 
 _INK, _SOFT, _RULE, _PAPER = (palette()[name] for name in ("ink", "soft", "rule", "paper"))
 # Points: the sheet, its margins, and the height of a panel.
@@ -112,7 +112,7 @@ class CurvePicture(Picture, Tabular):
     def write(self, path: str | PathLike[str]) -> None:
         """Write it as a picture or, by another ending, its points as a table: see `Tabular.write`."""
         # The ending says whether it is drawn or listed.
-        kind = Picture if path_of("path", path).suffix.lower() in FORMATS else Tabular
+        kind = Tabular if path_of("path", path).suffix.lower() in TABLES else Picture
         kind.write(self, path)
 
     def _sheet(self) -> Sheet:

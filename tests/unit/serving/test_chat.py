@@ -130,17 +130,17 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": [{"role": "tool", "content": "a"}]}, "messages", "messages.0.role"),
     ({"messages": [{"role": "user", "content": []}]}, "messages", "messages.0.content"),
     ({"messages": [{"role": "user", "content": "a", "tool_calls": [1]}]}, "messages", "tool_calls"),
-    ({"tools": [{"type": "function"}]}, "tools", ""),
+    ({"tools": [{"type": "function"}]}, "tools", "tools: not supported by this server; leave it out"),
     ({"response_format": {"type": "json_object"}}, "response_format", ""),
     ({"top_logprobs": 2}, "top_logprobs", "without logprobs"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", ""),
     ({"max_tokens": 0}, "max_tokens", ""),
     ({"max_completion_tokens": 60_000, "n": 60}, "max_tokens", "a request may have"),
-    ({"temperature": 3}, "temperature", ""),
+    ({"temperature": 3}, "temperature", "less than or equal to 2"),
     ({"n": 2, "temperature": 0}, "n", "n must be 1"),
-    ({"presence_penalty": 0.5}, "presence_penalty", ""),
-    ({"logit_bias": {"1": 5}}, "logit_bias", ""),
-    ({"functions": []}, "functions", ""),
+    ({"presence_penalty": 0.5}, "presence_penalty", "not supported by this server; leave it out"),
+    ({"logit_bias": {"1": 5}}, "logit_bias", "not supported by this server; leave it out"),
+    ({"functions": []}, "functions", "functions: not supported by this server; leave it out"),
 ]
 
 

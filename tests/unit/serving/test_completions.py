@@ -119,7 +119,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": "a", "n": 2, "temperature": 0}, "n", "n must be 1"),
     ({"prompt": ["a"] * 40, "n": 2}, "n", "64 at most; got 80"),
     ({"prompt": "a", "echo": True}, "echo", ""),
-    ({"prompt": "a", "suffix": "b"}, "suffix", ""),
+    ({"prompt": "a", "suffix": "b"}, "suffix", "not supported by this server; leave it out"),
     ({"prompt": "a", "best_of": 3}, "best_of", ""),
     ({"prompt": "a", "logit_bias": {"1": 5}}, "logit_bias", ""),
     ({"prompt": "a", "presence_penalty": 0.5}, "presence_penalty", ""),

@@ -39,6 +39,15 @@ def test_it_is_saved_whole_or_refused(tmp_path: Path) -> None:
         picture.write(tmp_path / "points.gif")
 
 
+def test_curves_are_drawn_unless_the_ending_is_a_table_s(tmp_path: Path) -> None:
+    series = [Series(name="run", points=[(1, 3.0), (2, 2.0)])]
+    picture = CurvePicture(title="t", along="steps", panels=[Panel(title="loss", series=series)])
+    picture.write(tmp_path / "a.csv")
+    assert (tmp_path / "a.csv").read_text().startswith("panel,series,steps,value")
+    with pytest.raises(InputError, match=r"must end in \.pdf, \.png or \.svg"):
+        picture.write(tmp_path / "a.txt")
+
+
 def test_a_long_key_has_rows() -> None:
     names = [f"attention-{number}" for number in range(11)]
     series = [Series(name=name, points=[(1, 1.0), (2, 3.0)]) for name in names]
