@@ -131,6 +131,7 @@ class Reading:
                 )
             # Columns exist only in formats with columns.
             if kind in FORMATS:
+                source.check([self.text], "Name the one of the text (--text-column).")
                 source.check(self._names)
             sources.append((source, kind))
         return sources

@@ -169,7 +169,10 @@ def read_query(store: Store, typed: str, spelling: Spelling | None = None) -> Pa
         elif (known := ids(store, regex.sub(r"\\([*?|])", r"\1", word), spelling)) is not None:
             parts.append(One(known))
         elif _WILD.search(word):
-            parts.append(One(reduce(or_, (_way(store, each, spelling) for each in _ways(word)))))
+            ways = _ways(word)
+            # One of several need not be there: variants of a spelling are asked for so.
+            there = [each for each in ways if _WILD.search(each) or ids(store, each, spelling) is not None]
+            parts.append(One(reduce(or_, (_way(store, each, spelling) for each in there or ways))))
         else:
             cut = [word[start:stop] for start, stop in split_words(word)]
             parts += (One(_known(store, each, spelling)) for each in cut)

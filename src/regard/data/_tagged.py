@@ -144,20 +144,21 @@ def vrt(lines: Iterator[str], columns: Sequence[str], date: str = "date") -> Ite
 
     The attributes of tags are what is known, and as `document` the number of the <text> or <doc>. Where an
     inner tag has a name that an outer one has, it is called TAG_NAME: the `id` of `<s>` within a
-    `<text id="...">` is `s_id`.
+    `<text id="...">` is `s_id`. A feature set such as `topic="|war|sea|"` is a list.
 
     Source: https://cwb.sourceforge.io/files/CWB_Encoding_Tutorial.pdf, section 2
     """
-    open_tags: dict[str, dict[str, str]] = {}
+    open_tags: dict[str, dict[str, str | list[str]]] = {}
     body, glue, first, count = "", False, 0, 0
     words: list[Word] = []
 
     def made() -> Tagged:
-        known: dict[str, str] = {"document": str(count)} if count else {}
+        known: dict[str, Any] = {"document": str(count)} if count else {}
         for tag, attributes in open_tags.items():
             # The inner of two attributes with one name gets its tag before it.
             known |= {f"{tag}_{name}" if name in known else name: each for name, each in attributes.items()}
-        return Tagged(body, words, f"line {first}", known.pop(date, None), known)
+        when = known.pop(date, None)
+        return Tagged(body, words, f"line {first}", None if when is None else str(when), known)
 
     for number, line in enumerate(lines, 1):
         bare = line.strip()
@@ -192,9 +193,14 @@ def vrt(lines: Iterator[str], columns: Sequence[str], date: str = "date") -> Ite
         elif not empty:
             count += name in ("text", "doc")
             attributes = _ATTRIBUTE.findall(rest)
-            open_tags[name] = {key: _entities(double or single) for key, double, single in attributes}
+            open_tags[name] = {key: _value(_entities(double or single)) for key, double, single in attributes}
     if words:
         yield made()
+
+
+def _value(value: str) -> str | list[str]:
+    """The value of an attribute; of a feature set of CWB, such as "|a|b|", its values."""
+    return [*filter(None, value.split("|"))] if value[:1] == value[-1:] == "|" else value
 
 
 def _entities(value: str) -> str:

@@ -401,3 +401,13 @@ def test_documents_of_vrt(made: Make) -> None:
         ("1", "a", "1950"),
         ("2", "b", "1980"),
     ]
+
+
+def test_feature_sets_of_vrt_are_lists(made: Make) -> None:
+    text = '<text topic="{}" date="{}">\n<s>\nbank\n</s>\n</text>\n'
+    index = made(
+        "".join(text.format(*each) for each in (("|war|sea|", "1950"), ("|", "|"), ("|x", ""))), "a.vrt"
+    )
+    topics = [row["meta.topic"] for row in index.find("bank").to_rows()]
+    assert topics == [["war", "sea"], [], "|x"]
+    assert len(index.find("bank", where=["topic=sea", "year=1950"])) == 1

@@ -34,6 +34,7 @@ def in_rows(pattern: str) -> list[str]:
         ("the * of", r"the \w+ of"),
         ("bank|loan", r"(?:bank|loan)"),
         ("gave|Gave up", r"gave up"),
+        ("bnak|bank", r"bank"),
         ("*|it up", r"\w+ up"),
     ],
 )
