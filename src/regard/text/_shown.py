@@ -35,12 +35,13 @@ class Reading:
         # What kind of vocabulary it is shows in its decoder and pre-tokenizer, as JSON.
         said = "".join(part.__getstate__().decode() for part in parts if part is not None)
         self._read = _of_bytes if '"ByteLevel"' in said else _of_blanks if '"▁"' in said else str
-        self._added = frozenset(backend.get_added_tokens_decoder())  # these stand in texts as they are
+        # These stand in texts as they are; the backend may name them in lower case, as they are looked for.
+        self._added = {id: token.content for id, token in backend.get_added_tokens_decoder().items()}
 
     def __call__(self, id: int, piece: str | None) -> str:
         if piece is None:
             return str(id)
-        return visible(piece if id in self._added else self._read(piece))
+        return visible(self._added.get(id) or self._read(piece))
 
 
 def _of_bytes(piece: str) -> str:

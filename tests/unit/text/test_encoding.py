@@ -6,8 +6,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, pre_tokenizers
 
 from regard.core.errors import InputError
 from regard.core.wording import visible
@@ -108,6 +108,15 @@ def test_pieces_of_sentencepiece_are_read_with_their_bytes() -> None:
         *("␣", "␣the", "x y", "↵", "<0xE6>", "Ġ"),
         *("▁▁", "<mark>"),  # added tokens stand in texts as they are
     ]
+
+
+def test_added_tokens_that_are_normalized_are_shown_as_texts_have_them() -> None:
+    backend = Backend(models.WordLevel({"the": 0}, "the"))
+    backend.normalizer, backend.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
+    backend.add_special_tokens([AddedToken("[MASK]", normalized=True)])
+    tokenizer = Tokenizer.from_str(backend.to_str())
+    assert tokenizer.shown(1) == "[MASK]"
+    assert [token.shown for token in tokenizer.encode("the [MASK]").tokens] == ["the", "[MASK]"]
 
 
 # --- tokens without a text
