@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, Protocol
 
 import torch
@@ -70,7 +70,7 @@ class NetworkConfig(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Output:
     """What a network returns.
 
@@ -84,6 +84,11 @@ class Output:
         pooled: (batch, d_model), from the pooler where the checkpoint has one, else None.
         encoder_state: (batch, positions, d_model), the encoder's contextual embeddings, or None.
         decoder_state: the decoder's, or None.
+
+    Example:
+        >>> import torch
+        >>> Output(last_hidden_state=torch.zeros(1, 3, 6), logits=torch.zeros(1, 3, 31))
+        Output(last_hidden_state (1, 3, 6), logits (1, 3, 31))
     """
 
     last_hidden_state: Tensor
@@ -91,6 +96,11 @@ class Output:
     pooled: Tensor | None = None
     encoder_state: Tensor | None = None
     decoder_state: Tensor | None = None
+
+    def __repr__(self) -> str:
+        given = ((each.name, getattr(self, each.name)) for each in fields(self))
+        shapes = [f"{name} {tuple(value.shape)}" for name, value in given if value is not None]
+        return f"Output({', '.join(shapes)})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

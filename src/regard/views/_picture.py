@@ -1,6 +1,6 @@
 """One head as a picture for a paper: lines between the tokens, or a heat map, with the exact weights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -53,9 +53,11 @@ class HeadPicture(Picture):
         >>> picture = HeadPicture(weights=np.eye(2), queries=("a", "<b>"), keys=("a", "<b>"), title="m")
         >>> picture.svg().count("<path"), "&lt;b&gt; → &lt;b&gt;: 1.0000" in picture.svg()
         (2, True)
+        >>> picture
+        HeadPicture(queries=('a', '<b>'), keys=('a', '<b>'), title='m', form='lines', least=0.0)
     """
 
-    weights: npt.NDArray[np.float64]
+    weights: npt.NDArray[np.float64] = field(repr=False)
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     title: str

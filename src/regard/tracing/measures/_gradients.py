@@ -2,10 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.core import Taps
 from regard.core.arguments import whole
-from regard.core.displayable import Tabular
+from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
 from regard.core.memory import check_room
 from regard.models import Kind, Network, Output, StackKind
@@ -22,6 +22,9 @@ from regard.tracing.measures._readout import attention_tap
 from regard.tracing.measures._rollout import own_attention
 from regard.tracing.record import Selector, Trace, chosen_of
 from regard.tracing.run import gradients_at, rerun, watched_pass
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 Scalar = Callable[[Output], Tensor]
 """From what a network returns, for a batch of one, to one number, with its graph."""
@@ -191,9 +194,9 @@ _MOST_STEPS = 1000
 """The nodes of more are not worth their time: the error falls exponentially where the model is smooth."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class IntegratedGradients(Tabular):
-    """What each token's embedding adds, and how exactly that adds up.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class IntegratedGradients(Displayable):
+    """What each token's embedding adds, and how exactly that adds up; `print` shows it.
 
     Args:
         tokens: the tokens, as people read them.
@@ -233,6 +236,11 @@ class IntegratedGradients(Tabular):
             f"IntegratedGradients({len(self.tokens)} tokens, {self.baseline_value:.6g} -> {self.value:.6g}, "
             f"error {self.error:.1e}, {self.missed:.1%} of the effect)"
         )
+
+    def _parts(self) -> "Iterator[RenderableType]":
+        yield f"From {self.baseline_value:.6g} to {self.value:.6g}; the tokens miss {self.missed:.1%}.\n"
+        rows = self.to_rows()
+        yield plain_table(["token", "adds"], [(row["token"], f"{row['attribution']:+.3f}") for row in rows])
 
 
 def integrated_gradients(

@@ -243,6 +243,10 @@ def test_the_integral(name: str, kind: Any) -> None:
         coarse = trace.integrated_gradients(of=number, baseline=2, steps=1, kind=kind)
     assert abs(coarse.error) > 10 * abs(found.error)
     assert repr(found).startswith(f"IntegratedGradients({len(found.tokens)} tokens, ")
+    title, _, _, first, *others = str(found).splitlines()
+    assert title.startswith(f"From {found.baseline_value:.6g} to {found.value:.6g}; ")
+    assert first.split() == [found.tokens[0], f"{float(found.attributions[0]):+.3f}"]
+    assert len(others) == len(found.tokens) - 1
 
 
 def test_baselines() -> None:
