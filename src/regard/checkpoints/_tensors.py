@@ -1,5 +1,6 @@
 """The tensors of a checkpoint: read one at a time out of mapped files, written whole or not at all."""
 
+import json
 import math
 from collections.abc import Collection, Mapping
 from os import PathLike
@@ -179,9 +180,24 @@ def write_tensors(
             save_file(whole, temporary, metadata={"format": "pt", **(metadata or {})})
         except SafetensorError as error:
             raise OSError(None, reason(error)) from error
+        if metadata:
+            _sort_metadata(temporary)
 
     write_whole(file, save)
     return file
+
+
+def _sort_metadata(file: Path) -> None:
+    """Give the entries an order: the library writes them by chance, and equal files would differ."""
+    with file.open("r+b") as stream:
+        header = stream.read(int.from_bytes(stream.read(8), "little"))
+        entries = json.loads(header)
+        entries[_METADATA] = dict(sorted(entries[_METADATA].items()))
+        # As compact as the library writes it: the tensors behind it stay where they are.
+        again = json.dumps(entries, ensure_ascii=False, separators=(",", ":")).encode().ljust(len(header))
+        if len(again) == len(header):
+            stream.seek(8)
+            stream.write(again)
 
 
 def _storable(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from regard.checkpoints import DEFAULT_MODEL, find, read_tensors, write_tensors
@@ -275,6 +276,17 @@ def test_what_is_written_for_others(tmp_path: Path) -> None:
     header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
     assert header["__metadata__"] == {"format": "pt", "made": "here"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_equal_files_are_equal_in_every_byte(tmp_path: Path) -> None:
+    told = dict.fromkeys(("words", "step", "about", "ngrams", "ä"), 'a "\x1f\x7f€😀\\')
+    tensors = {"ab": torch.eye(3), "\u20ac": torch.ones(2, dtype=torch.float16)}
+    # The library orders six entries anew for each file.
+    files = [write_tensors(tensors, tmp_path / str(i), metadata=told).read_bytes() for i in range(8)]
+    assert len(set(files)) == 1
+    with safe_open(tmp_path / "0", "pt") as file:
+        assert file.metadata() == {"format": "pt", **told}
+        assert torch.equal(file.get_tensor("ab"), torch.eye(3))
 
 
 def test_others_may_read_it_as_any_new_file(tmp_path: Path) -> None:
