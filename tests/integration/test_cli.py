@@ -209,7 +209,9 @@ def test_explain_why_a_word_is_looked_at(run: Run) -> None:
     assert out.startswith("Head 1.9: bank looks at river, weight 0.583.\n")
     assert "weight without (was 0.583)" in out
     told = json.loads(run(*asked, "--json").out)
-    assert told["sentence"].startswith("bank looks at river above all for its position: +3.47 of +6.25 over")
+    assert told["sentence"].startswith(
+        "bank looks at river above all because of its position: +3.47 of +6.25 over"
+    )
     assert told["weight"] == pytest.approx(0.583, abs=1e-3)
     for side in ("key_parts", "query_parts"):
         assert sum(part["value"] for part in told[side]) == pytest.approx(told["value"], abs=1e-5)

@@ -277,6 +277,15 @@ def test_the_questions_are_of_the_next_word(page: BrowserPage, rounded: regard.M
     known = after.topk(10).indices  # of others no more is known than that they have less
     wanted = [float(after[token]) * bool(token in known) for token in before]
     _poll(lambda: _styles(page, "--without", ".writer-beside .writer-bar")[:5], wanted)
+    shares = page.locator(".writer-beside .writer-share").all_inner_texts()
+    assert [text for text in shares if not re.fullmatch(r"(≤ )?[\d.]+ % → (≤ )?[\d.]+ %", text)] == []
+    desk = page.viewport_size
+    assert desk
+    page.set_viewport_size({"width": 390, "height": 844})
+    room = page.locator(".writer-beside .writer-room").first.bounding_box()
+    assert room
+    assert room["width"] > 40
+    page.set_viewport_size(desk)
 
     # A word of the text is followed in one head, and back.
     page.get_by_role("button", name="What if not?").click()

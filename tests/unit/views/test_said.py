@@ -244,7 +244,7 @@ def test_what_a_decoder_goes_on_with(tmp_path: Path) -> None:
     cases = {
         "the model still goes on with Mary, 93 % → 71 %.": tokens(Mary=0.708, the=0.2),
         f"{on} the (4 % → 51 %), no longer with Mary (93 % → 40 %).": tokens(the=0.51, Mary=0.4),
-        f"{on} her (less than 1 % at most → 51 %), no longer with Mary (93 % → 20 % at most).": tokens(
+        f"{on} her (less than 1 % → 51 %), no longer with Mary (93 % → at most 20 %).": tokens(
             her=0.51, the=0.2
         ),
     }

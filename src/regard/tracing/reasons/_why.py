@@ -120,7 +120,7 @@ class Why(Displayable):
         if abs(self.bias) > abs(value) and (self.bias >= 0) == is_more:
             what, value = "their distance", self.bias
         looks = self._pair() if is_more else f"{self.query_token} looks away from {self.key_token}"
-        return f"{looks} above all for {what}: {value:+.2f} of {self.value:+.2f}{self._over()}"
+        return f"{looks} above all because of {what}: {value:+.2f} of {self.value:+.2f}{self._over()}"
 
     def __repr__(self) -> str:
         return f"Why(head {self.layer}.{self.head}: {self.sentence}; error {self.error:.0e})"

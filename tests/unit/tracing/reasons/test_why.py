@@ -209,7 +209,7 @@ def test_what_is_printed_and_the_rows() -> None:
     for value, words in ((1.0, "bank looks at river"), (-1.0, "bank looks away from river")):
         sentence = replace(found, value=value).sentence
         part = max(found.key_parts, key=lambda each: value * each.value)
-        assert sentence.startswith(f"{words} above all for {part}: {part.value:+.2f} of {value:+.2f}")
+        assert sentence.startswith(f"{words} above all because of {part}: {part.value:+.2f} of {value:+.2f}")
     assert " over by" in trace.why(1, 2, "bank", "river", against="by").sentence
     assert " over " not in trace.why(1, 2, "bank", "river", of="score").sentence
 
@@ -219,7 +219,7 @@ def test_a_bias_that_decides_is_said() -> None:
     assert found.bias
     assert "their distance" in str(found)
     larger = replace(found, bias=100.0, value=100.0 + found.value)
-    assert "above all for their distance: +100.00 of" in larger.sentence
+    assert "above all because of their distance: +100.00 of" in larger.sentence
 
 
 # --- refused

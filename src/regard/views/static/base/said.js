@@ -283,18 +283,23 @@ export function movedSaid(moves, from, apart) {
 }
 
 /**
+ * The share of a token among the likeliest; of one that is not among them no more is known than that it has no more than they.
+ * @param {{ text: string, probability: number }[]} likeliest @param {string} text
+ */
+export function shareIn(likeliest, text, percent = wholePercent, atMost = "at most ") {
+  const found = likeliest.find((each) => each.text === text);
+  const share = percent((found ?? likeliest.at(-1)).probability);
+  return found || share.startsWith("less") ? share : atMost + share;
+}
+
+/**
  * What a decoder goes on with: "the model still goes on with Mary, 93 % → 71 %."
  * @param {Record<"before" | "after", { text: string, probability: number }[]>} next the likeliest tokens, the first one first
  */
 export function nextSaid({ before, after }) {
   const [[was], [is]] = [before, after];
   const token = ({ text }) => ({ text: text.replace(/^[ ␣](?=.)/u, ""), side: "to" });
-  // Of a token that is not among the first, no more is known than that it has no more than they.
-  const shareIn = (list, { text }) => {
-    const found = list.find((each) => each.text === text);
-    return found ? wholePercent(found.probability) : `${wholePercent(list.at(-1).probability)} at most`;
-  };
-  const change = (one) => `${shareIn(before, one)} → ${shareIn(after, one)}`;
+  const change = ({ text }) => `${shareIn(before, text)} → ${shareIn(after, text)}`;
   if (was.text === is.text) return ["the model still goes on with ", token(was), `, ${change(was)}.`];
   return ["the model goes on with ", token(is), ` (${change(is)}), no longer with `, token(was), ` (${change(was)}).`];
 }

@@ -3,7 +3,7 @@
 
 import { makeButton, makeSlider } from "../base/controls.js";
 import { make, readable } from "../base/dom.js";
-import { finePercent, temperatureSaid, wholePercent, writtenSaid, wroteSaid } from "../base/said.js";
+import { finePercent, shareIn, temperatureSaid, wholePercent, writtenSaid, wroteSaid } from "../base/said.js";
 import { isRead } from "../base/shares.js";
 import { GHOST, Sentence } from "../door/sentence.js";
 
@@ -283,20 +283,20 @@ export class Writer {
   }
 
   /**
-   * What comes next with a word and without it, a bar for each; of a token that is not among the likeliest, nothing is known.
+   * What comes next with a word and without it, a bar for each.
    * @param {Record<"before" | "after", { text: string, probability: number }[]>} next
    */
   beside({ before, after }) {
     const [was, is] = [before, after].map((list) => new Map(list.map(({ text, probability }) => [text, probability])));
     const names = [...new Set([...before.slice(0, 5), ...after.slice(0, 5)].map(({ text }) => text))];
-    const share = (/** @type {number} */ of) => (of === undefined ? "few" : wholePercent(of));
     return make(
       "ol",
       { class: "writer-bars writer-beside" },
       ...names.map((text) => {
         const [one, other] = [was, is].map((list) => /** @type {number} */ (list.get(text)));
         const shares = { "--share": (one ?? 0).toFixed(4), "--without": (other ?? 0).toFixed(4) };
-        return barOf(asWord(text, ""), shares, `${share(one)} → ${share(other)}`);
+        const said = [before, after].map((list) => shareIn(list, text, finePercent, "≤ "));
+        return barOf(asWord(text, ""), shares, said.join(" → "));
       }),
     );
   }
