@@ -401,6 +401,20 @@ def test_the_concordance_by_hand(server: Server, open_served: BrowserPage) -> No
     asked.press("Enter")
     page.get_by_role("button", name="these words, as they stand").click()
     expect(lines).to_have_text([line.place.body for line in concordance.find("on the bank", k=40)])
+    # Sorted, and then more of them than the first 40; beside each what is known of it.
+    asked.fill("*")
+    asked.press("Enter")
+    expect(lines).to_have_count(40)
+    page.get_by_role("button", name="by the words after").click()
+    found = concordance.find("*", sort=["R1", "R2", "R3"], k=200)
+    expect(lines).to_have_text([line.place.body for line in found.first(40)])
+    page.get_by_role("button", name="More lines").click()
+    expect(lines).to_have_text([line.place.body for line in found])
+    known = page.locator(".usages-lines .note").first
+    expect(known).to_contain_text(f" · genre {json.loads(found[0].place.meta)['genre']}")
+    expect(page.get_by_text("Fields: genre, ")).to_be_visible()
+    expect(page.get_by_label("where")).to_have_attribute("placeholder", "genre=…")
+    assert _violations(page) == []
 
 
 def test_the_concordance_opens_on_an_example(server: Server, open_served: BrowserPage) -> None:

@@ -20,7 +20,7 @@ from regard.concordance._senses import Senses
 from regard.concordance._store import Store
 from regard.concordance._uses import Found, places, select, single, sort_order
 from regard.concordance._vectors import UsageEmbedder, VectorCache, Vectors, span_at
-from regard.concordance._where import save_subcorpus, values_of
+from regard.concordance._where import fields_of, save_subcorpus, values_of
 from regard.core.arguments import one_of, path_of, several, typed, whole
 from regard.core.errors import InputError
 from regard.core.progress import OnProgress
@@ -73,6 +73,11 @@ class Concordance:
         """How large the corpus is, in words: "57,340 texts, 1,161,192 words"."""
         texts, words = self._store.rows("SELECT count(*), (SELECT sum(words) FROM doc) FROM text")[0]
         return f"{texts:,} texts, {words:,} words"
+
+    @property
+    def fields(self) -> list[str]:
+        """What is known of texts, beside their dates, by the names that conditions have."""
+        return fields_of(self._store)
 
     @property
     def model_name(self) -> str | None:

@@ -70,7 +70,7 @@ _FOUND: Final = {"object": "list", "index": "corpus", "total": 1, "about": "", "
 async def by_hand(request: Request) -> Response:
     """The concordance, to be searched by hand."""
     usages = _usages_of(request)
-    return HTMLResponse(usages_page(usages.name, usages.size), headers=PAGE_HEADERS)
+    return HTMLResponse(usages_page(usages.name, usages.size, usages.fields), headers=PAGE_HEADERS)
 
 
 @router.post(
@@ -107,6 +107,7 @@ class Usages:
     def __init__(self, folder: Path, engines: Mapping[str, Engine], timeout: float) -> None:
         there = Concordance(folder)
         self.name, self.size, self._folder, self._timeout = folder.name, there.size, folder, timeout
+        self.fields = there.fields
         # An index without vectors fits any model.
         fitting = [engine for engine in engines.values() if _is_of(there, engine)]
         if not fitting:

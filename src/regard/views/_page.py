@@ -285,11 +285,12 @@ def _data(run: _Run, prefix: str = "") -> str:
     return block(f"{prefix}facts", "application/gzip", packed) + "\n" + blocks.html(prefix)
 
 
-def usages_page(index: str, size: str) -> str:
+def usages_page(index: str, size: str, fields: Sequence[str] = ()) -> str:
     """The HTML of a page that asks its server, at v1/usages/search, for the uses of words.
 
     Args:
         index, size: the name of the index, and how large it is, in words: the page shows both.
+        fields: what conditions may name, beside what all corpora have.
 
     Example:
         >>> "connect-src 'self'" in usages_page("brown", "57,340 texts, 1,161,192 words")
@@ -303,6 +304,6 @@ def usages_page(index: str, size: str) -> str:
         ),
         "style": style,
         "script": script,
-        "facts": as_json({"index": index, "size": size}),
+        "facts": as_json({"index": index, "size": size, "fields": [*fields]}),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _assets.read("usages/page.html"))

@@ -6,6 +6,8 @@ import { make, readable } from "../base/dom.js";
 import { makePost } from "../live/post.js";
 
 const K = 40; // lines
+const MOST = 1000; // that the server gives
+const NOTED = 4; // fields beside a line
 const SHORT = 8; // of the example
 const ENOUGH = 3; // of them have the sense that is asked for
 const EXAMPLES = [
@@ -15,7 +17,7 @@ const EXAMPLES = [
 ];
 
 const root = document.getElementById("regard");
-const { index, size } = JSON.parse(document.getElementById("regard-facts").textContent);
+const { index, size, fields } = JSON.parse(document.getElementById("regard-facts").textContent);
 const post = makePost();
 
 /** @param {string} name @param {string} label @param {string} placeholder */
@@ -28,7 +30,12 @@ const narrow = make(
   "details",
   {},
   make("summary", {}, "In some texts only"),
-  makeField("where", "where", "genre=news"),
+  makeField("where", "where", fields.length > 0 ? `${fields[0]}=…` : "text~…"),
+  make(
+    "p",
+    { class: "note" },
+    `Fields: ${[...new Set([...fields, "source", "date", "year", "decade", "form", "text"])].join(", ")}.`,
+  ),
 );
 const form = make(
   "form",
@@ -40,6 +47,8 @@ const form = make(
 const choice = make("p", { class: "usages-choice", hidden: true });
 const status = make("p", { class: "usages-said", role: "status" }, "");
 const list = make("ol", { class: "usages-lines" });
+const order = make("p", { class: "usages-choice", hidden: true });
+const foot = make("p", { class: "usages-choice", hidden: true });
 root.append(
   make(
     "header",
@@ -47,12 +56,15 @@ root.append(
     make("a", { class: "brand", href: "./", title: "Look at a sentence" }, "regard"),
     make("h1", { class: "note" }, `Concordance of ${index}: ${size}`),
   ),
-  make("main", {}, form, choice, post.element, status, list),
+  make("main", {}, form, choice, post.element, status, order, list, foot),
 );
 
 let newest = new AbortController();
 /** @type {{ more: number[], less: number[] }} uses that are what is looked for, and that are not */
 const judged = { more: [], less: [] };
+// By which words around it the lines of a word stand: as in a concordance, those beside it and next to these.
+const SORTS = { "": "as in the corpus", "L1,L2,L3": "by the words before", "R1,R2,R3": "by the words after" };
+let sort = "";
 
 const typed = (/** @type {string} */ name) => form.elements[name].value.trim();
 
@@ -69,17 +81,24 @@ async function search(asked, k = K) {
     .map((each) => each.trim())
     .filter(Boolean);
   choice.hidden = true;
+  for (const each of [order, foot]) each.hidden = true;
   root.classList.add("working");
   status.textContent = "Searching…";
-  const answer = await post.send("v1/usages/search", { ...asked, where, k, ...judged }, signal);
+  const answer = await post.send(
+    "v1/usages/search",
+    { ...asked, where, k, sort: sort ? sort.split(",") : [], ...judged },
+    signal,
+  );
   if (signal.aborted) return null;
   root.classList.remove("working");
   return { ...answer, asked };
 }
 
-async function find(/** @type {{ sentence?: string, word?: string }} */ asked) {
-  location.hash = String(new URLSearchParams({ ...asked, where: typed("where") }));
-  const answer = await search(asked);
+async function find(/** @type {{ sentence?: string, word?: string }} */ asked, k = K) {
+  // What has a meaning comes in the order of that.
+  if (asked.sentence || judged.more.length > 0) sort = "";
+  location.hash = String(new URLSearchParams({ ...asked, where: typed("where"), ...(sort && { sort }) }));
+  const answer = await search(asked, k);
   if (answer) show(answer);
 }
 
@@ -118,10 +137,23 @@ function show({ refused, total, about, lines = [], asked }, before = "") {
   if (unsure.length > 0)
     status.textContent += ` Beside each: how likely it has this sense. Of ${unsure.length}, at ${Math.min(...unsure)} to ${Math.max(...unsure)} %, that is left open.`;
   list.replaceChildren(...lines.map((line) => makeLine(line, asked)));
+  const more = makeButton("More lines", () => find(asked, Math.min(MOST, 5 * lines.length)));
+  foot.replaceChildren(more);
+  foot.hidden = !(lines.length < Math.min(total, MOST));
+  const sorted = (/** @type {string} */ keys) => () => {
+    sort = keys;
+    find(asked);
+  };
+  order.replaceChildren(
+    ...Object.entries(SORTS).map(([keys, said]) =>
+      makeButton(said, sorted(keys), { "aria-pressed": String(keys === sort) }),
+    ),
+  );
+  order.hidden = !asked.word || judged.more.length > 0 || !(total > 1);
 }
 
 /** @param {Record<string, any>} line @param {any} asked */
-function makeLine({ use, left, node, right, source, place, date, similarity, probability, answer }, asked) {
+function makeLine({ use, left, node, right, source, place, date, similarity, probability, answer, ...others }, asked) {
   const side = (/** @type {string} */ name, /** @type {string} */ text) =>
     make("span", { class: name }, make("bdi", { dir: "auto" }, text.replace(/\s+/g, " ")));
   const likely =
@@ -130,7 +162,10 @@ function makeLine({ use, left, node, right, source, place, date, similarity, pro
       : typeof similarity === "number"
         ? similarity.toFixed(2)
         : "";
-  const said = [likely, `${place} of ${source}`, date].filter(Boolean).join(" · ");
+  const known = Object.entries(others)
+    .filter(([name, value]) => name.startsWith("meta.") && value !== null && String(value).length <= 40)
+    .map(([name, value]) => `${name.slice(5)} ${value}`);
+  const said = [likely, `${place} of ${source}`, date, ...known.slice(0, NOTED)].filter(Boolean).join(" · ");
   const judges = make("span", { class: "usages-judges" }, makeJudge("more", use, asked), makeJudge("less", use, asked));
   return make(
     "li",
@@ -162,6 +197,7 @@ form.addEventListener("submit", (event) => {
 
 const given = new URLSearchParams(location.hash.slice(1));
 form.elements.where.value = given.get("where") ?? "";
+sort = given.get("sort") ?? "";
 narrow.open = form.elements.where.value !== "";
 form.elements.asked.value = given.get("sentence") || given.get("word") || "";
 if (form.elements.asked.value)
