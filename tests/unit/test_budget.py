@@ -25,7 +25,7 @@ BUDGET = {
     "scaling": (460, 4),
     "serving": (2_106, 3),
     "text": (3_080, 9),
-    "tracing": (9_223, 63),
+    "tracing": (9_232, 63),
     "training": (4_095, 20),
     "views": (3_082, 7),
     "words": (390, 3),

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.core.arguments import check_function, one_of
 from regard.core.displayable import Displayable, plain_table
 from regard.core.errors import InputError
+from regard.core.memory import check_room
 from regard.core.progress import OnProgress
 from regard.models import Kind, Loaded, StackKind
 from regard.text import Encoding
@@ -213,12 +214,21 @@ def patch(
     positions = next(each for each in at.axes if each != "head")
     along = [positions if each == "position" else each for each in _several(per)]
     dims = [at.axes.index(axis) for axis in along]
+    if at.is_matrix:
+        queries, keys = (len(side.tokens) for side in clean.sides(kind))
+        # The clean text's in float32; with a gradient some eight such numbers, as measured.
+        entries = (8 if method == "attribution" else 1) * network.config.num_heads * queries * keys
+        check_room(
+            f"patching {at.name} of {queries} x {keys} tokens in {len(names)} layers",
+            4.0 * entries * len(names),
+            next(network.parameters()).device,
+            "choose a layer=, or give shorter texts",
+        )
     with torch.no_grad():
         output, kept = seen_at(names, clean, network, logits=True)
         of_clean = number_of("metric", metric(output))
     # A sink is no key, and stays.
     if at.is_matrix:
-        keys = len(encodings_of(clean)[stack_along(kind, "key")].tokens)
         kept = {tap: value[..., :keys] for tap, value in kept.items()}
     if method == "attribution":
         activations, moves, of_corrupted = gradients_at(corrupted, network, names, metric, called="metric")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.core import Taps
+from regard.core import Taps, memory
 from regard.core.errors import InputError
 from regard.core.progress import Bar
 from regard.models import Output
@@ -264,6 +264,15 @@ LONGER = "the money bank by the river"
 def test_what_cannot_be_patched(models: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         models["encoder"].patch(**{"clean": CLEAN, "corrupted": CORRUPTED, "metric": metric} | arguments)
+
+
+def test_matrices_that_would_not_fit(models: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
+    for method in ("activation", "attribution"):
+        arguments: Any = {"site": "scores", "method": method}
+        message = r"patching scores of 7 x 7 tokens in \d layers needs .* are free; choose a layer="
+        with pytest.raises(InputError, match=message):
+            models["encoder"].patch(CLEAN, CORRUPTED, metric, **arguments)
 
 
 def test_what_depends_on_where_it_runs(models: Any) -> None:
