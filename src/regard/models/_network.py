@@ -87,6 +87,7 @@ class Output:
 
     Example:
         >>> import torch
+        >>> from regard.models import Output
         >>> Output(last_hidden_state=torch.zeros(1, 3, 6), logits=torch.zeros(1, 3, 31))
         Output(last_hidden_state (1, 3, 6), logits (1, 3, 31))
     """

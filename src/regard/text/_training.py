@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import tokenizers
@@ -12,7 +13,6 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from regard.core.arguments import one_of, path_of, whole
 from regard.core.errors import InputError
-from regard.core.files import write_whole
 from regard.core.tokenizer_files import SETTINGS, TOKENIZER
 from regard.text._library import surrogate
 from regard.text._special import MARKS, Marks, special_ids
@@ -299,7 +299,6 @@ def write_tokenizer(
 
     Raises:
         InputError: As `Tokenizer.to_str`.
-        OutputError: A file cannot be written; none is left half written.
 
     Example:
         >>> from regard.text import Tokenizer, write_tokenizer
@@ -324,8 +323,6 @@ def write_tokenizer(
         **{f"{role}_token": tokenizer.token_of(id) for role, id in ids.items() if id is not None},
         **({} if tokenizer.chat_template is None else {"chat_template": tokenizer.chat_template}),
     }
+    (path_of("folder", folder) / TOKENIZER).write_text(text, encoding="utf-8")
     listed = json.dumps(settings, indent=2, sort_keys=True, ensure_ascii=False)
-    place = path_of("folder", folder)
-    # The tokenizer last: where it is there, all is.
-    write_whole(place / SETTINGS[0], f"{listed}\n".encode())
-    write_whole(place / TOKENIZER, text.encode())
+    (Path(folder) / SETTINGS[0]).write_text(listed + "\n", encoding="utf-8")

@@ -116,7 +116,7 @@ def test_what_cannot_be_answered(model: regard.Model) -> None:
     with pytest.raises(InputError, match="messages must be a list of messages"):
         model.chat("Why?")  # type: ignore[call-overload]
     with pytest.raises(CheckpointError, match="fails on these messages"):
-        model.chat([{"role": "user"}])
+        model.chat([{"role": "user", "name": "a call"}])
 
 
 def test_written_is_as_before() -> None:

@@ -60,7 +60,7 @@ REFUSED: list[tuple[dict[str, Any], int, str, str]] = [
     ({"input": LONG}, 400, "input", r"input\[0\] has 142 tokens, more than this model takes"),
     ({"input": "a", "layer": 9}, 400, "input", "layer"),
     ({"input": "a", "pooling": "sum"}, 400, "pooling", "mean"),
-    ({"input": "a", "units": "words"}, 400, "units", "not permitted"),
+    ({"input": "a", "units": "words"}, 400, "units", "not supported"),
     ({"input": "a", "model": "other"}, 404, "model", "one of bert, gpt2"),
 ]
 
